@@ -1,0 +1,75 @@
+"""onegraph: an independent torch.compile. The whole program as one graph, compiled to native code.
+
+    import onegraph
+
+    @onegraph.compile
+    def f(x):
+        return (x + 1).relu()
+
+Names are loaded on first use, so that importing a part of the package that needs no torch does not import it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onegraph.base.config import Config as Config
+    from onegraph.base.errors import BackendError as BackendError
+    from onegraph.base.errors import CompileError as CompileError
+    from onegraph.base.errors import GraphBreakError as GraphBreakError
+    from onegraph.base.errors import InvalidArgument as InvalidArgument
+    from onegraph.base.errors import OnegraphError as OnegraphError
+    from onegraph.base.errors import RecompileLimitError as RecompileLimitError
+    from onegraph.compile import compile as compile
+    from onegraph.compile import is_compiling as is_compiling
+    from onegraph.compile import list_backends as list_backends
+    from onegraph.compile import register_backend as register_backend
+    from onegraph.compile import reset as reset
+    from onegraph.tools.explain import explain as explain
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "compile": "onegraph.compile",
+    "is_compiling": "onegraph.compile",
+    "list_backends": "onegraph.compile",
+    "register_backend": "onegraph.compile",
+    "reset": "onegraph.compile",
+    "explain": "onegraph.tools.explain",
+    "Config": "onegraph.base.config",
+    "BackendError": "onegraph.base.errors",
+    "CompileError": "onegraph.base.errors",
+    "GraphBreakError": "onegraph.base.errors",
+    "InvalidArgument": "onegraph.base.errors",
+    "OnegraphError": "onegraph.base.errors",
+    "RecompileLimitError": "onegraph.base.errors",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
+class _Package(ModuleType):
+    """Keeps `onegraph.compile` the function: importing the driver module of that name would set the attribute to it."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

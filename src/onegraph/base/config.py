@@ -1,0 +1,103 @@
+"""The configuration: one frozen dataclass, and the only reader of the environment.
+
+One option is added in exactly one place: a field below. `ONEGRAPH_<FIELD>` sets it from the environment,
+`options={...}` of `onegraph.compile` sets it for one region.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from onegraph.base.errors import InvalidArgument
+
+PREFIX = "ONEGRAPH_"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a field is read from the environment, and which Python values are accepted for it."""
+
+    accepted: str
+    parse: Callable[[str], object]
+    accepts: Callable[[object], bool]
+
+
+def _parse_switch(text: str) -> bool:
+    match text.strip().lower():
+        case "1" | "true" | "yes" | "on":
+            return True
+        case "" | "0" | "false" | "no" | "off":
+            return False
+    raise ValueError(text)
+
+
+def _parse_count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+_SWITCH = Kind("True or False", _parse_switch, lambda v: isinstance(v, bool))
+_COUNT = Kind("an integer of 0 or more", _parse_count, lambda v: type(v) is int and v >= 0)
+_NAMES = Kind("names separated by commas", _parse_names, lambda v: isinstance(v, tuple))
+_FOLDER = Kind("a path", lambda text: Path(text).expanduser(), lambda v: isinstance(v, Path))
+_TEXT = Kind("a string", str, lambda v: isinstance(v, str))
+
+
+def _option(kind: Kind, default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"kind": kind, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings. A field's documentation stands beside it and is printed by `onegraph config`."""
+
+    logs: tuple[str, ...] = _option(_NAMES, (), "event channels to print on standard error; 'all' for every one")
+    verify: bool = _option(_SWITCH, False, "run the checker of each program after every pass")
+    check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
+    recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
+    suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
+    cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
+    cache_dir: Path = _option(_FOLDER, Path("~/.cache/onegraph").expanduser(), "where compiled kernels are kept")
+    threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
+    target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Config:
+        """The defaults, overridden by the variables `ONEGRAPH_<FIELD>`."""
+        environment = os.environ if environment is None else environment
+        given = {}
+        for item in dataclasses.fields(cls):
+            variable = PREFIX + item.name.upper()
+            if variable not in environment:
+                continue
+            kind = item.metadata["kind"]
+            try:
+                given[item.name] = kind.parse(environment[variable])
+            except ValueError:
+                text = environment[variable]
+                raise InvalidArgument(f"{variable}={text!r} is not accepted: expected {kind.accepted}") from None
+        return cls(**given)
+
+    def replace(self, **options: object) -> Config:
+        """A copy with these fields changed; an unknown name or a value of the wrong kind is refused by name."""
+        kinds = {item.name: item.metadata["kind"] for item in dataclasses.fields(self)}
+        for name, value in options.items():
+            if name not in kinds:
+                near = get_close_matches(name, kinds, n=1)
+                hint = f" (did you mean '{near[0]}'?)" if near else ""
+                raise InvalidArgument(f"unknown option '{name}'{hint}; accepted: {', '.join(sorted(kinds))}")
+            if not kinds[name].accepts(value):
+                raise InvalidArgument(f"option '{name}' expects {kinds[name].accepted}, got {value!r}")
+        return dataclasses.replace(self, **options)  # type: ignore[arg-type]

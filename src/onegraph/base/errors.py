@@ -1,0 +1,69 @@
+"""Every exception that onegraph raises on purpose. A user's own errors pass through unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onegraph.base.events import Location
+
+
+class OnegraphError(Exception):
+    """Base of all errors of onegraph."""
+
+
+class InvalidArgument(OnegraphError, TypeError, ValueError):
+    """An argument that is not accepted. The message names it and says what is accepted.
+
+    It is a `TypeError` and a `ValueError` at once, so that callers who expect either of torch's spellings catch it.
+    """
+
+
+class BackendError(OnegraphError):
+    """A backend failed, or returned something that cannot be called. The original error is the `__cause__`."""
+
+
+class CompileError(OnegraphError):
+    """A stage of onegraph failed on a graph that it should have handled. The original error is the `__cause__`."""
+
+    def __init__(self, stage: str, detail: str, location: Location | None = None) -> None:
+        where = f" while compiling {location}" if location else ""
+        super().__init__(f"the stage '{stage}' failed{where}: {detail}")
+        self.stage = stage
+        self.location = location
+
+
+class RecompileLimitError(OnegraphError):
+    """Under `fullgraph=True`: one more version of this code would exceed the recompile limit."""
+
+
+class GraphBreakError(OnegraphError):
+    """Under `fullgraph=True`: the line that keeps the program from being one graph, why, and how to fix it.
+
+    `user_stack` runs from the outermost user frame to the line that broke.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        explanation: str = "",
+        hints: Iterable[str] = (),
+        user_stack: Iterable[Location] = (),
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.explanation = explanation
+        self.hints = tuple(hints)
+        self.user_stack = tuple(user_stack)
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        lines = [f"{self.reason} [{self.code}]"]
+        if self.explanation:
+            lines.append(f"  Explanation: {self.explanation}")
+        lines += [f"  Hint: {hint}" for hint in self.hints]
+        if self.user_stack:
+            lines += ["", "from user code (most recent call last):"]
+            for location in self.user_stack:
+                lines += location.traceback_lines()
+        return "\n".join(lines)

@@ -1,0 +1,258 @@
+"""The event stream: everything that can be observed about a compilation, as typed facts.
+
+Stages emit; logs, progress bars, reports and tests subscribe. An event never carries advice on how to show it, and a
+stage never prints. Texts of programs may be given as a callable: they are then only made when someone reads them.
+
+One event type is added in exactly one place: a class below. `channel` is the name by which `ONEGRAPH_LOGS` selects it.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+Text = str | Callable[[], str]
+Subscriber = Callable[["Event"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A line of user code: what an event or an error is about."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.filename}:{self.line})"
+
+    def source_line(self) -> str:
+        """The text of the line, or an empty string where there is no source."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    def traceback_lines(self) -> list[str]:
+        """The two lines that Python's own traceback prints for a frame."""
+        lines = [f'  File "{self.filename}", line {self.line}, in {self.function}']
+        source = self.source_line()
+        return [*lines, f"    {source}"] if source else lines
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events. `frame` is where the frame that is being compiled begins (None: outside of any frame)."""
+
+    channel: ClassVar[str] = ""
+    frame: Location | None
+
+
+# ---- capture ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStarted(Event):
+    """Translation of a frame begins. `compile_index` counts the versions of this code: 0 is the first."""
+
+    channel: ClassVar[str] = "frames"
+    compile_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BytecodeDecoded(Event):
+    """The frame's bytecode in normal form."""
+
+    channel: ClassVar[str] = "bytecode"
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCaptured(Event):
+    """A torch-level graph was captured. `operations` counts its call nodes; `text` is its readable Python code."""
+
+    channel: ClassVar[str] = "graph_code"
+    operations: int = 0
+    inputs: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardsBuilt(Event):
+    """The conditions under which this version may be reused. `text` has one guard per line, with source and cause."""
+
+    channel: ClassVar[str] = "guards"
+    count: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualCode(Event):
+    """The code that runs in place of the frame: load inputs, call the graph, replay writes, return or resume."""
+
+    channel: ClassVar[str] = "residual"
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBroken(Event):
+    """A graph break. `user_stack` runs from the outermost user frame to the line that broke; `hints` remove it."""
+
+    channel: ClassVar[str] = "graph_breaks"
+    code: str = ""
+    reason: str = ""
+    explanation: str = ""
+    hints: tuple[str, ...] = ()
+    user_stack: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSkipped(Event):
+    """The frame runs eagerly, as written. `reason` says why."""
+
+    channel: ClassVar[str] = "skips"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recompiled(Event):
+    """A new version is compiled because every existing one has a guard that failed.
+
+    `reason` is the printed guard that failed in the newest version, `cause` the user line that needed it.
+    """
+
+    channel: ClassVar[str] = "recompiles"
+    reason: str = ""
+    cause: Location | None = None
+    compile_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecompileLimitReached(Event):
+    """No further version is compiled: calls that match none of the existing ones run eagerly from now on."""
+
+    channel: ClassVar[str] = "recompiles"
+    limit: int = 0
+    reason: str = ""
+
+
+# ---- autograd --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionalGraphBuilt(Event):
+    """The functional aten graph, after functionalization, decomposition and clean-up."""
+
+    channel: ClassVar[str] = "aten"
+    operations: int = 0
+    text: Text = ""
+
+
+# ---- compiler --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringDone(Event):
+    """The loop program before any scheduling: one kernel or library call per operation."""
+
+    channel: ClassVar[str] = "loops"
+    kernels: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FusionDone(Event):
+    """The loop program as it will be compiled: kernels fused, axes merged."""
+
+    channel: ClassVar[str] = "fusion"
+    kernels: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlanned(Event):
+    """The execution plan: allocations, launches and library calls in order. `total` and `peak` are bytes."""
+
+    channel: ClassVar[str] = "memory"
+    total: int = 0
+    peak: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsCompiled(Event):
+    """Native code was made (or, with `cached`, loaded). `text` is the LLVM text of the module."""
+
+    channel: ClassVar[str] = "output_code"
+    kernels: int = 0
+    seconds: float = 0.0
+    cached: bool = False
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFellBack(Event):
+    """An aten operator without a lowering: it is called as it is, and still works."""
+
+    channel: ClassVar[str] = "fallbacks"
+    operator: str = ""
+    reason: str = ""
+
+
+# ---- any stage -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PassRun(Event):
+    """One pass of a pipeline ran. `text` prints the program after it."""
+
+    channel: ClassVar[str] = "passes"
+    stage: str = ""
+    name: str = ""
+    seconds: float = 0.0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimed(Event):
+    """A whole stage of the driver took this long: 'capture', 'functionalize', 'compile', ..."""
+
+    channel: ClassVar[str] = "time"
+    stage: str = ""
+    seconds: float = 0.0
+
+
+def text_of(text: Text) -> str:
+    """The text itself, made now if it was given as a callable."""
+    return text() if callable(text) else text
+
+
+def channels() -> tuple[str, ...]:
+    """Every channel that `ONEGRAPH_LOGS` can name, in the order of the stages."""
+    return tuple(dict.fromkeys(kind.channel for kind in Event.__subclasses__()))
+
+
+class Events:
+    """A stream of events. Subscribers are called at once, in the emitting thread, in the order in which they came."""
+
+    __slots__ = ("_subscribers",)
+
+    def __init__(self) -> None:
+        self._subscribers: tuple[Subscriber, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anybody listens: lets a stage skip work that only an event needs."""
+        return bool(self._subscribers)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            subscriber(event)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Add a subscriber; the result removes it again (and may be called more than once)."""
+        cell: Subscriber = lambda event: subscriber(event)  # noqa: E731 - a fresh identity, so that one may subscribe twice
+        self._subscribers = (*self._subscribers, cell)
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(s for s in self._subscribers if s is not cell)
+
+        return unsubscribe
