@@ -1,0 +1,38 @@
+# Everything a person needs, from a clean clone on a machine with Python 3.11 and gcc:
+#   make demo    creates the environment, installs, compiles four real models and generates text
+#   make test    creates the environment, installs, runs the tests
+VENV := .venv
+PY := $(VENV)/bin/python
+MODEL ?=
+
+.PHONY: help install demo test test-all test-pythons lint bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | lint | bench | clean"
+
+install:
+	@.ci/install
+
+demo: install
+	@$(PY) -m onegraph demo $(MODEL)
+
+test:
+	@.ci/run
+
+test-all: install test-pythons
+	@$(PY) -m pytest -m "slow or not slow"
+
+test-pythons:
+	@.ci/pythons
+
+lint: install
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+bench: install
+	@$(PY) -m benchmarks
+
+clean:
+	rm -rf $(VENV) $(VENV)-3.* build src/*.egg-info
+	find src -name '*.so' -delete

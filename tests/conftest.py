@@ -1,0 +1,70 @@
+"""Shared by all tests. Imports no torch, so that what needs none is tested on Pythons that have none."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from import_graph import needs_torch
+
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.events import Event, Events
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+settings.register_profile("onegraph", deadline=None, derandomize=True, max_examples=50, print_blob=True)
+settings.load_profile("onegraph")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """On a Python without torch, files that need it are not collected."""
+    if not HAS_TORCH and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+        return needs_torch(collection_path) or None
+    return None
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def cx() -> Context:
+    """A context that checks every program after every pass and that nobody else listens to."""
+    return Context(config=Config(verify=True, check_unchanged=True, cache=False), events=Events())
+
+
+@pytest.fixture
+def emitted(cx: Context) -> Iterator[list[Event]]:
+    """The events emitted through `cx` during the test."""
+    events: list[Event] = []
+    unsubscribe = cx.events.subscribe(events.append)
+    yield events
+    unsubscribe()
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """`golden(path, text)` compares a text with a golden file, or rewrites the file under `--update-golden`."""
+
+    def compare(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.exists(), f"{path} is missing: make it with `pytest --update-golden`"
+        assert text == path.read_text(), f"{path} differs: look at the difference, then run `pytest --update-golden`"
+
+    return compare

@@ -1,0 +1,111 @@
+"""The imports of the package and its tests, read from source: nothing is imported to find out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "onegraph"
+
+
+def module_name(path: Path) -> str:
+    """`src/onegraph/base/text.py` -> `onegraph.base.text`; a package is named by its folder."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those under `if TYPE_CHECKING:`."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        if not is_type_checking(node):
+            pending.extend(ast.iter_child_nodes(node))
+        else:
+            pending.extend(node.orelse)
+
+
+def imported_names(node: ast.AST, package: str = "") -> list[str]:
+    """The dotted names that one import statement asks for: `from a.b import c` asks for `a.b.c`."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=module, names=names, level=level):
+            base = module or ""
+            if level:
+                anchor = package.split(".")[: len(package.split(".")) - level + 1]
+                base = ".".join([*anchor, *([module] if module else [])])
+            return [f"{base}.{alias.name}" for alias in names]
+    return []
+
+
+def imports_of(tree: ast.AST, package: str = "") -> set[str]:
+    return {name for node in run_time_nodes(tree) for name in imported_names(node, package)}
+
+
+def resolve(name: str) -> str | None:
+    """The module of the package that a dotted name lives in, or None."""
+    while name:
+        if name in modules():
+            return name
+        name = name.rpartition(".")[0]
+    return None
+
+
+@cache
+def package_imports(name: str) -> frozenset[str]:
+    """The modules of the package that a module imports (its parent packages are implied, and left out)."""
+    path = modules()[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = {resolve(target) for target in imports_of(parse(path), package)}
+    return frozenset(target for target in found if target not in (None, "onegraph", name))
+
+
+def _with_parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:i]) for i in range(1, len(parts) + 1)]
+
+
+def needs_torch(path: Path) -> bool:
+    """Whether importing this test file imports torch, directly or through the package."""
+    own_dir = path.parent.name
+    names = imports_of(parse(path), own_dir)
+    seen: set[str] = set()
+    pending = [target for name in names if (target := resolve(name))]
+    while pending:
+        for name in _with_parents(pending.pop()):
+            if name in modules() and name not in seen:
+                seen.add(name)
+                names |= imports_of(parse(modules()[name]), name)
+                pending.extend(package_imports(name))
+    return any(name.split(".")[0] in ("torch", "transformers") for name in names) or _uses_lazy_api(path)
+
+
+def _uses_lazy_api(path: Path) -> bool:
+    """`onegraph.compile(...)` after a plain `import onegraph` loads torch on first use."""
+    lazy = {"compile", "explain", "reset", "is_compiling", "list_backends", "register_backend"}
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "onegraph"
+        and node.attr in lazy
+        for node in ast.walk(parse(path))
+    )

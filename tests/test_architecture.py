@@ -1,0 +1,227 @@
+"""The rules of the house, made executable: layers, imports, sizes and names, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from import_graph import PACKAGE, ROOT, imported_names, imports_of, modules, package_imports, parse, run_time_nodes
+
+# Each layer imports only layers of a lower rank, or itself; layers of one rank never import each other.
+RANK = {
+    "base": 0,
+    "ir": 1,
+    "torchlib": 2,
+    "capture": 3,
+    "autograd": 3,
+    "compiler": 3,
+    "compile": 4,
+    "tools": 5,
+    "__main__": 6,
+}
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 80
+FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "misc", "manager", "managers", "common"}
+STOCK_COMPILER = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.export",
+    "torch.compile",
+    "torch._C._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._functorch._aot_autograd",
+    "torch._functorch.partitioners",
+    "torch._functorch.compilers",
+)
+# Heavy packages that only some programs need.
+LATE_IMPORTS = {"llvmlite", "triton"}
+
+Rule = Callable[[str, ast.Module], Iterator[str]]
+
+
+def layer(name: str) -> str:
+    """`onegraph.capture.interp.frame` -> `capture`."""
+    return name.split(".")[1] if "." in name else ""
+
+
+def dotted(node: ast.AST) -> str:
+    """`torch._C._nn` for that chain of attributes, else an empty string."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attr):
+            base = dotted(value)
+            return f"{base}.{attr}" if base else ""
+    return ""
+
+
+def references(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Every dotted name that is imported or read as an attribute."""
+    for node in run_time_nodes(tree):
+        for name in imported_names(node):
+            yield node, name
+        if isinstance(node, ast.Attribute) and (name := dotted(node)):
+            yield node, name
+
+
+def starts_with(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def stock_compiler_is_not_used(name: str, tree: ast.Module) -> Iterator[str]:
+    for node, target in references(tree):
+        if any(starts_with(target, prefix) for prefix in STOCK_COMPILER):
+            yield f"line {node.lineno}: {target} is part of the stock compiler"
+
+
+def private_torch_only_in_torchlib(name: str, tree: ast.Module) -> Iterator[str]:
+    if layer(name) == "torchlib":
+        return
+    for node in run_time_nodes(tree):
+        for target in imported_names(node):
+            if target.startswith("torch.") and any(part.startswith("_") for part in target.split(".")):
+                yield f"line {node.lineno}: {target} is private to torch; only torchlib/ imports it"
+
+
+def environment_only_in_config(name: str, tree: ast.Module) -> Iterator[str]:
+    if name == "onegraph.base.config":
+        return
+    for node, target in references(tree):
+        if target in ("os.environ", "os.getenv", "os.putenv", "os.unsetenv"):
+            yield f"line {node.lineno}: {target} is read only by base/config.py"
+
+
+def python_version_only_in_bytecode(name: str, tree: ast.Module) -> Iterator[str]:
+    if starts_with(name, "onegraph.capture.bytecode"):
+        return
+    for node, target in references(tree):
+        if target in ("sys.version_info", "sys.hexversion"):
+            yield f"line {node.lineno}: {target} is asked only in capture/bytecode"
+
+
+def imports_at_the_top(name: str, tree: ast.Module) -> Iterator[str]:
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                for target in imported_names(node):
+                    if target.split(".")[0] not in LATE_IMPORTS:
+                        yield f"line {node.lineno}: {target} is imported inside the function {function.name}"
+
+
+def no_global_statement(name: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield f"line {node.lineno}: global {', '.join(node.names)}"
+
+
+def functions_are_short(name: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"line {node.lineno}: the function {node.name} has {lines} lines"
+
+
+def layers_are_kept(name: str, tree: ast.Module) -> Iterator[str]:
+    own = layer(name)
+    if name == "onegraph":
+        return
+    if own not in RANK:
+        yield f"the layer {own} is not in the table"
+        return
+    package = name if modules().get(name, Path()).name == "__init__.py" else name.rpartition(".")[0]
+    for target in sorted(imports_of(tree, package)):
+        if not starts_with(target, "onegraph") or starts_with(target, "onegraph._C"):
+            continue
+        other = layer(target)
+        if own != other and RANK.get(other, 99) >= RANK[own]:
+            yield f"{own} imports {target}"
+
+
+RULES: list[Rule] = [
+    stock_compiler_is_not_used,
+    private_torch_only_in_torchlib,
+    environment_only_in_config,
+    python_version_only_in_bytecode,
+    imports_at_the_top,
+    no_global_statement,
+    functions_are_short,
+    layers_are_kept,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule(rule: Rule) -> None:
+    broken = [f"{name}: {what}" for name, path in modules().items() for what in rule(name, parse(path))]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def import_cycle(edges: dict[str, frozenset[str]]) -> list[str]:
+    """One cycle of the graph as a list of names, or an empty list."""
+    state: dict[str, bool] = {}  # False: on the current path, True: done
+    path: list[str] = []
+
+    def visit(name: str) -> list[str]:
+        state[name] = False
+        path.append(name)
+        for target in sorted(edges.get(name, ())):
+            if state.get(target) is False:
+                return [*path[path.index(target) :], target]
+            if target not in state and (found := visit(target)):
+                return found
+        path.pop()
+        state[name] = True
+        return []
+
+    for name in edges:
+        if name not in state and (found := visit(name)):
+            return found
+    return []
+
+
+def test_no_import_cycle() -> None:
+    cycle = import_cycle({name: package_imports(name) for name in modules()})
+    assert not cycle, " -> ".join(cycle)
+
+
+def test_files_are_small() -> None:
+    sources = [*PACKAGE.rglob("*.py"), *(ROOT / "csrc").glob("*.[ch]")]
+    sizes = {path.relative_to(ROOT): path.read_text().count("\n") for path in sources}
+    assert not {path: lines for path, lines in sizes.items() if lines > MAX_FILE_LINES}
+
+
+def test_names_say_what_a_file_is_about() -> None:
+    vague = [name for name in modules() if FORBIDDEN_NAMES & set(name.replace("_", ".").split("."))]
+    assert not vague
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "source"),
+    [
+        (stock_compiler_is_not_used, "onegraph.base.x", "import torch._dynamo"),
+        (stock_compiler_is_not_used, "onegraph.base.x", "import torch\ntorch.compile(f)"),
+        (stock_compiler_is_not_used, "onegraph.torchlib.x", "from torch._functorch import partitioners"),
+        (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch._subclasses import FakeTensorMode"),
+        (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch.fx import _pytree"),
+        (environment_only_in_config, "onegraph.ir.x", "import os\nos.environ['A']"),
+        (environment_only_in_config, "onegraph.ir.x", "from os import environ"),
+        (python_version_only_in_bytecode, "onegraph.capture.x", "import sys\nsys.version_info >= (3, 12)"),
+        (imports_at_the_top, "onegraph.ir.x", "def f():\n    import torch"),
+        (no_global_statement, "onegraph.ir.x", "def f():\n    global a\n    a = 1"),
+        (functions_are_short, "onegraph.ir.x", "def f():\n" + "    a = 1\n" * 80),
+        (layers_are_kept, "onegraph.ir.x", "import onegraph.torchlib.fake"),
+        (layers_are_kept, "onegraph.capture.x", "from onegraph.compiler import lower"),
+        (layers_are_kept, "onegraph.capture.x", "from onegraph import compile"),
+        (layers_are_kept, "onegraph.base.x", "import onegraph"),
+        (layers_are_kept, "onegraph.elsewhere.x", ""),
+    ],
+)
+def test_each_rule_finds_what_it_forbids(rule: Rule, name: str, source: str) -> None:
+    assert list(rule(name, ast.parse(source)))
+
+
+def test_a_cycle_is_found() -> None:
+    edges = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"b"}), "d": frozenset()}
+    assert import_cycle(edges) == ["b", "c", "b"]
