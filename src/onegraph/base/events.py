@@ -226,9 +226,14 @@ def text_of(text: Text) -> str:
     return text() if callable(text) else text
 
 
+def kinds() -> tuple[type[Event], ...]:
+    """Every event type. (By name, since `slots=True` makes a class twice and the first may still be alive.)"""
+    return tuple({kind.__name__: kind for kind in Event.__subclasses__()}.values())
+
+
 def channels() -> tuple[str, ...]:
     """Every channel that `ONEGRAPH_LOGS` can name, in the order of the stages."""
-    return tuple(dict.fromkeys(kind.channel for kind in Event.__subclasses__()))
+    return tuple(dict.fromkeys(kind.channel for kind in kinds()))
 
 
 class Events:

@@ -1,0 +1,106 @@
+"""Events as lines of text on a stream: what `ONEGRAPH_LOGS=graph_breaks,guards` prints.
+
+`describe` is the one place that knows how an event reads; a new event type gets its line there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TextIO
+
+from onegraph.base import events as ev
+from onegraph.base.errors import InvalidArgument
+from onegraph.base.events import Event, Events, Location, channels, text_of
+from onegraph.base.text import Printer, plural
+
+
+def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
+    """Print the events of the named channels ('all': of every channel); the result ends it."""
+    chosen = _chosen(names)
+
+    def show(event: Event) -> None:
+        if event.channel in chosen:
+            print(render(event), file=stream or sys.stderr)
+
+    return events.subscribe(show)
+
+
+def _chosen(names: Iterable[str]) -> frozenset[str]:
+    known = channels()
+    names = frozenset(names)
+    unknown = sorted(names - {*known, "all"})
+    if unknown:
+        raise InvalidArgument(f"unknown log channel '{unknown[0]}'; accepted: all, {', '.join(known)}")
+    return frozenset(known) if "all" in names else names
+
+
+def render(event: Event) -> str:
+    """The event as text: a headline with channel and frame, then the indented program that it carries, if any."""
+    out = Printer()
+    where = f" {event.frame}:" if event.frame else ""
+    out.line(f"[{event.channel}]{where} {describe(event)}")
+    with out.indented():
+        out.lines(details(event))
+        body = text_of(getattr(event, "text", ""))
+        if body:
+            out.line(body.rstrip("\n"))
+    return out.text()
+
+
+def describe(event: Event) -> str:
+    """The headline of an event."""
+    match event:
+        case ev.FrameStarted(compile_index=index):
+            return f"compiling, version {index}"
+        case ev.BytecodeDecoded():
+            return "bytecode in normal form"
+        case ev.GraphCaptured(operations=operations, inputs=inputs):
+            return f"captured a graph of {plural(operations, 'operation')} and {plural(inputs, 'input')}"
+        case ev.GuardsBuilt(count=count):
+            return plural(count, "guard")
+        case ev.ResidualCode():
+            return "residual code"
+        case ev.GraphBroken(code=code, reason=reason):
+            return f"graph break: {reason} [{code}]"
+        case ev.FrameSkipped(reason=reason):
+            return f"runs eagerly: {reason}"
+        case ev.Recompiled(reason=reason, compile_index=index):
+            return f"version {index} is needed, because this guard failed: {reason}"
+        case ev.RecompileLimitReached(limit=limit, reason=reason):
+            return f"reached the limit of {plural(limit, 'version')}; the last guard that failed: {reason}"
+        case ev.FunctionalGraphBuilt(operations=operations):
+            return f"functional graph of {plural(operations, 'operation')}"
+        case ev.LoweringDone(kernels=kernels):
+            return f"lowered to {plural(kernels, 'kernel')}"
+        case ev.FusionDone(kernels=kernels):
+            return f"fused to {plural(kernels, 'kernel')}"
+        case ev.MemoryPlanned(total=total, peak=peak):
+            return f"{plural(total, 'byte')} of temporaries, {peak} at the peak"
+        case ev.KernelsCompiled(kernels=kernels, seconds=seconds, cached=cached):
+            return f"{'loaded' if cached else 'compiled'} {plural(kernels, 'kernel')} in {seconds:.3f} s"
+        case ev.OperatorFellBack(operator=operator, reason=reason):
+            return f"{operator} is called as it is" + (f": {reason}" if reason else "")
+        case ev.PassRun(stage=stage, name=name, seconds=seconds):
+            return f"{stage}: {name} ({seconds * 1e3:.1f} ms)"
+        case ev.StageTimed(stage=stage, seconds=seconds):
+            return f"{stage}: {seconds:.3f} s"
+    return type(event).__name__
+
+
+def details(event: Event) -> list[str]:
+    """The lines under the headline that are not the program itself: why, where, and what to do."""
+    match event:
+        case ev.GraphBroken(explanation=explanation, hints=hints, user_stack=stack):
+            lines = [f"Explanation: {explanation}"] if explanation else []
+            lines += [f"Hint: {hint}" for hint in hints]
+            return lines + user_code(stack)
+        case ev.Recompiled(cause=Location() as cause):
+            return user_code((cause,))
+    return []
+
+
+def user_code(stack: Iterable[Location]) -> list[str]:
+    """The user's frames, outermost first, as a traceback shows them."""
+    lines = [line for location in stack for line in location.traceback_lines()]
+    return ["from user code:", *lines] if lines else []
