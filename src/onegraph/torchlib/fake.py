@@ -1,0 +1,379 @@
+"""Fake tensors: tensors with every property but data.
+
+`FakeMode` keeps PyTorch's `FakeTensor` class and its table of special operators, and brings its own constructor,
+conversion and dispatch. The stock ones import the stock compiler (constructor, conversion, dispatch of any operator with
+a plain meta kernel) and sympy, and spend several times the needed time per operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch._library
+from torch import Tensor
+from torch._decomp import decomposition_table, meta_table
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import (
+    _DISPATCH_HANDLE_DIRECTLY,
+    _DISPATCH_META_HANDLERS,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorConverter,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    run_fallback_kernel,
+    should_allow_numbers_as_tensors,
+)
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from onegraph.torchlib.aten import has_device_argument, is_mutable, is_random, leaves, map_leaves
+
+__all__ = ["DATA_DEPENDENT_ERRORS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
+
+# What an operator raises on fakes when its result depends on data, and when it cannot run on fakes at all.
+DATA_DEPENDENT_ERRORS = (DataDependentOutputException, DynamicOutputShapeException)
+UNSUPPORTED_ERRORS = (UnsupportedFakeTensorException, UnsupportedOperatorException)
+
+CONSTANT_LIMIT = 64  # elements: the fake of a fresh literal keeps its value up to this size
+
+aten = torch.ops.aten
+_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+_META = torch.device("meta")
+_MODE_KEY = torch._C._TorchDispatchModeKey.FAKE
+_LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})
+# The special implementations of these serve symbolic sizes only, and import sympy.
+_SPECIAL_WHEN_SYMBOLIC = frozenset(
+    {
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.view_copy.default,
+        aten._reshape_copy.default,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.embedding.default,
+        aten.copy.default,
+        aten.copy_.default,
+        aten.slice_scatter.default,
+        aten.diagonal_scatter.default,
+    }
+)
+
+
+class FakeMode(FakeTensorMode):
+    """Runs operators on fake tensors. One per compilation: it remembers the fake of every real tensor it was shown."""
+
+    def __init__(self, shape_env: Any = None) -> None:
+        TorchDispatchMode.__init__(self)
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None
+        # What the stock constructor would set: `FakeTensor` and the table of special operators read these.
+        self.allow_fallback_kernels = True
+        self.allow_non_fake_inputs = False
+        self.allow_scalar_outputs = False
+        self.allow_meta = True
+        self.propagate_real_tensors = False
+        self.cache_enabled = False
+        self.cache_crosscheck_enabled = False
+        self._allow_unsafe_data_ptr_access = False
+        self.in_kernel_invocation = False
+        self.enter_stack = []
+        self._stack = ""
+        self._mode_key = _MODE_KEY
+        self.fake_tensor_converter = _Converter()
+        self._fakes = WeakTensorKeyDictionary()
+        self._storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
+        self._constants: list[FakeTensor] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch wraps `__torch_dispatch__` in a function that imports its compiler
+
+    def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] | None = None) -> FakeTensor:
+        """The fake of a real tensor: always the same one for the same tensor.
+
+        It has the tensor's sizes (those in `symbolic_dims` replaced), strides, offset, dtype, device, `requires_grad`,
+        leafness and Parameter-ness. Tensors that share storage get fakes that share storage.
+        """
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._fakes.get(tensor)
+        if known is not None:
+            return known
+        _refuse_unsupported(tensor)
+        leaf_grad = tensor.requires_grad and tensor.is_leaf
+        with _disable_current_modes(), torch._C._DisableTorchDispatch():
+            fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device, requires_grad=leaf_grad)
+        if tensor.requires_grad and not leaf_grad:
+            with _disable_current_modes(), torch.enable_grad():
+                fake = fake.requires_grad_().clone()
+        if isinstance(tensor, torch.nn.Parameter):
+            fake._is_param = True
+        if isinstance(tensor, torch.nn.Buffer):
+            fake._is_buffer = True
+        self._fakes[tensor] = fake
+        return fake
+
+    def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] | None) -> Tensor:
+        """The meta tensor under the fake of `tensor`."""
+        if symbolic_dims:
+            sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
+            strides = symbolic_strides(tensor, sizes)
+            elem = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=_META)
+        else:
+            elem = torch.empty(0, dtype=tensor.dtype, device=_META)
+            elem.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
+        if tensor.is_conj():
+            torch._C._set_conj(elem, True)
+        if tensor.is_neg():
+            torch._C._set_neg(elem, True)
+        return elem
+
+    def _storage(self, tensor: Tensor) -> torch.UntypedStorage:
+        real = tensor.untyped_storage()
+        key = StorageWeakRef(real)
+        if key not in self._storages:
+            self._storages[key] = torch.UntypedStorage(real.nbytes(), device=_META)
+        return self._storages[key]
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or _NO_KWARGS
+        if (answer := _DISPATCH_META_HANDLERS.get(func)) is not None:
+            return answer(args)
+        if func in _DISPATCH_HANDLE_DIRECTLY:
+            return self._meta(func, args, kwargs)
+        tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        if any(_is_foreign(tensor) for tensor in tensors):
+            return NotImplemented
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, kwargs)
+        if func in _LIFTS and type(tensors[0]) is Tensor:
+            return self._constant(tensors[0])
+        if not tensors and should_allow_numbers_as_tensors(func):
+            with torch._C._DisableTorchDispatch():
+                return self._constant(func(*args, **kwargs))
+        for tensor in tensors:
+            if not isinstance(tensor, FakeTensor) or tensor.fake_mode is not self:
+                raise RuntimeError(f"{func} met a tensor of shape {tuple(tensor.shape)} that is not a fake of this trace")
+        if self._constants:
+            folded = self._fold(func, args, kwargs, tensors)
+            if folded is not NotImplemented:
+                return folded
+        if self.shape_env is not None and _is_symbolic(args, kwargs):
+            return self._dispatch_symbolic(func, args, kwargs, tensors)
+        return self._dispatch_static(func, args, kwargs, tensors)
+
+    def _dispatch_static(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        match _static_route(func):
+            case "constructor":
+                device = kwargs.get("device") or (tensors[0].device if tensors else torch.get_default_device())
+                elem = self._meta(func, args, {**kwargs, "device": _META})
+                return FakeTensor(self, elem, torch.device(device))
+            case "meta":
+                return self._run_meta(func, args, kwargs, tensors)
+            case "decompose":
+                with self:
+                    return func.decompose(*args, **kwargs)
+            case "table":
+                with self:
+                    return decomposition_table[func](*args, **kwargs)
+        return self._dispatch_special(func, args, kwargs, tensors)
+
+    def _dispatch_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        """As the stock mode orders it: C++ meta kernels mostly cannot take symbolic sizes, Python ones can."""
+        if (fast := fake_impls.get_fast_op_impls().get(func)) is not None:
+            return fast(self, *args, **kwargs)
+        special = self._unbacked_special_fake_handling_ops
+        if func not in meta_table and not self.cpp_meta_supports_symint(func) and func not in special:
+            with self:
+                if func in decomposition_table:
+                    return decomposition_table[func](*args, **kwargs)
+                result = func.decompose(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        return self._dispatch_special(func, args, kwargs, tensors)
+
+    def _dispatch_special(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        if func.namespace == "prims" and hasattr(func, "prim_meta_impl"):
+            with self:
+                return func.prim_meta_impl(*args, **kwargs)
+        kernel = torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel
+        if kernel is not None:
+            context = torch._library.fake_impl.FakeImplCtx(self, func)
+            with torch._library.fake_impl.set_ctx_getter(lambda: context), self:
+                return kernel(*args, **kwargs)
+        for accepts, implementation in fake_impls.op_implementations_checks:
+            if accepts(func):
+                result = implementation(self, func, *args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        if fake_impls.has_meta(func):
+            return self._run_meta(func, args, kwargs, tensors)
+        return self._fallback(func, args, kwargs, UnsupportedOperatorException(func))
+
+    def _meta(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the meta kernel: fakes answer as meta tensors meanwhile."""
+        outer = self.in_kernel_invocation
+        with torch._C._DisableTorchDispatch(), torch._C._PreserveDispatchKeyGuard():
+            self.in_kernel_invocation = True
+            torch._C._set_meta_in_tls_dispatch_include(True)
+            try:
+                return func(*args, **kwargs)
+            finally:
+                self.in_kernel_invocation = outer
+
+    def _run_meta(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        try:
+            result = self._meta(func, args, kwargs)
+        except NotImplementedError as error:
+            return self._fallback(func, args, kwargs, error)
+        device = kwargs.get("device")
+
+        def wrap(value: Any) -> Any:
+            if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
+                return value
+            return FakeTensor(self, value, device or _common_device(func, tensors))
+
+        return map_leaves(wrap, result)
+
+    def _fallback(self, func: OpOverload, args: Any, kwargs: Any, error: Exception) -> Any:
+        """No meta kernel: run the real one on zeros, where that is safe."""
+        if torch._library.utils.can_generate_trivial_fake_impl(func):
+            return torch._library.utils.generate_trivial_fake_impl(func, *args, **kwargs)
+        if _is_symbolic(args, kwargs) or not self.can_run_unsafe_fallback(func):
+            raise UnsupportedOperatorException(func)
+        flat, spec = tree_flatten((args, dict(kwargs)))
+        return run_fallback_kernel(self, func, flat, spec, error)
+
+    def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        implementations = torch._higher_order_ops.utils.registered_hop_fake_fns
+        if func not in implementations:
+            raise UnsupportedOperatorException(func)
+        with self:
+            return implementations[func](*args, **kwargs)
+
+    # --- constants -----------------------------------------------------------------------------------------------
+
+    def _constant(self, value: Tensor) -> FakeTensor:
+        """The fake of a tensor made from literals while tracing: it remembers its value while nobody writes to it."""
+        small = value.numel() <= CONSTANT_LIMIT
+        with torch._C._DisableTorchDispatch():
+            fake = FakeTensor(self, torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_META),
+                              value.device, constant=value.clone() if small else None)
+        if small:
+            self._constants.append(fake)
+        return fake
+
+    def _fold(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        """Compute on known values; forget the values of what is written with unknown ones."""
+        known = [tensor for tensor in tensors if tensor.constant is not None]
+        if not known:
+            return NotImplemented
+        if is_mutable(func):
+            storages = {tensor.untyped_storage()._cdata for tensor in known}
+            for fake in self._constants:
+                if fake.untyped_storage()._cdata in storages:
+                    fake.constant = None
+            self._constants = [fake for fake in self._constants if fake.constant is not None]
+            return NotImplemented
+        if len(known) < len(tensors) or is_random(func):
+            return NotImplemented
+        if func is aten._local_scalar_dense.default:
+            return known[0].constant.item()
+        result = self._dispatch_static(func, args, kwargs, tensors)
+        if isinstance(result, FakeTensor) and result.numel() <= CONSTANT_LIMIT:
+            with torch._C._DisableTorchDispatch():
+                value = lambda leaf: leaf.constant if isinstance(leaf, FakeTensor) else leaf  # noqa: E731
+                result.constant = func(*map_leaves(value, args), **map_leaves(value, dict(kwargs)))
+            self._constants.append(result)
+        return result
+
+
+class _Converter(FakeTensorConverter):
+    """What the table of special operators uses to turn results into fakes."""
+
+    def __init__(self) -> None:
+        super().__init__(copy_data=False, export=False)
+
+    def from_real_tensor(self, fake_mode: FakeMode, t: Tensor, make_constant: bool = False, *_: Any, **__: Any) -> Any:
+        return fake_mode._constant(t) if make_constant else fake_mode.fakeify(t)
+
+    def from_meta_and_device(self, fake_mode: FakeMode, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
+        return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
+
+
+@cache
+def _static_route(func: OpOverload) -> str:
+    """How to run this operator on fakes whose sizes are all plain numbers."""
+    if has_device_argument(func) and (
+        fake_impls._is_tensor_constructor(func) or func in fake_impls._like_tensor_constructors
+    ):
+        return "constructor"
+    special = func in fake_impls.op_implementations_dict and func not in _SPECIAL_WHEN_SYMBOLIC
+    if special or func.namespace == "prims" or func.namespace != "aten" or func in _LIFTS:
+        return "special"
+    if any(accepts(func) for accepts, _ in fake_impls.op_implementations_checks[1:]):
+        return "special"
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return "decompose"
+    if fake_impls.has_meta(func):
+        return "meta"
+    return "table" if func in decomposition_table else "special"
+
+
+def _is_foreign(tensor: Tensor) -> bool:
+    """A tensor subclass with a dispatch of its own: it must see the call before this mode does."""
+    kind = type(tensor)
+    return not (
+        kind is FakeTensor
+        or kind is Tensor
+        or kind is torch.nn.Parameter
+        or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
+        or issubclass(kind, FakeTensor)
+    )
+
+
+def _is_symbolic(args: Any, kwargs: Any) -> bool:
+    return any(
+        leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
+        for leaf in leaves(args, kwargs)
+    )
+
+
+def _common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
+    """The device of the result: that of the arguments, where zero-dimensional CPU tensors join any other."""
+    devices = {tensor.fake_device for tensor in tensors}
+    if len(devices) == 1:
+        return devices.pop()
+    device = FakeTensor._find_common_device(func, tensors)[0]
+    return device if device is not None else torch.get_default_device()
+
+
+def _refuse_unsupported(tensor: Tensor) -> None:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
+    if _is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")
+
+
+def symbolic_strides(tensor: Tensor, sizes: Sequence[int | torch.SymInt]) -> list[int | torch.SymInt]:
+    """The strides of `tensor` in terms of `sizes`: a stride that is the extent of the next inner dimension stays so."""
+    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+    strides: list[int | torch.SymInt] = list(tensor.stride())
+    extents: dict[int, int | torch.SymInt] = {1: 1}
+    for dim in order:
+        stride = extents.get(tensor.stride(dim), tensor.stride(dim))
+        strides[dim] = stride
+        extents[tensor.stride(dim) * tensor.size(dim)] = stride * sizes[dim]
+    return strides
