@@ -36,6 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import has_device_argument, is_mutable, is_random, leaves, map_leaves
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
@@ -73,6 +74,7 @@ class FakeMode(FakeTensorMode):
     """Runs operators on fake tensors. One per compilation: it remembers the fake of every real tensor it was shown."""
 
     def __init__(self, shape_env: Any = None) -> None:
+        compilerless.prepare()
         TorchDispatchMode.__init__(self)
         self.shape_env = shape_env
         self.static_shapes = shape_env is None
@@ -165,7 +167,9 @@ class FakeMode(FakeTensorMode):
                 return self._constant(func(*args, **kwargs))
         for tensor in tensors:
             if not isinstance(tensor, FakeTensor) or tensor.fake_mode is not self:
-                raise RuntimeError(f"{func} met a tensor of shape {tuple(tensor.shape)} that is not a fake of this trace")
+                raise RuntimeError(
+                    f"{func} met a tensor of shape {tuple(tensor.shape)} that is not a fake of this trace"
+                )
         if self._constants:
             folded = self._fold(func, args, kwargs, tensors)
             if folded is not NotImplemented:
@@ -269,8 +273,12 @@ class FakeMode(FakeTensorMode):
         """The fake of a tensor made from literals while tracing: it remembers its value while nobody writes to it."""
         small = value.numel() <= CONSTANT_LIMIT
         with torch._C._DisableTorchDispatch():
-            fake = FakeTensor(self, torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_META),
-                              value.device, constant=value.clone() if small else None)
+            fake = FakeTensor(
+                self,
+                torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_META),
+                value.device,
+                constant=value.clone() if small else None,
+            )
         if small:
             self._constants.append(fake)
         return fake

@@ -1,0 +1,62 @@
+"""Keeps torch's own Python operators from importing the stock compiler.
+
+Torch wraps its reference operators (`torch._refs`, used as meta kernels and decompositions) in a function that, when first
+called, imports the stock compiler in order to exclude them from it. The wrapper looks for an already excluded version on
+the function it wraps; `prepare` puts the function itself there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import CellType, FunctionType
+from typing import Any
+
+import torch
+import torch._compile
+import torch._decomp
+import torch._refs.fft
+import torch._refs.linalg
+import torch._refs.nn.functional
+import torch._refs.special
+
+_PREFIXES = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
+_EXCLUDED = "__dynamo_disable"  # the attribute where torch's wrapper looks
+_WRAPPER_CODE = torch._compile._disable_dynamo(lambda: None).__code__  # one code object for every wrapper
+
+
+@cache
+def prepare() -> None:
+    """Make every wrapped operator callable without the stock compiler. Costs a few milliseconds, once."""
+    seen: set[int] = set()
+    pending = [value for value in _operators() if isinstance(value, FunctionType)]
+    while pending:
+        function = pending.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        held = {
+            name: cell.cell_contents
+            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+            if not _is_empty(cell)
+        }
+        if function.__code__ is _WRAPPER_CODE and not hasattr(held["fn"], _EXCLUDED):
+            setattr(held["fn"], _EXCLUDED, held["fn"])
+        pending += [value for value in held.values() if isinstance(value, FunctionType)]
+
+
+def _is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 (raises where the cell is empty)
+    except ValueError:
+        return True
+    return False
+
+
+def _operators() -> Iterator[Any]:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PREFIXES):
+            yield from vars(module).values()
+    yield from torch._decomp.decomposition_table.values()
+    yield from torch._decomp.meta_table.values()
