@@ -3,7 +3,7 @@
 #   make test    creates the environment, installs, runs the tests
 VENV := .venv
 PY := $(VENV)/bin/python
-MODEL ?=
+MODELS ?=
 
 .PHONY: help install demo test test-all test-pythons lint bench clean
 
@@ -14,7 +14,7 @@ install:
 	@.ci/install
 
 demo: install
-	@$(PY) -m onegraph demo $(MODEL)
+	@$(PY) examples/demo.py $(MODELS)
 
 test:
 	@.ci/run

@@ -1,0 +1,68 @@
+"""The command line: `onegraph dump file.py::function`, `onegraph explain file.py::function`, `onegraph config`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+
+from onegraph.base.config import PREFIX, Config
+from onegraph.base.errors import OnegraphError
+from onegraph.base.text import columns
+from onegraph.compile import EVENTS, compile
+from onegraph.tools.explain import explain
+from onegraph.tools.record import recording
+from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
+from onegraph.tools.target import load
+
+_DUMP_HELP = f"print every stage of one call as text: source, {', '.join(STAGES)}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        print(args.run(args))
+    except OnegraphError as error:
+        print(f"onegraph: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="onegraph", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    dump = commands.add_parser("dump", help=_DUMP_HELP, description=_DUMP_HELP)
+    dump.add_argument("--stages", default="", help="only these, separated by commas")
+    dump.add_argument("--dynamic", action="store_true", help="symbolic sizes from the start")
+    dump.set_defaults(run=_dump)
+    why = commands.add_parser("explain", help="is it one graph, and if not, why?")
+    why.set_defaults(run=_explain)
+    for command in (dump, why):
+        command.add_argument("target", help="file.py::function")
+        command.add_argument(
+            "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
+        )
+    config = commands.add_parser("config", help="every option, with its variable and its present value")
+    config.set_defaults(run=_config)
+    return parser
+
+
+def _dump(args: argparse.Namespace) -> str:
+    stages = check_stages(name for name in args.stages.split(",") if name)
+    target = load(args.target, args.inputs)
+    with recording(EVENTS, STAGES.values()) as recorded:
+        compile(target.function, dynamic=args.dynamic or None)(*target.args)
+    return show([source_section(target.function), *sections(recorded)], stages)
+
+
+def _explain(args: argparse.Namespace) -> str:
+    target = load(args.target, args.inputs)
+    return str(explain(target.function)(*target.args))
+
+
+def _config(args: argparse.Namespace) -> str:
+    config = Config.from_environment()
+    rows = [(PREFIX + f.name.upper(), repr(getattr(config, f.name)), f.metadata["doc"]) for f in fields(Config)]
+    return columns([("variable", "value", "meaning"), *rows])

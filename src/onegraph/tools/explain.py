@@ -1,0 +1,25 @@
+"""`onegraph.explain`: is this program one graph, and if not, which line prevents it, why, and what would help?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onegraph.compile import EVENTS, compile
+from onegraph.tools.record import recording
+from onegraph.tools.report import Explanation, summarize
+
+
+def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Compile the function anew, call it once with these arguments, and report what capture made of it.
+
+    Both spellings of torch are accepted: `explain(f)(x, y)` and `explain(f, x, y)`. The graphs are run as they are
+    captured (backend 'eager'): what is explained does not depend on the native compiler.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Explanation:
+        with recording(EVENTS) as recorded:
+            compile(function, backend="eager")(*args, **kwargs)
+        return summarize(recorded)
+
+    return run(*args, **kwargs) if args or kwargs else run
