@@ -1,0 +1,40 @@
+"""`python -m benchmarks [--quick] [calls cold kernels models]`"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from benchmarks import calls, cold, kernels, models
+from benchmarks.report import RESULTS, print_tables, save
+
+SUITES = {"calls": calls.run, "cold": cold.run, "kernels": kernels.run, "models": models.run}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description="eager, stock torch.compile and onegraph, interleaved"
+    )
+    parser.add_argument("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and only the first of the long cases")
+    args = parser.parse_args()
+    if unknown := set(args.suites) - set(SUITES):
+        parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
+
+    console = Console()
+    results = []
+    for name in args.suites or SUITES:
+        for result in SUITES[name](args.quick):
+            console.print(f"{name}: {result.name}", style="dim", highlight=False)
+            results.append(result)
+    print_tables(results, console)
+    if args.suites or args.quick:
+        console.print("not saved: only a full run is", style="dim")
+    else:
+        save(results)
+        console.print(f"saved to {RESULTS}", style="dim", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Generated kernels: pointwise chains, reductions, normalisations, layouts and low precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.contenders import CONTENDERS, reset
+from benchmarks.measure import Result, interleaved
+
+
+def gelu_chain(x: Tensor) -> Tensor:
+    for _ in range(10):
+        x = F.gelu(x) * 1.1 + 0.3
+    return x
+
+
+def tanh_gelu_chain(x: Tensor) -> Tensor:
+    for _ in range(10):
+        x = F.gelu(x, approximate="tanh") * 1.1 + 0.3
+    return x
+
+
+def multiply_add(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return a * b + c
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, (x.shape[-1],), weight, bias)
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * weight
+
+
+def add_transposed(x: Tensor, y: Tensor) -> Tensor:
+    return x.t() + y
+
+
+def bias_gelu_residual(x: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
+    return F.gelu(x + bias) + residual
+
+
+def cases() -> Iterator[tuple[str, Callable[..., object], tuple[Tensor, ...]]]:
+    r = torch.randn
+    yield "gelu x10, 1024x1024", gelu_chain, (r(1024, 1024),)
+    yield "gelu tanh x10, 1024x1024", tanh_gelu_chain, (r(1024, 1024),)
+    yield "a*b+c, 1M", multiply_add, (r(1 << 20), r(1 << 20), r(1 << 20))
+    yield "a*b+c, 1M bf16", multiply_add, tuple(r(1 << 20).bfloat16() for _ in range(3))
+    yield "a*b+c, 16M", multiply_add, (r(1 << 24), r(1 << 24), r(1 << 24))
+    yield "bias+gelu+residual, 512x3072", bias_gelu_residual, (r(512, 3072), r(3072), r(512, 3072))
+    yield "softmax, 4096x1024", softmax, (r(4096, 1024),)
+    yield "softmax, 4096x1000", softmax, (r(4096, 1000),)
+    yield "layer norm, 4096x1024", layer_norm, (r(4096, 1024), r(1024), r(1024))
+    yield "rms norm, 4096x1024", rms_norm, (r(4096, 1024), r(1024))
+    yield "sum of dim 0, 4096x1024", partial(torch.sum, dim=0), (r(4096, 1024),)
+    yield "sum of everything, 1M", torch.sum, (r(1 << 20),)
+    yield "x.t()+y, 2048x2048", add_transposed, (r(2048, 2048), r(2048, 2048))
+
+
+def in_a_function(target: Callable[..., object]) -> Callable[..., object]:
+    """Compilers take Python functions: give builtins and partials one."""
+    return lambda *args: target(*args)
+
+
+def run(quick: bool) -> Iterator[Result]:
+    for name, target, args in cases():
+        with torch.no_grad():
+            runs = {key: partial(compile(in_a_function(target)), *args) for key, compile in CONTENDERS.items()}
+            yield Result("kernels", name, "ms", interleaved(runs, 5 if quick else 15))
+        reset()

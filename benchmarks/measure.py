@@ -1,0 +1,77 @@
+"""Interleaved timing: what else the machine does falls on all contenders alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds per call: the median of the rounds, and its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row: the same work done by every contender. `unit` is what the samples are shown in."""
+
+    suite: str
+    name: str
+    unit: str
+    samples: Mapping[str, Sample]
+    note: str = ""
+
+    def ratio(self, contender: str, reference: str = "eager") -> float:
+        """How many times less `contender` takes than `reference`."""
+        return self.samples[reference].median / self.samples[contender].median
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def sample(times: list[float]) -> Sample:
+    if len(times) < 2:
+        return Sample(times[0], times[0], times[0])
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
+    return Sample(median, low, high)
+
+
+def seconds(run: Run, repeat: int) -> float:
+    """Seconds per call of `repeat` calls in a row."""
+    calls = range(repeat)
+    start = perf_counter()
+    for _ in calls:
+        run()
+    return (perf_counter() - start) / repeat
+
+
+def repeats(run: Run, at_least: float) -> int:
+    """How many calls take at least this many seconds."""
+    count = 1
+    while (spent := seconds(run, count) * count) < at_least:
+        count = max(count * 2, int(count * at_least / max(spent, 1e-9)))
+    return count
+
+
+def interleaved(runs: Mapping[str, Run], rounds: int, at_least: float = 0.005) -> dict[str, Sample]:
+    """Time all runs in turn, each turn starting with another one. Each is called twice before, to be warm."""
+    counts = {}
+    for name, run in runs.items():
+        run()
+        run()
+        counts[name] = repeats(run, at_least)
+    names = list(runs)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            times[name].append(seconds(runs[name], counts[name]))
+    return {name: sample(values) for name, values in times.items()}
