@@ -1,0 +1,68 @@
+"""Process state of torch that a trace may change: taken before, and put back behind it, also when the trace is aborted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C import _functorch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """Grad mode, autocast, default dtype, determinism, and the mode stacks."""
+
+    grad_enabled: bool
+    autocast: tuple[tuple[bool, torch.dtype], ...]
+    autocast_cache: bool
+    autocast_nesting: int
+    default_dtype: torch.dtype
+    deterministic: tuple[bool, bool]
+    function_modes: tuple[Any, ...]
+    dispatch_modes: tuple[Any, ...]
+    functorch_depth: int
+
+    @classmethod
+    def snapshot(cls) -> GlobalState:
+        return cls(
+            torch.is_grad_enabled(),
+            tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in AUTOCAST_DEVICES),
+            torch.is_autocast_cache_enabled(),
+            autocast_nesting(),
+            torch.get_default_dtype(),
+            (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+            tuple(_get_current_function_mode_stack()),
+            tuple(_get_current_dispatch_mode_stack()),
+            _functorch.get_dynamic_layer_stack_depth(),
+        )
+
+    def restore(self) -> None:
+        """Put everything back; modes and transforms that were left open are closed."""
+        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.functorch_depth)
+        while torch._C._len_torch_function_stack() > len(self.function_modes):
+            torch._C._pop_torch_function_stack()
+        while torch._C._len_torch_dispatch_stack() > len(self.dispatch_modes):
+            torch._C._pop_torch_dispatch_stack()
+        torch._C._set_grad_enabled(self.grad_enabled)
+        for device, (enabled, dtype) in zip(AUTOCAST_DEVICES, self.autocast, strict=True):
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(self.autocast_cache)
+        while autocast_nesting() > self.autocast_nesting:
+            torch.autocast_decrement_nesting()
+        if torch.get_default_dtype() is not self.default_dtype:
+            torch.set_default_dtype(self.default_dtype)
+        deterministic, warn_only = self.deterministic
+        if deterministic != torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+def autocast_nesting() -> int:
+    """How many autocast contexts are open (torch offers only increment and decrement)."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
