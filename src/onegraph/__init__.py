@@ -12,6 +12,7 @@ Names are loaded on first use, so that importing a part of the package that need
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -55,9 +56,19 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    home = _HOME[name]
+    if not home.startswith("onegraph.base."):
+        _start_logs()
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+@cache
+def _start_logs() -> None:
+    """The driver emits events and knows no tools: here they meet, once in a process."""
+    names = import_module("onegraph.base.config").Config.from_environment().logs
+    import_module("onegraph.tools.logs").attach(import_module("onegraph.compile").EVENTS, names)
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,8 @@ from onegraph.base.text import Printer, plural
 def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
     """Print the events of the named channels ('all': of every channel); the result ends it."""
     chosen = _chosen(names)
+    if not chosen:
+        return lambda: None
 
     def show(event: Event) -> None:
         if event.channel in chosen:
