@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import onegraph
 
 
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
 def test_importing_the_package_loads_neither_torch_nor_llvm() -> None:
@@ -21,11 +23,10 @@ def test_importing_the_package_loads_neither_torch_nor_llvm() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_every_public_name_exists() -> None:
-    assert all(getattr(onegraph, name) is not None for name in onegraph.__all__)
+def test_public_names_are_listed() -> None:
     assert set(onegraph.__all__) <= set(dir(onegraph))
 
 
-def test_compile_stays_the_function_when_the_driver_is_imported() -> None:
-    done = run("import onegraph.compile, onegraph; print(type(onegraph.compile).__name__)")
-    assert done.stdout.strip() == "function", done.stderr
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'onegraph' has no attribute 'kompile'"):
+        onegraph.kompile  # noqa: B018 - the access is what is tested

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import onegraph
+from onegraph.tools.cli import main
+
+SOURCE = """
+import torch
+
+def f(x):
+    return (x + 1).relu()
+
+def broken(x):
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+def f_inputs():
+    return (torch.ones(4),)
+
+broken_inputs = f_inputs
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_dump_prints_every_stage(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump", f"{file}::f"]) == 0
+    printed = capsys.readouterr().out
+    stages = [line.split()[1] for line in printed.splitlines() if line.startswith("====")]
+    assert {"source", "bytecode", "graph", "guards", "residual", "aten", "loops", "fused", "memory", "code"} == set(
+        stages
+    )
+
+
+def test_dump_prints_only_the_chosen_stages(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump", f"{file}::f", "--stages", "graph", "--inputs", "torch.ones(2, 2)"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("==== graph ==== f (")
+    assert printed.count("====") == 2
+
+
+def test_explain_says_whether_it_is_one_graph(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{file}::f"]) == 0
+    assert capsys.readouterr().out.startswith("1 graph, 0 graph breaks, 2 operations, ")
+
+
+def test_explain_names_the_line_that_breaks(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{file}::broken"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 graph break," in printed
+    assert "if x.sum() > 0:" in printed
+    assert "Hint: " in printed
+
+
+def test_errors_are_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump", f"{file}::g"]) == 1
+    assert capsys.readouterr().err.startswith(f"onegraph: {file} has no 'g'; it has: ")
+
+
+def test_config_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config"]) == 0
+    assert "ONEGRAPH_RECOMPILE_LIMIT 8 versions of one code" in " ".join(capsys.readouterr().out.split())
+
+
+def test_explain_takes_both_spellings() -> None:
+    def f(x):
+        return x * 2
+
+    assert str(onegraph.explain(f)(torch.ones(2))) == str(onegraph.explain(f, torch.ones(2)))
