@@ -1,4 +1,4 @@
-"""Facts about aten operators, read from their schemas: what they write, what they view, what they are called in functional form."""
+"""Facts about aten operators, read from their schemas: what they write, what they view, their functional form."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
 
 def map_leaves(f: Callable[[Any], Any], value: Any) -> Any:
     """`value` with `f` applied to everything that is not a list, tuple or dict."""
-    if isinstance(value, (list, tuple)):
-        return type(value)([map_leaves(f, item) for item in value])
+    if isinstance(value, list):
+        return [map_leaves(f, item) for item in value]
+    if isinstance(value, tuple):
+        return tuple([map_leaves(f, item) for item in value])
     if isinstance(value, dict):
         return {key: map_leaves(f, item) for key, item in value.items()}
     return f(value)
@@ -35,6 +37,25 @@ def is_mutable(op: Any) -> bool:
 
 
 @cache
+def is_composite(op: Any) -> bool:
+    """Is this operator defined by others at every level, so that it never needs to be recorded?"""
+    return isinstance(op, OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(
+        op.name(), "CompositeImplicitAutograd"
+    )
+
+
+@cache
+def may_view(op: Any) -> bool:
+    """May a result share storage with an argument it does not write?"""
+    if not isinstance(op, OpOverload):
+        return False
+    if op is torch.ops.aten._unsafe_view.default:
+        return True
+    returns = op._schema.returns
+    return any(item.alias_info is not None and not item.alias_info.is_write for item in returns)
+
+
+@cache
 def has_device_argument(op: OpOverload) -> bool:
     """Is `device` one of its keyword arguments?"""
     return any(argument.name == "device" and argument.kwarg_only for argument in op._schema.arguments)
@@ -44,3 +65,47 @@ def has_device_argument(op: OpOverload) -> bool:
 def is_random(op: Any) -> bool:
     """Does this operator draw from a random number generator?"""
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+
+
+@cache
+def written_arguments(op: OpOverload) -> tuple[int, ...]:
+    """Positions, in the schema, of the arguments that the operator writes to."""
+    return tuple(
+        position
+        for position, argument in enumerate(op._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+@cache
+def is_out(op: OpOverload) -> bool:
+    """Does this operator write its results to `out` arguments, resizing them?"""
+    return any(argument.is_out for argument in op._schema.arguments)
+
+
+@cache
+def functional_form(op: OpOverload) -> OpOverload | None:
+    """The operator that returns what `op` writes: `add` for `add_`, `normal_functional` for `normal_`, `add` for `add.out`.
+
+    Its results are those of `op` (if it has any besides the written arguments), then the new values of the arguments.
+    """
+    namespace, name = op._schema.name.split("::")
+    packets = getattr(torch.ops, namespace)
+    written = written_arguments(op)
+    arguments = op._schema.arguments
+    is_out = all(arguments[position].is_out for position in written)
+    kept = [argument for argument in arguments if not (is_out and argument.is_out)]
+    stem = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    for candidate in (stem, f"{name}_functional", f"{stem}_functional", f"_{stem}_functional"):
+        packet = getattr(packets, candidate, None)
+        if packet is None:
+            continue
+        for overload in packet.overloads():
+            twin = getattr(packet, overload)
+            if not twin._schema.is_mutable and _same_arguments(twin._schema.arguments, kept):
+                return twin
+    return None
+
+
+def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return [(a.name, str(a.real_type)) for a in ours] == [(a.name, str(a.real_type)) for a in theirs]

@@ -39,7 +39,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import has_device_argument, is_mutable, is_random, leaves, map_leaves
 
-__all__ = ["DATA_DEPENDENT_ERRORS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
+__all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
 
 # What an operator raises on fakes when its result depends on data, and when it cannot run on fakes at all.
 DATA_DEPENDENT_ERRORS = (DataDependentOutputException, DynamicOutputShapeException)
@@ -51,7 +51,7 @@ aten = torch.ops.aten
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 _META = torch.device("meta")
 _MODE_KEY = torch._C._TorchDispatchModeKey.FAKE
-_LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})
+LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})
 # The special implementations of these serve symbolic sizes only, and import sympy.
 _SPECIAL_WHEN_SYMBOLIC = frozenset(
     {
@@ -160,7 +160,7 @@ class FakeMode(FakeTensorMode):
             return NotImplemented
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs)
-        if func in _LIFTS and type(tensors[0]) is Tensor:
+        if func in LIFTS and type(tensors[0]) is Tensor:
             return self._constant(tensors[0])
         if not tensors and should_allow_numbers_as_tensors(func):
             with torch._C._DisableTorchDispatch():
@@ -258,7 +258,10 @@ class FakeMode(FakeTensorMode):
         if _is_symbolic(args, kwargs) or not self.can_run_unsafe_fallback(func):
             raise UnsupportedOperatorException(func)
         flat, spec = tree_flatten((args, dict(kwargs)))
-        return run_fallback_kernel(self, func, flat, spec, error)
+        if not is_random(func):
+            return run_fallback_kernel(self, func, flat, spec, error)
+        with torch.random.fork_rng():
+            return run_fallback_kernel(self, func, flat, spec, error)
 
     def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         implementations = torch._higher_order_ops.utils.registered_hop_fake_fns
@@ -283,17 +286,24 @@ class FakeMode(FakeTensorMode):
             self._constants.append(fake)
         return fake
 
+    def forget_value(self, written: FakeTensor) -> None:
+        """A tensor is written to: whatever shares its storage has no known value any more."""
+        if not self._constants:
+            return
+        storage = written.untyped_storage()._cdata
+        for fake in self._constants:
+            if fake.untyped_storage()._cdata == storage:
+                fake.constant = None
+        self._constants = [fake for fake in self._constants if fake.constant is not None]
+
     def _fold(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """Compute on known values; forget the values of what is written with unknown ones."""
         known = [tensor for tensor in tensors if tensor.constant is not None]
         if not known:
             return NotImplemented
         if is_mutable(func):
-            storages = {tensor.untyped_storage()._cdata for tensor in known}
-            for fake in self._constants:
-                if fake.untyped_storage()._cdata in storages:
-                    fake.constant = None
-            self._constants = [fake for fake in self._constants if fake.constant is not None]
+            for tensor in known:
+                self.forget_value(tensor)
             return NotImplemented
         if len(known) < len(tensors) or is_random(func):
             return NotImplemented
@@ -329,7 +339,7 @@ def _static_route(func: OpOverload) -> str:
     ):
         return "constructor"
     special = func in fake_impls.op_implementations_dict and func not in _SPECIAL_WHEN_SYMBOLIC
-    if special or func.namespace == "prims" or func.namespace != "aten" or func in _LIFTS:
+    if special or func.namespace == "prims" or func.namespace != "aten" or func in LIFTS:
         return "special"
     if any(accepts(func) for accepts, _ in fake_impls.op_implementations_checks[1:]):
         return "special"

@@ -1,0 +1,290 @@
+"""Functionalization: a program that writes to tensors becomes one that only makes new values.
+
+It happens while the program is recorded. Tensors that share storage form a family with one root; every other member is
+a view, known by its parent and the view operator. A write to a member
+
+    y = x[0]            select = select(x, 0)
+    y.add_(1)           add = add(select, 1)
+    x.sum()             x' = select_scatter(x, add, 0);  sum(x')
+
+is the functional operator, whose result is scattered upwards to the root; the family's version grows, and members that
+are read later replay their view from the new root.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from onegraph.autograd.views import ALIAS, View, scatter
+from onegraph.base.errors import CompileError
+from onegraph.torchlib.aten import functional_form, is_mutable, is_out, leaves, map_leaves, may_view, written_arguments
+from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
+from onegraph.torchlib.recorder import AtenRecorder, Rule
+
+aten = torch.ops.aten
+# What autograd reads; the tensor and its values stay the same.
+_MARKS = frozenset({aten.detach_.default, aten.requires_grad_.default})
+
+
+@dataclass(slots=True)
+class Family:
+    """The tensors that share one storage."""
+
+    root: Value
+    version: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """What one tensor is in the graph: `node` computes it as of `version` of its family."""
+
+    tensor: FakeTensor
+    node: Node
+    family: Family = field(init=False)
+    version: int = 0
+    parent: Value | None = None
+    view: View | None = None
+
+
+class Functionalizer(AtenRecorder):
+    """Records a functional graph of a program that may write to its inputs and to views."""
+
+    def __init__(self, fake: FakeMode, rules: Mapping[Any, Rule]) -> None:
+        super().__init__(fake, rules)
+        self._values: dict[int, Value] = {}
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def bind(self, tensor: Tensor, node: Node) -> None:
+        value = Value(tensor, node)
+        value.family = Family(value)
+        self._values[id(tensor)] = value
+        self._alive.append(tensor)
+
+    def node_of(self, tensor: Tensor) -> Node:
+        value = self._values.get(id(tensor))
+        if value is None:
+            value = self._adopt(tensor)
+        return self.current(value)
+
+    def value_of(self, tensor: Tensor) -> Value:
+        return self._values[id(tensor)]
+
+    def _adopt(self, tensor: Tensor) -> Value:
+        """A real tensor that the program made from literals is a constant of the graph."""
+        if isinstance(tensor, FakeTensor):
+            raise CompileError("functionalize", f"a tensor of shape {tuple(tensor.shape)} comes from outside the graph")
+        node = self.constant(tensor)
+        fake = node.meta["val"] = self.fake.fakeify(tensor)
+        self.bind(fake, node)
+        value = self._values[id(tensor)] = self._values[id(fake)]
+        self._alive.append(tensor)
+        return value
+
+    def current(self, value: Value) -> Node:
+        """The node of a value, its view replayed if its family was written to since."""
+        if value.version != value.family.version:
+            view, parent = value.view, value.parent
+            assert view is not None and parent is not None, "the root of a family is always current"
+            node = self.current(parent)
+            if view.op is not ALIAS:
+                node = self.emit(view.op, (node, *view.args), view.kwargs, value.tensor)
+            if view.index is not None:
+                node = self.emit(operator.getitem, (node, view.index), {}, value.tensor)
+            value.node, value.version = node, value.family.version
+        return value.node
+
+    # --- recording -----------------------------------------------------------------------------------------------
+
+    def record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if is_mutable(func):
+            return self._record_write(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if func in LIFTS and not isinstance(args[0], FakeTensor):
+            # The caller may write to it, so each run makes a new one.
+            func, args = aten.clone.default, (self._adopt(args[0]).tensor,)
+        if not may_view(func):
+            self.bind_result(self.emit(func, args, kwargs, result), result)
+        elif is_same(result, args[0]):
+            if result is not args[0]:
+                self.bind(result, self.node_of(args[0]))
+                self._link(result, args[0], View(ALIAS, (), {}))
+        else:
+            self.bind_result(self.emit(func, args, kwargs, result), result)
+            self._link(result, args[0], View(func, tuple(args[1:]), kwargs))
+        return result
+
+    def _link(self, result: Any, base: Tensor, view: View) -> None:
+        """Enter results that share the storage of `base` into its family."""
+        storage = base.untyped_storage()._cdata
+        parent = self._values[id(base)]
+        several = isinstance(result, (list, tuple))
+        for index, item in enumerate(result if several else (result,)):
+            if item is base or item.untyped_storage()._cdata != storage:
+                continue
+            value = self._values[id(item)]
+            value.parent, value.family, value.version = parent, parent.family, parent.family.version
+            value.view = View(view.op, view.args, view.kwargs, index) if several else view
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def _record_write(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func in _MARKS:
+            return func(*args, **kwargs)
+        if torch.Tag.inplace_view in func.tags:
+            return self._record_metadata_write(func, args, kwargs)
+        if func is aten.copy_.default:
+            if args[0] is not args[1]:
+                self.write(args[0], args[1])
+            return args[0]
+        targets = _written(func, args, kwargs)
+        twin = functional_form(func)
+        if twin is None:
+            return self._record_opaque_write(func, args, kwargs, targets)
+        with self:
+            results = twin(*args, **_without(kwargs, func, twin))
+        new = list(results) if isinstance(results, (tuple, list)) else [results]
+        plain = len(new) - len(targets)
+        for target, value in zip(targets, new[plain:], strict=True):
+            if is_out(func) and target.shape != value.shape:
+                self._resize(target, value)
+            self.write(target, value)
+        answer = [*new[:plain], *targets] if plain else targets
+        return _shaped_as_returns(func, answer)
+
+    def _record_opaque_write(self, func: Any, args: Any, kwargs: Any, targets: list[Tensor]) -> Any:
+        """An operator without a functional form runs as it is, on copies."""
+        result = func(*args, **kwargs)
+        plain = [item for item in _as_list(result) if not any(item is target for target in targets)]
+        node = self.emit(on_copies(func, len(plain)), args, kwargs, (*plain, *targets))
+        for index, item in enumerate(plain):
+            self.bind_result(self.emit(operator.getitem, (node, index), {}, item), item)
+        for index, target in enumerate(targets):
+            self._replace(target, self.emit(operator.getitem, (node, len(plain) + index), {}, target))
+        return result
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Let `target`, and everything that shares its storage, hold `value`."""
+        with self:
+            if value.dtype != target.dtype or value.device != target.device:
+                value = aten._to_copy.default(value, dtype=target.dtype, device=target.device)
+            if value.shape != target.shape:
+                value = aten.expand.default(value, list(target.shape))
+        node = self.node_of(value)
+        known = self._values[id(target)]
+        if known.parent is None and value.stride() != target.stride():
+            node = self.emit(aten.copy.default, (known.node, node), {}, target)
+        self._replace(target, node, exact=value.stride() == target.stride())
+
+    def _replace(self, target: Tensor, node: Node, exact: bool = True) -> None:
+        """Make `node` the value of `target`: scatter it up to the root, and let the rest of the family go stale."""
+        self.fake.forget_value(target)
+        written = value = self._values[id(target)]
+        replacement = node
+        while value.parent is not None:
+            parent = value.parent
+            replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, value.view)
+            value = parent
+        family = value.family
+        family.version += 1
+        value.node, value.version = replacement, family.version
+        if exact:
+            written.node, written.version = node, family.version
+
+    def _resize(self, target: Tensor, value: Tensor) -> None:
+        """`out=` of another size: the tensor becomes one of the size of the result."""
+        known = self._values[id(target)]
+        if known.family.root.node.op == "placeholder" or target.numel():
+            raise CompileError("functionalize", "out= resizes an input, or a tensor that holds values")
+        target.resize_(value.shape).as_strided_(value.shape, value.stride())
+        self.bind(target, self.node_of(value))
+
+    def _record_metadata_write(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """`x.t_()`, `x.unsqueeze_(0)` ...: the same tensor object becomes a view of what it was."""
+        target = args[0]
+        old = self._values[id(target)]
+        if old.node.op == "placeholder":
+            raise CompileError("functionalize", f"{func} changes the shape of an input")
+        twin = functional_form(func)
+        if twin is None or not may_view(twin):
+            raise CompileError("functionalize", f"{func} has no functional form")
+        old.tensor = aten.alias.default(target)
+        self.current(old)
+        if old.node.meta["val"] is target:
+            old.node.meta["val"] = old.tensor
+        self._values[id(old.tensor)] = old
+        self._alive.append(old.tensor)
+        node = self.emit(twin, (old.tensor, *args[1:]), kwargs, target)
+        func(*args, **kwargs)
+        value = Value(target, node, old.family.version, old, View(twin, tuple(args[1:]), kwargs))
+        value.family = old.family
+        self._values[id(target)] = value
+        return target
+
+
+def is_same(result: Any, base: Tensor) -> bool:
+    """Is the view `result` all of `base`, as it is?"""
+    return (
+        isinstance(result, Tensor)
+        and result.shape == base.shape
+        and result.stride() == base.stride()
+        and result.storage_offset() == base.storage_offset()
+        and result.dtype == base.dtype
+        and result.is_conj() == base.is_conj()
+        and result.is_neg() == base.is_neg()
+        and result.untyped_storage()._cdata == base.untyped_storage()._cdata
+    )
+
+
+@cache
+def on_copies(op: Any, count: int) -> Callable[..., tuple[Any, ...]]:
+    """A function that calls `op` on copies of what it writes; it returns the `count` results, then the copies."""
+
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        copies = {id(tensor): tensor.clone() for tensor in _written(op, args, kwargs)}
+        args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
+        results = _as_list(op(*args, **kwargs))
+        return (*results[:count], *copies.values())
+
+    run.__name__ = f"{op._schema.name.split('::')[1]}_on_copies"
+    return run
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors that this call writes to, in schema order."""
+    written: list[Tensor] = []
+    for position in written_arguments(func):
+        name = func._schema.arguments[position].name
+        given = args[position] if position < len(args) else kwargs.get(name)
+        written += [leaf for leaf in leaves((given,), {}) if isinstance(leaf, Tensor)]
+    return written
+
+
+def _without(kwargs: Any, func: Any, twin: Any) -> dict[str, Any]:
+    """The keyword arguments that the functional form takes too: all but `out`."""
+    out = {argument.name for argument in func._schema.arguments if argument.is_out}
+    return {name: value for name, value in kwargs.items() if name not in out}
+
+
+def _as_list(result: Any) -> list[Any]:
+    if result is None:
+        return []
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _shaped_as_returns(func: Any, values: list[Any]) -> Any:
+    """Results in the form that the operator's schema promises."""
+    returns = func._schema.returns
+    if not returns:
+        return None
+    if len(returns) == 1:
+        return values if "[]" in str(returns[0].type) or "List" in str(returns[0].type) else values[0]
+    return tuple(values)

@@ -1,0 +1,79 @@
+"""The calling convention between a captured graph and its functional form, as data.
+
+The functional graph takes the captured graph's inputs, and returns only new tensors. The calling convention says what
+the caller does around it so that everybody sees what eager execution shows: which results are copied into which inputs,
+and which outputs are an input, a view of an input, or a view of another output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Size = "int | Computed"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Result `index` of the functional graph."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The caller's own tensor."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value that is not computed: None, a number, a dtype ..."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """A view of another tensor by its layout; `offset` counts from where the other one starts."""
+
+    base: Computed | Input
+    size: tuple[int | Computed, ...]
+    stride: tuple[int | Computed, ...]
+    offset: int | Computed
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A view of another tensor that a layout cannot express (of another dtype, conjugated): operators, in order."""
+
+    base: Computed | Input
+    steps: tuple[tuple[Any, tuple[Any, ...]], ...]
+
+
+Output = Computed | Input | Literal | Strided | Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBase:
+    """Inputs that share storage and are written to: the graph takes the whole storage, as a tensor of one dimension."""
+
+    inputs: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class CallSpec:
+    """How to call a functional graph. Its inputs are those of the captured graph, then one tensor per shared base."""
+
+    inputs: int
+    outputs: tuple[Output, ...]
+    mutations: tuple[tuple[int, Computed], ...] = ()  # (functional input, its new value)
+    bases: tuple[SharedBase, ...] = ()
+
+    def is_plain(self) -> bool:
+        """Are the functional graph's results just the outputs, with nothing to do around it?"""
+        return not self.mutations and self.outputs == tuple(Computed(index) for index in range(len(self.outputs)))

@@ -1,0 +1,195 @@
+"""From a captured graph to a functional aten graph: run it on fake tensors under the functionalizer."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from onegraph.autograd.functionalize import Functionalizer, Value
+from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
+from onegraph.base.errors import CompileError
+from onegraph.torchlib.aten import may_view
+from onegraph.torchlib.fake import FakeMode, FakeTensor
+from onegraph.torchlib.recorder import Rule
+from onegraph.torchlib.state import GlobalState
+
+
+RESHAPE = torch.ops.aten.reshape.default
+
+
+def trace(module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule]) -> tuple[GraphModule, CallSpec]:
+    """The functional aten graph of `module` on `inputs` (fake tensors and symbolic integers), and how to call it."""
+    state = GlobalState.snapshot()
+    recorder = Functionalizer(fake_mode_of(inputs), rules)
+    try:
+        with torch.no_grad(), recorder.fake, recorder:
+            names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
+            for name, value in zip(names, inputs, strict=True):
+                recorder.placeholder(value, str(name))
+            results = run(module, inputs, recorder)
+    finally:
+        state.restore()
+    return finish(recorder, inputs, results)
+
+
+def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
+    """The mode that made the fakes; a new one for a graph without tensor inputs."""
+    for value in inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+        if isinstance(value, torch.SymInt):
+            return FakeMode(value.node.shape_env)
+    return FakeMode()
+
+
+def run(module: GraphModule, inputs: Sequence[Any], recorder: Functionalizer) -> Sequence[Any]:
+    """Interpret the captured graph: returns its flat outputs."""
+    environment: dict[Node, Any] = {}
+    remaining = iter(inputs)
+
+    def value(argument: Any) -> Any:
+        return torch.fx.map_arg(argument, environment.__getitem__)
+
+    for node in module.graph.nodes:
+        recorder.location = node.meta.get("location")
+        match node.op:
+            case "placeholder":
+                environment[node] = next(remaining)
+            case "get_attr":
+                environment[node] = attribute(module, node.target)
+            case "call_function":
+                environment[node] = node.target(*value(node.args), **value(node.kwargs))
+            case "call_method":
+                receiver, *args = value(node.args)
+                environment[node] = getattr(receiver, node.target)(*args, **value(node.kwargs))
+            case "call_module":
+                environment[node] = module.get_submodule(node.target)(*value(node.args), **value(node.kwargs))
+            case "output":
+                recorder.location = None
+                (results,) = value(node.args)
+                return results if isinstance(results, (tuple, list)) else (results,)
+    raise CompileError("functionalize", "the captured graph has no output")
+
+
+def attribute(module: GraphModule, path: str) -> Any:
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+# --- the calling convention ------------------------------------------------------------------------------------------
+
+
+def finish(recorder: Functionalizer, inputs: Sequence[Any], results: Sequence[Any]) -> tuple[GraphModule, CallSpec]:
+    """Close the graph: its results are the outputs that are new, and the new values of written inputs."""
+    returned = Returned(recorder)
+    mutations = []
+    for index, tensor in enumerate(inputs):
+        if isinstance(tensor, Tensor) and recorder.value_of(tensor).family.version:
+            mutations.append((index, returned.add(tensor)))
+    outputs = tuple(output_of(item, results, inputs, recorder, returned) for item in results)
+    recorder.graph.output(tuple(returned.nodes))
+    holder = torch.nn.Module()
+    for name, tensor in recorder.constants.items():
+        holder.register_buffer(name, tensor, persistent=False)
+    module = GraphModule(holder, recorder.graph)
+    return module, CallSpec(len(inputs), outputs, tuple(mutations))
+
+
+class Returned:
+    """The results of the functional graph: one for each tensor, and no two of them share memory."""
+
+    def __init__(self, recorder: Functionalizer) -> None:
+        self.recorder = recorder
+        self.nodes: list[Node] = []
+        self._known: dict[int, Computed] = {}
+        self._owners: set[Node] = set()
+
+    def add(self, value: Any) -> Computed:
+        """Return a tensor or a symbolic number."""
+        if id(value) not in self._known:
+            node = self.recorder.as_argument(value)
+            if isinstance(value, Tensor):
+                owner = owner_of(node)
+                if owner.op != "call_function" or owner in self._owners:
+                    owner = node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, value)
+                self._owners.add(owner)
+            self._known[id(value)] = Computed(len(self.nodes))
+            self.nodes.append(node)
+        return self._known[id(value)]
+
+    def number(self, value: Any) -> int | Computed:
+        """A size as a number, or as the result that computes it."""
+        known = self.recorder.as_argument(value)
+        return self.add(value) if isinstance(known, Node) else known
+
+
+def owner_of(node: Node) -> Node:
+    """The node that allocates the memory that holds the value of `node`."""
+    while node.op == "call_function" and (may_view(node.target) or node.target in (operator.getitem, RESHAPE)):
+        source = node.args[0]
+        if node.target is operator.getitem and not may_view(source.target):
+            break
+        node = source
+    return node
+
+
+def output_of(
+    item: Any, results: Sequence[Any], inputs: Sequence[Any], recorder: Functionalizer, returned: Returned
+) -> Output:
+    """How the caller gets one output."""
+    if isinstance(item, torch.SymInt | torch.SymFloat | torch.SymBool):
+        known = returned.number(item)
+        return known if isinstance(known, Computed) else Literal(known)
+    if not isinstance(item, Tensor):
+        return Literal(item)
+    value = recorder.value_of(item)
+    for index, tensor in enumerate(inputs):
+        if item is tensor:
+            return Input(index)
+        if isinstance(tensor, Tensor) and recorder.value_of(tensor).family is value.family:
+            return view_of(value, recorder.value_of(tensor), Input(index), returned)
+    root = value.family.root
+    relatives = [
+        other
+        for other in results
+        if isinstance(other, Tensor) and other is not item and recorder.value_of(other).family is value.family
+    ]
+    if value is root or (not relatives and is_dense(item)):
+        return returned.add(item)
+    return view_of(value, root, returned.add(root.tensor), returned)
+
+
+def view_of(value: Value, root: Value, base: Computed | Input, returned: Returned) -> Output:
+    """The view `value` of `root`."""
+    tensor, origin = value.tensor, root.tensor
+    if tensor.dtype == origin.dtype and tensor.is_conj() == origin.is_conj() and tensor.is_neg() == origin.is_neg():
+        size = tuple(returned.number(n) for n in tensor.size())
+        stride = tuple(returned.number(n) for n in tensor.stride())
+        return Strided(base, size, stride, returned.number(tensor.storage_offset() - origin.storage_offset()))
+    steps = []
+    while value is not root and value.view is not None and value.parent is not None:
+        if value.view.index is not None:
+            raise CompileError("functionalize", f"an output is a piece, made by {value.view.op}, of another dtype")
+        steps.append((value.view.op, value.view.args))
+        value = value.parent
+    return Replayed(base, tuple(reversed(steps)))
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Do the elements fill a block of memory, each in a place of its own?"""
+    expected = 1
+    for size, stride in sorted(zip(tensor.size(), tensor.stride(), strict=True), key=lambda pair: pair[1]):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+

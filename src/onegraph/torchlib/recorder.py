@@ -1,0 +1,180 @@
+"""Records aten operators, as they run on fake tensors, into an FX graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import _DISPATCH_HANDLE_DIRECTLY, _DISPATCH_META_HANDLERS
+from torch.fx import Graph, Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from onegraph.torchlib.aten import is_composite, map_leaves
+from onegraph.torchlib.fake import FakeMode, FakeTensor
+
+aten = torch.ops.aten
+Rule = Callable[..., Any]
+
+# Questions about a tensor that the trace answers itself.
+_QUERIES = frozenset({*_DISPATCH_META_HANDLERS, *_DISPATCH_HANDLE_DIRECTLY})
+
+
+class AtenRecorder(TorchDispatchMode):
+    """While active above a `FakeMode`, every aten call becomes a node whose `meta["val"]` is the fake result.
+
+    `rules` maps an operator to a function that is run, and recorded, in its place; it may return NotImplemented.
+    """
+
+    def __init__(self, fake: FakeMode, rules: Mapping[Any, Rule]) -> None:
+        super().__init__()
+        self.fake = fake
+        self.rules = rules
+        self.graph = Graph()
+        self.constants: dict[str, Tensor] = {}
+        self.location: object = None  # stamped on every node: the user's line
+        self._nodes: dict[int, Node] = {}
+        self._alive: list[Any] = []  # `_nodes` is keyed by id
+        self._symbols: dict[Any, Node | tuple[Node, int]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # see FakeMode
+
+    # --- building ------------------------------------------------------------------------------------------------
+
+    def placeholder(self, value: Any, name: str) -> Node:
+        """A graph input for a fake tensor or a symbolic integer."""
+        node = self.graph.placeholder(name)
+        node.meta["val"] = value
+        if isinstance(value, torch.SymInt):
+            self._symbols[value.node.expr] = node
+        if isinstance(value, Tensor):
+            self.bind(value, node)
+            for dim, size in enumerate(value.size()):
+                if isinstance(size, torch.SymInt):
+                    self._symbols.setdefault(size.node.expr, (node, dim))
+        return node
+
+    def constant(self, value: Tensor) -> Node:
+        """A tensor whose value is part of the graph."""
+        name = f"constant{len(self.constants)}"
+        self.constants[name] = value
+        return self.graph.get_attr(name)
+
+    def emit(self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> Node:
+        """A node that calls `op`; arguments may be tensors, symbolic numbers or nodes."""
+        node = self.graph.call_function(op, self.as_argument(args), self.as_argument(dict(kwargs)))
+        node.meta["val"] = value
+        if self.location is not None:
+            node.meta["location"] = self.location
+        return node
+
+    def as_argument(self, value: Any) -> Any:
+        return map_leaves(self._leaf, value)
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.node_of(value)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return self._symbolic(value)
+        return value
+
+    def bind(self, tensor: Tensor, node: Node) -> None:
+        self._nodes[id(tensor)] = node
+        self._alive.append(tensor)
+
+    def node_of(self, tensor: Tensor) -> Node:
+        """The node that computes this tensor."""
+        return self._nodes[id(tensor)]
+
+    # --- dispatch ------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _QUERIES:
+            return func(*args, **kwargs)
+        rule = self.rules.get(func)
+        if rule is not None:
+            with self:
+                result = rule(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        elif is_composite(func):  # seen whole in inference mode only
+            with self:
+                return func.decompose(*args, **kwargs)
+        return self.record(func, args, kwargs)
+
+    def record(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run the operator on fakes and append its node."""
+        result = func(*args, **kwargs)
+        self.bind_result(self.emit(func, args, kwargs, result), result)
+        return result
+
+    def bind_result(self, node: Node, result: Any) -> None:
+        match result:
+            case Tensor():
+                self.bind(result, node)
+            case tuple() | list():
+                for index, item in enumerate(result):
+                    if isinstance(item, Tensor):
+                        self.bind(item, self.emit(operator.getitem, (node, index), {}, item))
+
+    # --- symbolic numbers ----------------------------------------------------------------------------------------
+
+    def _symbolic(self, value: Any) -> Any:
+        """A node that computes a symbolic number from the sizes of inputs."""
+        expression = value.node.expr
+        if expression.is_number:
+            return value.node.pytype(expression)
+        return self._expression(expression, value.node.shape_env)
+
+    def _expression(self, expression: Any, shape_env: Any) -> Any:
+        known = self._symbols.get(expression)
+        if isinstance(known, Node):
+            return known
+        if isinstance(known, tuple):
+            node = self.graph.call_function(aten.sym_size.int, known)
+            node.meta["val"] = known[0].meta["val"].size(known[1])
+        elif expression.is_Integer:
+            return int(expression)
+        elif expression.is_number:
+            return float(expression)
+        else:
+            # By name: sympy is loaded where symbolic sizes are, and nowhere else.
+            function = _SYMBOLIC_FUNCTIONS.get(type(expression).__name__)
+            if function is None:
+                raise NotImplementedError(f"no graph node computes the symbolic size {expression}")
+            args = [self._expression(arg, shape_env) for arg in expression.args]
+            node = reduce(lambda a, b: self._call(function, a, b), args) if len(args) > 1 else self._call(function, *args)
+        self._symbols[expression] = node
+        return node
+
+    def _call(self, function: Any, *args: Any) -> Node:
+        node = self.graph.call_function(function, args)
+        node.meta["val"] = function(*(arg.meta["val"] if isinstance(arg, Node) else arg for arg in args))
+        return node
+
+
+_SYMBOLIC_FUNCTIONS: dict[str, Any] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "Max": torch.sym_max,
+    "Min": torch.sym_min,
+    "ToFloat": torch.sym_float,
+    "OpaqueUnaryFn_sqrt": torch._sym_sqrt,
+}
+
+__all__ = ["AtenRecorder", "FakeMode", "FakeTensor"]
