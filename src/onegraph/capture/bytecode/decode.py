@@ -1,0 +1,146 @@
+"""Code object to normal form."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CodeType
+
+from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
+from onegraph.capture.bytecode.native import native
+from onegraph.capture.bytecode.rows import Operand, Piece, send_label
+
+_NAMES = tuple(dis.opname)
+_CACHES = tuple(native.CACHES.get(name, 0) for name in _NAMES)
+_READERS = tuple(native.READ.get(name) for name in _NAMES)
+_EXTENDED = dis.opmap["EXTENDED_ARG"]
+_AND_CLEAR = dis.opmap.get("LOAD_FAST_AND_CLEAR")
+
+# After these the top of the stack is a bool.
+BOOLEAN_RESULT = frozenset(
+    "TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH MATCH_MAPPING MATCH_SEQUENCE".split()
+)
+
+_CACHE_LIMIT = 1 << 14
+_decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive
+
+
+def decode(code: CodeType) -> Bytecode:
+    """The normal form of `code`. It is kept, so the result for one code object is one object."""
+    found = _decoded.get(id(code))
+    if found is None:
+        if len(_decoded) >= _CACHE_LIMIT:
+            _decoded.clear()
+        found = _decoded[id(code)] = _decode(code)
+    return found
+
+
+def slot_names(code: CodeType) -> tuple[str, ...]:
+    """Names of the fast locals in frame order: variables, cells that are no variables, free variables."""
+    variables = code.co_varnames
+    cells = tuple(name for name in code.co_cellvars if name not in variables)
+    return variables + cells + code.co_freevars
+
+
+def _units(code: CodeType) -> list[tuple[int, int, int, int]]:
+    """Native instructions as (offset of its first byte with prefixes, offset, opcode, argument), without caches."""
+    raw = code.co_code
+    units = []
+    offset, start, extended = 0, 0, 0
+    while offset < len(raw):
+        opcode = raw[offset]
+        arg = raw[offset + 1] | extended
+        if opcode == _EXTENDED:
+            extended = arg << 8
+            offset += 2
+            continue
+        units.append((start, offset, opcode, arg))
+        extended = 0
+        offset += 2 + 2 * _CACHES[opcode]
+        start = offset
+    return units
+
+
+def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
+    x = Operand()
+    x.names, x.consts, x.slots = code.co_names, code.co_consts, slot_names(code)
+    x.cells = frozenset(code.co_cellvars + code.co_freevars)
+    x.saved = frozenset(x.slots[arg] for _, _, opcode, arg in units if opcode == _AND_CLEAR)
+    x.keywords, x.previous = None, ""
+    last = len(units) - 1
+    for index, (start, offset, opcode, arg) in enumerate(units):
+        reader = _READERS[opcode]
+        if reader is None:
+            raise ValueError(f"unknown instruction {_NAMES[opcode]} in {code.co_qualname}")
+        x.arg = arg
+        x.next = offset + 2 + 2 * _CACHES[opcode]
+        x.following = _NAMES[units[index + 1][2]] if index < last else ""
+        yield start, offset, reader(x)
+        x.previous = _NAMES[opcode]
+
+
+def _decode(code: CodeType) -> Bytecode:
+    positions = list(code.co_positions())
+    read = list(_pieces(code, _units(code)))
+    targets = {label for _, _, pieces in read for _, _, label in pieces if label is not None}
+    rows: list[tuple[str, object, int | None, int, object]] = []
+    labels: dict[int, int] = {}
+    previous = ""
+    for start, offset, pieces in read:
+        if send_label(start) in targets:
+            labels[send_label(start)] = len(rows)
+            rows.append(("END_SEND", None, None, offset, _position(positions[offset >> 1])))
+            previous = "END_SEND"
+        labels[start] = len(rows)
+        if start in targets:
+            previous = ""
+        for op, arg, label in pieces:
+            if op != "TO_BOOL" or previous not in BOOLEAN_RESULT:
+                rows.append((op, arg, label, offset, _position(positions[offset >> 1])))
+            previous = op
+    labels[len(code.co_code)] = len(rows)
+    instrs = tuple(
+        Instr(op, arg, None if label is None else labels[label], offset, position)
+        for op, arg, label, offset, position in rows
+    )
+    return Bytecode(code, instrs, tuple(_handlers(code, labels)))
+
+
+def _position(position: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+    return None if position[0] is None else position
+
+
+def _handlers(code: CodeType, labels: dict[int, int]) -> Iterator[Handler]:
+    """The exception table, neighbours with the same handler joined."""
+    last: Handler | None = None
+    for start, end, target, depth, lasti in _table_entries(code.co_exceptiontable):
+        handler = Handler(labels[start], labels[end], labels[target], depth, lasti)
+        if handler.start == handler.end:
+            continue
+        if last is not None and last.end == handler.start and _catches_alike(last, handler):
+            last = Handler(last.start, handler.end, handler.target, depth, lasti)
+            continue
+        if last is not None:
+            yield last
+        last = handler
+    if last is not None:
+        yield last
+
+
+def _catches_alike(a: Handler, b: Handler) -> bool:
+    return (a.target, a.depth, a.lasti) == (b.target, b.depth, b.lasti)
+
+
+def _table_entries(table: bytes) -> Iterator[tuple[int, int, int, int, bool]]:
+    """Entries of four numbers in base 64, most significant digit first; the first byte of an entry has bit 7 set."""
+    numbers = []
+    value = 0
+    for byte in table:
+        value = value << 6 | byte & 63
+        if not byte & 64:
+            numbers.append(value)
+            value = 0
+            if len(numbers) == 4:
+                start, size, target, depth = numbers
+                yield 2 * start, 2 * (start + size), 2 * target, depth >> 1, bool(depth & 1)
+                numbers.clear()

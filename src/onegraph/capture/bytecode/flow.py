@@ -1,0 +1,89 @@
+"""Control and data flow over normal form: successors, stack depth, live names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onegraph.capture.bytecode.instruction import Bytecode, Instr
+
+_JUMPS = frozenset({"JUMP", "JUMP_NO_INTERRUPT"})
+_LEAVES = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
+
+_FIXED = {
+    -3: "STORE_SUBSCR",
+    -2: """STORE_ATTR DELETE_SUBSCR END_ASYNC_FOR LOAD_SUPER_ATTR MAP_ADD MATCH_CLASS""",
+    -1: """POP_TOP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE STORE_FAST
+    STORE_FAST_MAYBE_NULL STORE_NAME STORE_GLOBAL STORE_DEREF DELETE_ATTR BINARY_SUBSCR BINARY_OP COMPARE_OP IS_OP
+    CONTAINS_OP IMPORT_NAME LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE DICT_UPDATE DICT_MERGE FORMAT_WITH_SPEC
+    CALL_INTRINSIC_2 RETURN_VALUE POP_EXCEPT RERAISE END_SEND CLEANUP_THROW SET_FUNCTION_ATTRIBUTE LOAD_SUPER_METHOD""",
+    0: """NOP RESUME SWAP COPY_FREE_VARS MAKE_CELL DELETE_FAST DELETE_NAME DELETE_GLOBAL DELETE_DEREF SETUP_ANNOTATIONS
+    LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_ATTR UNARY_NEGATIVE UNARY_INVERT UNARY_NOT TO_BOOL
+    CONVERT_VALUE FORMAT_SIMPLE CALL_INTRINSIC_1 MAKE_FUNCTION JUMP JUMP_NO_INTERRUPT GET_ITER CHECK_EXC_MATCH
+    CHECK_EG_MATCH YIELD_VALUE GET_YIELD_FROM_ITER SEND GET_AWAITABLE GET_AITER""",
+    1: """COPY PUSH_NULL LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_CLOSURE LOAD_DEREF LOAD_GLOBAL
+    LOAD_NAME LOAD_LOCALS LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR IMPORT_FROM LOAD_METHOD GET_LEN MATCH_MAPPING
+    MATCH_SEQUENCE MATCH_KEYS FOR_ITER PUSH_EXC_INFO BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START RETURN_GENERATOR
+    GET_ANEXT""",
+}  # fmt: skip
+
+_EFFECTS: dict[str, int] = {op: effect for effect, ops in _FIXED.items() for op in ops.split()}
+
+_BY_ARGUMENT: dict[str, Callable[..., int]] = {
+    **dict.fromkeys(("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE"), lambda n: 1 - n),
+    "BUILD_MAP": lambda n: 1 - 2 * n,
+    "BUILD_CONST_KEY_MAP": lambda n: -n,
+    "UNPACK_SEQUENCE": lambda n: n - 1,
+    "UNPACK_EX": lambda n: sum(n),
+    "CALL": lambda n: -1 - n,
+    "CALL_KW": lambda n: -1 - n[0],
+    "CALL_FUNCTION_EX": lambda keywords: -2 - keywords,
+    "RAISE_VARARGS": lambda n: -n,
+}
+
+
+def stack_effect(instr: Instr, jump: bool = False) -> int:
+    """By how much the instruction changes the depth of the stack."""
+    if jump and instr.op == "FOR_ITER":
+        return -1
+    effect = _EFFECTS.get(instr.op)
+    return _BY_ARGUMENT[instr.op](instr.arg) if effect is None else effect
+
+
+def falls_through(instr: Instr) -> bool:
+    """Whether the next instruction may follow."""
+    return instr.op not in _LEAVES and instr.op not in _JUMPS
+
+
+def stack_depths(bytecode: Bytecode) -> list[int | None]:
+    """Stack depth before each instruction; None where control never comes."""
+    instrs = bytecode.instrs
+    depths: list[int | None] = [None] * len(instrs)
+    work = [(0, 0)] if instrs else []
+    handlers = list(bytecode.handlers)
+    while work or handlers:
+        while work:
+            index, depth = work.pop()
+            while index < len(instrs) and depths[index] is None:
+                depths[index] = depth
+                instr = instrs[index]
+                if instr.target is not None:
+                    work.append((instr.target, depth + stack_effect(instr, jump=True)))
+                if not falls_through(instr):
+                    break
+                depth += stack_effect(instr)
+                index += 1
+        entered = [h for h in handlers if any(depth is not None for depth in depths[h.start : h.end])]
+        if not entered:
+            break
+        work = [(h.target, h.depth + h.lasti + 1) for h in entered]
+        handlers = [h for h in handlers if h not in entered]
+    return depths
+
+
+def stack_size(bytecode: Bytecode) -> int:
+    """The greatest depth, with room for what the native spelling of one instruction adds."""
+    size = 0
+    for instr, depth in zip(bytecode.instrs, stack_depths(bytecode), strict=True):
+        if depth is not None:
+            size = max(size, depth, depth + stack_effect(instr))
+    return size + 1

@@ -1,0 +1,146 @@
+"""CPython 3.13: its spelling of the normal form."""
+
+from __future__ import annotations
+
+from onegraph.capture.bytecode import py312
+from onegraph.capture.bytecode.rows import (
+    COMMON_READ,
+    COMMON_WRITE,
+    COMPARE,
+    CONVERSIONS,
+    FUNCTION_ATTRIBUTES,
+    Operand,
+    Pieces,
+    Reader,
+    Writer,
+    WriteRow,
+    ahead,
+    bare,
+    call,
+    chosen,
+    keyword_names,
+    load_const,
+    load_fast,
+    nothing,
+    store_fast,
+    write_bare,
+    write_chosen,
+    write_slotted,
+)
+
+NULL_FIRST = False
+LANDING: tuple[str, ...] = ("END_FOR", "POP_TOP")  # what stands before the target of FOR_ITER
+CACHES = {
+    "LOAD_GLOBAL": 4, "BINARY_OP": 1, "UNPACK_SEQUENCE": 1, "COMPARE_OP": 1, "CONTAINS_OP": 1, "BINARY_SUBSCR": 1,
+    "FOR_ITER": 1, "LOAD_SUPER_ATTR": 1, "LOAD_ATTR": 9, "STORE_ATTR": 4, "CALL": 3, "STORE_SUBSCR": 1, "SEND": 1,
+    "JUMP_BACKWARD": 1, "TO_BOOL": 3, "POP_JUMP_IF_TRUE": 1, "POP_JUMP_IF_FALSE": 1, "POP_JUMP_IF_NONE": 1,
+    "POP_JUMP_IF_NOT_NONE": 1,
+}  # fmt: skip
+INTRINSICS_1 = py312.INTRINSICS_1
+INTRINSICS_2 = (*py312.INTRINSICS_2, "SET_TYPEPARAM_DEFAULT")
+
+_load = load_fast("LOAD_FAST")
+
+
+def _load_global(x: Operand) -> Pieces:
+    load = ("LOAD_GLOBAL", x.names[x.arg >> 1], None)
+    return (load, ("PUSH_NULL", None, None)) if x.arg & 1 else (load,)
+
+
+def _load_const(x: Operand) -> Pieces:
+    return keyword_names(x) if x.following == "CALL_KW" else load_const(x)
+
+
+def _pop_top(x: Operand) -> Pieces:
+    return () if x.previous == "END_FOR" else (("POP_TOP", None, None),)
+
+
+def _pair(first: Reader, second: Reader) -> Reader:
+    def read(x: Operand) -> Pieces:
+        both = x.arg
+        x.arg = both >> 4
+        pieces = first(x)
+        x.arg = both & 15
+        return (*pieces, *second(x))
+
+    return read
+
+
+def _compare(x: Operand) -> Pieces:
+    compare = ("COMPARE_OP", COMPARE[x.arg >> 5], None)
+    return (compare, ("TO_BOOL", None, None)) if x.arg & 16 else (compare,)
+
+
+def _for_iter(x: Operand) -> Pieces:
+    return (("FOR_ITER", None, x.ahead() + 4),)
+
+
+def _function_attribute(x: Operand) -> Pieces:
+    return tuple(("SET_FUNCTION_ATTRIBUTE", kind, None) for kind, bit in FUNCTION_ATTRIBUTES.items() if x.arg == bit)
+
+
+READ: dict[str, Reader] = py312.READ | {
+    "LOAD_CONST": _load_const,
+    "POP_TOP": _pop_top,
+    "LOAD_GLOBAL": _load_global,
+    "LOAD_FAST_LOAD_FAST": _pair(_load, _load),
+    "STORE_FAST_LOAD_FAST": _pair(store_fast, _load),
+    "STORE_FAST_STORE_FAST": _pair(store_fast, store_fast),
+    "CALL": COMMON_READ["CALL"],
+    "CALL_KW": call,
+    "MAKE_FUNCTION": bare("MAKE_FUNCTION"),
+    "SET_FUNCTION_ATTRIBUTE": _function_attribute,
+    "CONVERT_VALUE": chosen("CONVERT_VALUE", CONVERSIONS),
+    "FORMAT_SIMPLE": bare("FORMAT_SIMPLE"),
+    "FORMAT_WITH_SPEC": bare("FORMAT_WITH_SPEC"),
+    "COMPARE_OP": _compare,
+    "TO_BOOL": bare("TO_BOOL"),
+    "UNARY_NOT": bare("UNARY_NOT"),
+    "CALL_INTRINSIC_2": chosen("CALL_INTRINSIC_2", INTRINSICS_2),
+    "FOR_ITER": _for_iter,
+    "END_FOR": nothing,
+    "POP_JUMP_IF_TRUE": ahead("POP_JUMP_IF_TRUE"),
+    "POP_JUMP_IF_FALSE": ahead("POP_JUMP_IF_FALSE"),
+}
+
+jump = py312.jump
+
+
+def _write_global(w: Writer, i: int) -> int:
+    pair = w.follows(i + 1, "PUSH_NULL")
+    w.emit("LOAD_GLOBAL", w.name(w.instrs[i].arg) << 1 | pair)
+    return 1 + pair
+
+
+def _write_call_kw(w: Writer, i: int) -> int:
+    arg, names = w.instrs[i].arg
+    w.emit("LOAD_CONST", w.const(names))
+    w.emit("CALL_KW", arg)
+    return 1
+
+
+def _write_compare(w: Writer, i: int) -> int:
+    which = COMPARE.index(w.instrs[i].arg)
+    to_bool = w.follows(i + 1, "TO_BOOL")
+    w.emit("COMPARE_OP", which << 5 | to_bool << 4 | py312.COMPARE_MASKS[which])
+    return 1 + to_bool
+
+
+def _write_function_attribute(w: Writer, i: int) -> int:
+    w.emit("SET_FUNCTION_ATTRIBUTE", FUNCTION_ATTRIBUTES[w.instrs[i].arg])
+    return 1
+
+
+WRITE: dict[str, WriteRow] = COMMON_WRITE | py312.SHARED_WITH_313 | {
+    "LOAD_CLOSURE": write_slotted("LOAD_FAST_CHECK"),
+    "LOAD_GLOBAL": _write_global,
+    "CALL_KW": _write_call_kw,
+    "CALL_INTRINSIC_1": write_chosen(INTRINSICS_1),
+    "CALL_INTRINSIC_2": write_chosen(INTRINSICS_2),
+    "MAKE_FUNCTION": write_bare,
+    "SET_FUNCTION_ATTRIBUTE": _write_function_attribute,
+    "COMPARE_OP": _write_compare,
+    "CONVERT_VALUE": write_chosen(CONVERSIONS),
+    "FORMAT_SIMPLE": write_bare,
+    "FORMAT_WITH_SPEC": write_bare,
+}  # fmt: skip
