@@ -8,13 +8,27 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from onegraph.autograd.dead_code import remove_dead_code
 from onegraph.autograd.decompose import DECOMPOSITIONS
+from onegraph.autograd.duplicates import merge_duplicates
+from onegraph.autograd.fold import fold_constants
+from onegraph.autograd.simplify import remove_copies
 from onegraph.autograd.spec import CallSpec
 from onegraph.autograd.trace import trace
 from onegraph.base.context import Context
 from onegraph.base.events import FunctionalGraphBuilt
+from onegraph.base.pipeline import Pass, run_passes
 
 __all__ = ["CallSpec", "FunctionalGraph", "functional_graph"]
+
+
+PASSES = (
+    Pass("remove_dead_code", remove_dead_code, "recording keeps every operator; the rest should not look at dead ones"),
+    Pass("remove_copies", remove_copies, "before merging: a copy and its original become one expression"),
+    Pass("merge_duplicates", merge_duplicates, "before folding, so that equal constants are folded once"),
+    Pass("fold_constants", fold_constants, "after copies of literals are gone"),
+    Pass("remove_dead_code", remove_dead_code, "what was folded leaves its inputs behind"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +45,17 @@ def functional_graph(module: GraphModule, inputs: Sequence[Any], cx: Context) ->
     `inputs` are the fake tensors (and symbolic integers) that stand for the captured graph's inputs.
     """
     functional, spec = trace(module, inputs, DECOMPOSITIONS)
+    functional = run_passes(functional, PASSES, cx, check, dump, "functionalize")
+    functional.recompile()
     if cx.events:
         count = sum(node.op == "call_function" for node in functional.graph.nodes)
-        cx.emit(FunctionalGraphBuilt(cx.frame, count, functional.code))
+        cx.emit(FunctionalGraphBuilt(cx.frame, count, dump(functional)))
     return FunctionalGraph(functional, spec)
+
+
+def check(module: GraphModule) -> None:
+    module.graph.lint()
+
+
+def dump(module: GraphModule) -> str:
+    return str(module.graph.python_code("self").src)

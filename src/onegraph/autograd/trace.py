@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,15 +10,12 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer, Value
+from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import may_view
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
-
-
-RESHAPE = torch.ops.aten.reshape.default
 
 
 def trace(module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule]) -> tuple[GraphModule, CallSpec]:
@@ -130,16 +126,6 @@ class Returned:
         return self.add(value) if isinstance(known, Node) else known
 
 
-def owner_of(node: Node) -> Node:
-    """The node that allocates the memory that holds the value of `node`."""
-    while node.op == "call_function" and (may_view(node.target) or node.target in (operator.getitem, RESHAPE)):
-        source = node.args[0]
-        if node.target is operator.getitem and not may_view(source.target):
-            break
-        node = source
-    return node
-
-
 def output_of(
     item: Any, results: Sequence[Any], inputs: Sequence[Any], recorder: Functionalizer, returned: Returned
 ) -> Output:
@@ -192,4 +178,3 @@ def is_dense(tensor: Tensor) -> bool:
             return False
         expected *= size
     return True
-

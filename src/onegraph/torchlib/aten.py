@@ -67,6 +67,18 @@ def is_random(op: Any) -> bool:
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
+_PURE_NAMESPACES = frozenset({"aten", "prims", "prim"})
+
+
+@cache
+def has_effect(target: Any) -> bool:
+    """Must a call be kept, and kept apart from an equal one, though nobody reads its result?"""
+    if not isinstance(target, OpOverload):
+        return False
+    pure = target.namespace in _PURE_NAMESPACES and bool(target._schema.returns)
+    return not pure or is_random(target) or is_mutable(target)
+
+
 @cache
 def written_arguments(op: OpOverload) -> tuple[int, ...]:
     """Positions, in the schema, of the arguments that the operator writes to."""
