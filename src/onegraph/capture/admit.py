@@ -1,0 +1,304 @@
+"""Admission: how a real object of each type enters the shadow world.
+
+A new type is one function with `@admits(type)` here. The rules, in order: tensors; exact types of the registry;
+classes and enum members (used as they are, guarded by identity); containers with a Python subclass; objects of Python
+classes (shadow with a lazy `__dict__`); everything else is opaque: usable by identity only.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onegraph.capture.source import Attr, Const, Item, Source, Through
+from onegraph.capture.world import UNFILLED, World
+
+Admission = Callable[[World, Any, Source, bool], Any]
+ADMISSIONS: dict[type, Admission] = {}
+
+
+def admits(*kinds: type) -> Callable[[Admission], Admission]:
+    def register(function: Admission) -> Admission:
+        for kind in kinds:
+            ADMISSIONS[kind] = function
+        return function
+
+    return register
+
+
+def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """The shadow of any object that is neither an atom nor a tensor."""
+    cls = type(real)
+    if cls in ADMISSIONS:
+        return ADMISSIONS[cls](world, real, source, guarded)
+    if isinstance(real, type | enum.Enum):
+        return admit_identity(world, real, source, guarded)
+    for base in (dict, list, tuple, set, frozenset):
+        if isinstance(real, base):
+            return ADMISSIONS[base](world, real, source, guarded)
+    if has_python_layout(cls):
+        return admit_instance(world, real, source, guarded)
+    return admit_opaque(world, real, source, guarded)
+
+
+@functools.cache
+def has_python_layout(cls: type) -> bool:
+    """Whether all state of the instances is in `__dict__` and slots: a blank object of the class can be made.
+
+    Native classes refuse `object.__new__`. Classes with a finalizer are left out: the shadow's end must not run it.
+    """
+    if cls.__flags__ & HEAP_TYPE == 0 or hasattr(cls, "__del__"):
+        return False
+    try:
+        object.__new__(cls)
+    except TypeError:
+        return False
+    return True
+
+
+HEAP_TYPE = 1 << 9
+
+
+# ---- used as they are ------------------------------------------------------------------------------------------------
+
+
+def admit_identity(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """Immutable, or changed by nobody: the object itself, guarded by identity."""
+    if guarded:
+        world.guard(source, "is", real)
+    world.adopt(real, real, source)
+    return real
+
+
+for _kind in (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodWrapperType,
+    types.CodeType,
+    types.GenericAlias,
+    types.UnionType,
+    property,
+    classmethod,
+    staticmethod,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    object,
+):
+    ADMISSIONS[_kind] = admit_identity
+
+
+@admits(range, slice, torch.device)
+def admit_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """Immutable with an exact equality: the object itself, guarded by value."""
+    if guarded:
+        world.guard(source, "equal", real)
+    world.adopt(real, real, source)
+    return real
+
+
+@admits(types.FunctionType)
+def admit_function(world: World, real: types.FunctionType, source: Source, guarded: bool) -> Any:
+    """A function is used as it is. One with free variables may be made anew each call, so its code is guarded."""
+    if guarded and real.__closure__:
+        world.guard(source, "type", types.FunctionType)
+        world.guard(Attr(source, "__code__"), "is", real.__code__)
+    elif guarded:
+        world.guard(source, "is", real)
+    world.adopt(real, real, source)
+    return real
+
+
+def admit_opaque(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """A native object with state that we cannot see: its identity may be used, its methods break the graph."""
+    if guarded:
+        world.guard(source, "is", real)
+    world.adopt(real, real, source)
+    world.opaque[id(real)] = real
+    return real
+
+
+# ---- containers ------------------------------------------------------------------------------------------------------
+
+
+@admits(list)
+def admit_list(world: World, real: list[Any], source: Source, guarded: bool) -> Any:
+    shadow = list.__new__(type(real))
+    begin_shadow(world, real, shadow, source, guarded)
+    list.extend(shadow, [UNFILLED] * len(real))
+    world.record(shadow, real, source, guarded, [UNFILLED] * len(real))
+    if guarded:
+        world.guard(source, "length", len(real))
+    return shadow
+
+
+@admits(dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool) -> Any:
+    if isinstance(real, collections.defaultdict):
+        shadow = type(real).__new__(type(real))
+        collections.defaultdict.__init__(
+            shadow, world.admit(real.default_factory, Attr(source, "default_factory"), guarded)
+        )
+    elif isinstance(real, collections.OrderedDict):
+        shadow = collections.OrderedDict.__new__(type(real))
+    else:
+        shadow = dict.__new__(type(real))
+    begin_shadow(world, real, shadow, source, guarded)
+    setter = collections.OrderedDict.__setitem__ if isinstance(real, collections.OrderedDict) else dict.__setitem__
+    keys: dict[Any, Any] = {}
+    for key in dict.keys(real):
+        keys[world.admit(key, Const(id(key), repr(key), key), False)] = key
+    for key in keys:
+        setter(shadow, key, UNFILLED)
+    entry = world.record(shadow, real, source, guarded, {})
+    if any(key is not original for key, original in keys.items()):
+        entry.keys = keys
+    return shadow
+
+
+@admits(tuple, torch.Size)
+def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bool) -> Any:
+    """Tuples are immutable, so they are admitted whole; a named tuple keeps its class."""
+    if guarded:
+        world.guard(source, "type", type(real))
+        world.guard(source, "length", len(real))
+    items = [world.admit(item, Item(source, index), guarded) for index, item in enumerate(tuple.__iter__(real))]
+    shadow = torch.Size(items) if type(real) is torch.Size else tuple.__new__(type(real), items)
+    world.adopt(real, world.keep(shadow) if len(items) else shadow, source)
+    if has_instance_dict(shadow):
+        world.attributes_record(shadow, real, source, guarded)
+    return shadow
+
+
+@admits(set, frozenset)
+def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """A set is admitted whole; its elements are known by identity or, for atoms, by value."""
+    items = [world.admit(item, Const(id(item), repr(item), item), False) for item in real]
+    shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
+    begin_shadow(world, real, shadow, source, guarded)
+    if guarded:
+        world.guard(source, "check", SameElements(frozenset(real)))
+    if isinstance(real, set):
+        world.record(shadow, real, source, guarded, set(items))
+    return shadow
+
+
+def blank(cls: type, items: list[Any]) -> Any:
+    shadow = cls.__new__(cls) if issubclass(cls, set) else frozenset.__new__(cls, items)
+    if isinstance(shadow, set):
+        set.update(shadow, items)
+    return shadow
+
+
+class SameElements:
+    """Predicate of a set guard: the set has exactly these elements."""
+
+    def __init__(self, elements: frozenset[Any]) -> None:
+        self.elements = elements
+        self.__name__ = f"having the elements {sorted(map(repr, elements))}"
+
+    def __call__(self, value: Any) -> bool:
+        return frozenset(value) == self.elements
+
+
+def begin_shadow(world: World, real: Any, shadow: Any, source: Source, guarded: bool) -> None:
+    """What all shadows share: type guard, identity, and the lazy attributes of a Python subclass."""
+    if guarded:
+        world.guard(source, "type", type(real))
+    world.adopt(real, shadow, source)
+    if has_instance_dict(shadow):
+        world.attributes_record(shadow, real, source, guarded)
+
+
+def has_instance_dict(value: Any) -> bool:
+    return type(value).__dictoffset__ != 0
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+
+
+def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """An object of a Python class: a blank one with a lazy `__dict__`; slots are read on demand."""
+    shadow = object.__new__(type(real))
+    begin_shadow(world, real, shadow, source, guarded)
+    return shadow
+
+
+@admits(types.MethodType)
+def admit_method(world: World, real: types.MethodType, source: Source, guarded: bool) -> Any:
+    if guarded:
+        world.guard(source, "type", types.MethodType)
+    function = world.admit(real.__func__, Attr(source, "__func__"), guarded)
+    owner = world.admit(real.__self__, Attr(source, "__self__"), guarded)
+    shadow = types.MethodType(function, owner)
+    world.adopt(real, shadow, source)
+    return shadow
+
+
+@admits(functools.partial)
+def admit_partial(world: World, real: functools.partial[Any], source: Source, guarded: bool) -> Any:
+    if guarded:
+        world.guard(source, "type", type(real))
+    function = world.admit(real.func, Attr(source, "func"), guarded)
+    args = world.admit(real.args, Attr(source, "args"), guarded)
+    keywords = world.realize(world.admit(real.keywords, Attr(source, "keywords"), guarded))
+    shadow = functools.partial(function, *args, **keywords)
+    world.adopt(real, shadow, source)
+    return shadow
+
+
+@admits(types.CellType)
+def admit_cell(world: World, real: types.CellType, source: Source, guarded: bool) -> Any:
+    try:
+        _ = real.cell_contents
+        shadow = types.CellType(UNFILLED)
+    except ValueError:
+        shadow = types.CellType()
+    world.adopt(real, shadow, source)
+    world.record(shadow, real, source, guarded, [UNFILLED])
+    return shadow
+
+
+@admits(types.MappingProxyType)
+def admit_mapping_proxy(world: World, real: types.MappingProxyType[Any, Any], source: Source, guarded: bool) -> Any:
+    shadow = types.MappingProxyType(world.realize(world.admit(dict(real), Through(source, dict), guarded)))
+    world.adopt(real, shadow, source)
+    return shadow
+
+
+@admits(weakref.ref)
+def admit_weak_reference(world: World, real: weakref.ref[Any], source: Source, guarded: bool) -> Any:
+    """A reference to the shadow of the referent: the original would hand out the real object."""
+    if guarded:
+        world.guard(source, "type", weakref.ref)
+    target = world.admit(real(), Through(source, call_reference), guarded)
+    shadow = weakref.ref(target) if target is not None else real
+    world.adopt(real, shadow, source)
+    return shadow
+
+
+def call_reference(reference: weakref.ref[Any]) -> Any:
+    return reference()
+
+
+@admits(super)
+def admit_super(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    owner = world.admit(real.__self__, Attr(source, "__self__"), guarded)
+    shadow = super(real.__thisclass__, owner)
+    world.adopt(real, shadow, source)
+    return shadow

@@ -1,0 +1,308 @@
+"""Attributes over the shadow world: Python's own lookup protocol, reading shadows lazily and guarding what was used."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
+from onegraph.capture.interp.machine import Machine
+from onegraph.capture.policy.registry import is_library
+from onegraph.capture.source import Attr, Const, DictOf, Item
+from onegraph.capture.world import ATOMS, DELETED, World
+
+MISSING = DELETED
+
+
+class Attributes(Machine):
+    """The part of the tracer that reads and writes attributes."""
+
+    world: World
+    made_classes: dict[int, type]
+
+    def type_of(self, obj: Any) -> type:
+        """type(obj) as the program sees it: a fake tensor has the type of the tensor that it stands for."""
+        if isinstance(obj, torch.Tensor):
+            real = self.world.real(obj)
+            if real is not obj:
+                return type(real)
+            return torch.nn.Parameter if isinstance(obj, torch.nn.Parameter) else torch.Tensor
+        if isinstance(obj, torch.SymInt):
+            return int
+        if isinstance(obj, torch.SymFloat):
+            return float
+        return type(obj)
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return self._tensor_attribute(obj, name)
+        if isinstance(obj, types.ModuleType):
+            return self._module_attribute(obj, name)
+        if isinstance(obj, type):
+            return self._type_attribute(obj, name)
+        if isinstance(obj, super):
+            return self._super_attribute(obj, name)
+        if isinstance(obj, types.FunctionType):
+            return self._function_attribute(obj, name)
+        cls = type(obj)
+        if cls.__flags__ & HEAP_TYPE == 0:
+            return self._native_attribute(obj, name)
+        custom = self.class_lookup(cls, "__getattribute__")
+        if isinstance(custom, types.FunctionType):
+            return self.call(custom, (obj, name), {})
+        try:
+            return self.generic_getattr(obj, name)
+        except AttributeError:
+            fallback = self.class_lookup(cls, "__getattr__")
+            if fallback is MISSING:
+                raise
+            return self.call(fallback, (obj, name), {})
+
+    def generic_getattr(self, obj: Any, name: str) -> Any:
+        """object.__getattribute__ over a shadow: data descriptors, instance dict, then the rest of the class."""
+        cls = type(obj)
+        if name == "__class__":
+            return self.type_of(obj)
+        attributes = self.world.attributes(obj)
+        if name == "__dict__" and attributes is not None:
+            return attributes
+        owner, found = find_in_class(cls, name)
+        if found is not MISSING and is_data_descriptor(found):
+            return self._bind(owner, found, obj, name)
+        if attributes is not None:
+            try:
+                return self.world.lookup(attributes, name)
+            except KeyError:
+                pass
+        if found is not MISSING:
+            return self._bind(owner, found, obj, name)
+        raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
+
+    def class_lookup(self, cls: type, name: str) -> Any:
+        """A special method as the class has it, or MISSING; object's own count as missing."""
+        owner, found = find_in_class(cls, name)
+        return MISSING if owner is object or owner is None else found
+
+    def class_attribute(self, cls: type, name: str) -> Any:
+        return find_in_class(cls, name)[1]
+
+    def _admit_class_value(self, owner: type, found: Any, name: str) -> Any:
+        """A value of a class dictionary, guarded unless the class belongs to a library."""
+        if id(found) in self.world.shadow_of or type(found) in ATOMS and is_library(owner.__module__ or ""):
+            return self.world.shadow_of.get(id(found), found)
+        source = Item(DictOf(Const(id(owner), owner.__qualname__, owner)), name)
+        guarded = not is_library(owner.__module__ or "") and not self.is_made(owner)
+        if self.is_made(owner):
+            return found
+        return self.world.admit(found, source, guarded)
+
+    def is_made(self, cls: type) -> bool:
+        """Whether the traced program itself made the class."""
+        return id(cls) in self.made_classes
+
+    def _bind(self, owner: type, found: Any, obj: Any, name: str) -> Any:
+        """What a class attribute gives on an instance."""
+        match found:
+            case types.FunctionType():
+                return types.MethodType(self._admit_class_value(owner, found, name), obj)
+            case property():
+                if found.fget is None:
+                    raise AttributeError(f"property '{name}' of '{owner.__name__}' object has no getter")
+                return self.call(found.fget, (obj,), {})
+            case classmethod():
+                return types.MethodType(found.__func__, type(obj))
+            case staticmethod():
+                return found.__func__
+            case types.MemberDescriptorType():
+                return self._slot(obj, found, name)
+            case types.GetSetDescriptorType() | types.MethodDescriptorType() | types.WrapperDescriptorType():
+                return found.__get__(self.world.realize(obj), type(obj))
+            case types.BuiltinFunctionType() | types.ClassMethodDescriptorType():
+                return found.__get__(obj, type(obj)) if hasattr(found, "__get__") else found
+        getter = self.class_lookup(type(found), "__get__")
+        value = self._admit_class_value(owner, found, name)
+        if getter is MISSING:
+            return value
+        if isinstance(getter, types.FunctionType):
+            return self.call(getter, (value, obj, type(obj)), {})
+        return getter(value, obj, type(obj))
+
+    def _slot(self, obj: Any, member: types.MemberDescriptorType, name: str) -> Any:
+        """A `__slots__` attribute: a shadow's slot is filled when it is first read."""
+        try:
+            return member.__get__(obj, type(obj))
+        except AttributeError:
+            real = self.world.real(obj)
+            if real is obj or self.world.slot_is_known(obj, member):
+                raise
+        value = self.world.admit(member.__get__(real, type(real)), Attr(self.world.origin[id(obj)], name))
+        member.__set__(obj, value)
+        self.world.slot_filled(obj, member, value)
+        return value
+
+    def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
+        if name == "__class__":
+            return self.type_of(obj)
+        real = self.world.real(obj)
+        own = getattr(real, "__dict__", None)
+        if real is not obj and own and name in own:
+            return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
+        return getattr(obj, name)
+
+    def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
+        namespace = vars(module)
+        if name == "__dict__" or name not in namespace:
+            return getattr(module, name)
+        return self.world.read_global(namespace, {}, name)
+
+    def _type_attribute(self, cls: type, name: str) -> Any:
+        if name in (
+            "__dict__",
+            "__mro__",
+            "__bases__",
+            "__name__",
+            "__qualname__",
+            "__module__",
+            "__doc__",
+            "__base__",
+        ):
+            return getattr(cls, name)
+        meta = find_in_class(type(cls), name)[1]
+        if meta is not MISSING and is_data_descriptor(meta) and isinstance(meta, property):
+            return self.call(meta.fget, (cls,), {})
+        owner, found = find_in_class(cls, name)
+        if found is MISSING:
+            fallback = self.class_lookup(type(cls), "__getattr__")
+            if isinstance(fallback, types.FunctionType) and meta is MISSING:
+                return self.call(fallback, (cls, name), {})
+            if isinstance(meta, types.FunctionType):
+                return types.MethodType(meta, cls)
+            return getattr(cls, name)
+        match found:
+            case classmethod():
+                return types.MethodType(found.__func__, cls)
+            case staticmethod():
+                return found.__func__
+            case types.FunctionType():
+                return self._admit_class_value(owner, found, name)
+        if is_descriptor(found):
+            return getattr(cls, name)
+        return self._admit_class_value(owner, found, name)
+
+    def _super_attribute(self, obj: super, name: str) -> Any:
+        start, owner = obj.__thisclass__, obj.__self__
+        if name in ("__class__", "__thisclass__", "__self__", "__self_class__"):
+            return getattr(obj, name)
+        kind = owner if isinstance(owner, type) else type(owner)
+        mro = kind.__mro__
+        for cls in mro[mro.index(start) + 1 :]:
+            if name in vars(cls):
+                found = vars(cls)[name]
+                if isinstance(owner, type) and not isinstance(found, classmethod):
+                    return found.__func__ if isinstance(found, staticmethod) else found
+                return self._bind(cls, found, owner, name)
+        raise AttributeError(f"'super' object has no attribute '{name}'")
+
+    def _function_attribute(self, function: types.FunctionType, name: str) -> Any:
+        origin = self.world.origin.get(id(function))
+        if name in ("__closure__", "__defaults__", "__kwdefaults__", "__dict__", "__wrapped__") and origin is not None:
+            value = getattr(function, name)
+            return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
+        if origin is not None and name in function.__dict__:
+            return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
+        return getattr(function, name)
+
+    def is_guarded_function(self, function: types.FunctionType) -> bool:
+        return not is_library(function.__module__ or "")
+
+    def _native_attribute(self, obj: Any, name: str) -> Any:
+        """An attribute of an object of a native type: methods are bound natively, state is admitted."""
+        origin = self.world.origin.get(id(obj))
+        if id(obj) in self.world.opaque:
+            value = getattr(obj, name)
+            if isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+                return value
+            assert origin is not None
+            return self.world.admit(value, Attr(origin, name))
+        return getattr(obj, name)
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        if isinstance(obj, torch.Tensor):
+            if name in ("data", "grad", "requires_grad") or hasattr(torch.Tensor, name):
+                return setattr(obj, name, value)
+            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
+        if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
+            raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of {getattr(obj, '__name__', obj)}")
+        custom = self.class_lookup(type(obj), "__setattr__")
+        if isinstance(custom, types.FunctionType):
+            self.call(custom, (obj, name, value), {})
+        else:
+            self.generic_setattr(obj, name, value)
+
+    def was_made(self, obj: Any) -> bool:
+        return id(obj) in self.made_classes or id(obj) in self.world.made_functions
+
+    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
+        found = find_in_class(type(obj), name)[1]
+        match found:
+            case property():
+                if found.fset is None:
+                    raise AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter")
+                self.call(found.fset, (obj, value), {})
+                return
+            case types.MemberDescriptorType():
+                self.world.slot_written(obj, found)
+                found.__set__(obj, value)
+                return
+        setter = self.class_lookup(type(found), "__set__") if found is not MISSING else MISSING
+        attributes = self.world.attributes(obj)
+        if isinstance(setter, types.FunctionType):
+            self.call(setter, (found, obj, value), {})
+        elif setter is not MISSING or attributes is None or id(obj) in self.world.opaque:
+            if self.world.is_outside(obj):
+                raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
+            object.__setattr__(obj, name, value)
+        else:
+            attributes[name] = value
+
+    def delattr(self, obj: Any, name: str) -> None:
+        custom = self.class_lookup(type(obj), "__delattr__")
+        if isinstance(custom, types.FunctionType):
+            self.call(custom, (obj, name), {})
+        else:
+            self.generic_delattr(obj, name)
+
+    def generic_delattr(self, obj: Any, name: str) -> None:
+        found = find_in_class(type(obj), name)[1]
+        attributes = self.world.attributes(obj)
+        if isinstance(found, property) and found.fdel is not None:
+            self.call(found.fdel, (obj,), {})
+        elif attributes is not None and dict.__contains__(attributes, name):
+            self.world.lookup(attributes, name)
+            del attributes[name]
+        elif self.world.is_outside(obj):
+            raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
+        else:
+            object.__delattr__(obj, name)
+
+
+HEAP_TYPE = 1 << 9
+
+
+def find_in_class(cls: type, name: str) -> tuple[Any, Any]:
+    """The class of the MRO that has the attribute, and its raw value; (None, MISSING) when there is none."""
+    for kind in cls.__mro__:
+        if name in kind.__dict__:
+            return kind, kind.__dict__[name]
+    return None, MISSING
+
+
+def is_descriptor(value: Any) -> bool:
+    return hasattr(type(value), "__get__")
+
+
+def is_data_descriptor(value: Any) -> bool:
+    kind = type(value)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")

@@ -1,0 +1,307 @@
+"""Guards: what a compiled frame assumes of the world, and their assembly into a program that C evaluates.
+
+A guard is a fact about the value at a source, with the user's line that made the trace depend on it. `assemble`
+shares the loads of common prefixes (each source is loaded once), checks the cheap facts of a value before anything
+is read through it, and returns the program with one explanation for each instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, assert_never
+
+from onegraph import _C
+from onegraph.base.events import Location
+from onegraph.capture.source import (
+    Arg,
+    Attr,
+    CellOf,
+    Const,
+    DictOf,
+    FreeCell,
+    Globals,
+    Item,
+    Source,
+    Through,
+    TypeOf,
+    describe,
+)
+
+Kind = Literal[
+    "is",
+    "is_not",
+    "type",
+    "equal",
+    "length",
+    "keys",
+    "same",
+    "different",
+    "tensor",
+    "has",
+    "lacks",
+    "lacks_attr",
+    "check",
+]
+#: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
+OPCODES: dict[str, str] = {
+    "type": "TYPE_IS",
+    "is": "IS",
+    "is_not": "NOT",
+    "equal": "EQ",
+    "length": "LEN",
+    "keys": "KEYS",
+    "has": "HAS",
+    "lacks": "LACKS",
+    "lacks_attr": "LACKS_ATTR",
+    "tensor": "TENSOR",
+    "same": "SAME",
+    "different": "DIFFERENT",
+    "check": "CHECK",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One fact: `kind` of the value at `source` against `arg` (a constant, or another source for same/different)."""
+
+    source: Source
+    kind: Kind
+    arg: Any
+    location: Location | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{describe(self.source)} {fact(self)}"
+
+
+def fact(guard: Guard) -> str:
+    """The predicate of a guard, in words."""
+    arg = guard.arg
+    match guard.kind:
+        case "type":
+            return (
+                f"is a {arg.__module__}.{arg.__qualname__}" if arg.__module__ != "builtins" else f"is a {arg.__name__}"
+            )
+        case "is":
+            return f"is {short(arg)}"
+        case "is_not":
+            return f"is not {short(arg)}"
+        case "equal":
+            return f"== {short(arg)}"
+        case "length":
+            return f"has length {arg}"
+        case "keys":
+            return f"has the keys {short(list(arg))}"
+        case "same":
+            return f"is {describe(arg)}"
+        case "different":
+            return f"is not {describe(arg)}"
+        case "tensor":
+            return f"is a tensor {arg!r}"
+        case "has":
+            return f"has the key {arg!r}"
+        case "lacks":
+            return f"has no entry {arg!r}"
+        case "lacks_attr":
+            return f"has no attribute {arg!r}"
+        case "check":
+            return f"satisfies {getattr(arg, '__name__', arg)}"
+        case _:
+            assert_never(guard.kind)
+
+
+def short(value: object) -> str:
+    name = getattr(value, "__qualname__", None)
+    text = name if isinstance(name, str) else repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class GuardSet:
+    """The guards of one trace, in the order in which they were found, without repetition."""
+
+    def __init__(self) -> None:
+        self._guards: dict[object, Guard] = {}
+
+    def add(self, guard: Guard) -> None:
+        key = (guard.source, guard.kind, guard.arg if guard.kind in ("same", "different", "lacks", "has") else None)
+        self._guards.setdefault(key, guard)
+
+    def __iter__(self):
+        return iter(self._guards.values())
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeCondition:
+    """A condition over integers, as postfix steps for the integer registers: see `onegraph.capture.shapes`."""
+
+    steps: tuple[tuple[Any, ...], ...]
+    text: str
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardProgram:
+    """An assembled program with the text of what each instruction checks."""
+
+    native: Any
+    explanations: tuple[Guard | ShapeCondition | None, ...]
+    listing: str
+
+    def failing(self, function: object, values: tuple[Any, ...]) -> Guard | ShapeCondition | None:
+        """The first guard that does not hold for a call, or None."""
+        index = self.native.failing(function, values)
+        return None if index < 0 else self.explanations[index]
+
+
+class Assembler:
+    """Turns guards into instructions; `registers` maps each loaded source to its register."""
+
+    def __init__(self, frame_globals: dict[str, Any]) -> None:
+        self.frame_globals = frame_globals
+        self.code: list[tuple[Any, ...]] = []
+        self.why: list[Guard | ShapeCondition | None] = []
+        self.consts: list[Any] = []
+        self.const_index: dict[tuple[int, type], int] = {}
+        self.registers: dict[Source, int] = {}
+        self.pending: dict[Source, list[Guard]] = {}
+        self.integers = 0
+
+    def const(self, value: Any) -> int:
+        key = (id(value), type(value))
+        if key not in self.const_index:
+            self.const_index[key] = len(self.consts)
+            self.consts.append(value)
+        return self.const_index[key]
+
+    def emit(self, why: Guard | ShapeCondition | None, *instruction: Any) -> None:
+        self.code.append(instruction)
+        self.why.append(why)
+
+    def load(self, source: Source, why: Guard | ShapeCondition | None) -> int:
+        """The register that holds the value at `source`, loading it (and its own checks first) when needed."""
+        if source in self.registers:
+            return self.registers[source]
+        operands = self.load_operands(source, why)
+        register = len(self.registers)
+        self.registers[source] = register
+        self.emit(why, operands[0], register, *operands[1:])
+        for guard in self.pending.pop(source, ()):
+            self.check(guard)
+        return register
+
+    def load_operands(self, source: Source, why: Guard | ShapeCondition | None) -> tuple[Any, ...]:
+        match source:
+            case Arg(index, _):
+                return ("ARG", index)
+            case CellOf(FreeCell(index, _)):
+                return ("FREE", index)
+            case FreeCell():
+                raise AssertionError("only the contents of a free variable's cell can be guarded")
+            case Globals(_, _, namespace) if namespace is self.frame_globals:
+                return ("GLOBALS",)
+            case Globals(_, _, namespace):
+                return ("CONST", self.const(namespace))
+            case Const(_, _, value):
+                return ("CONST", self.const(value))
+            case Attr(base, name):
+                return ("ATTR", self.load(base, why), self.const(name))
+            case Item(base, key):
+                return ("ITEM", self.load(base, why), self.const(key))
+            case DictOf(base):
+                return ("DICTOF", self.load(base, why))
+            case CellOf(base):
+                return ("CELL", self.load(base, why))
+            case TypeOf(base):
+                return ("TYPE", self.load(base, why))
+            case Through(base, function):
+                register = self.load(base, why)
+                return ("CALL", self.const(function), register)
+            case _:
+                assert_never(source)
+
+    def check(self, guard: Guard) -> None:
+        register = self.load(guard.source, guard)
+        opcode = OPCODES[guard.kind]
+        match guard.kind:
+            case "length":
+                self.emit(guard, opcode, register, guard.arg)
+            case "same" | "different":
+                other = self.load(guard.arg, guard)
+                self.emit(guard, opcode, register, other)
+            case "check":
+                self.emit(guard, opcode, self.const(guard.arg), register)
+            case _:
+                self.emit(guard, opcode, register, self.const(guard.arg))
+
+    def condition(self, condition: ShapeCondition) -> None:
+        """Integer steps: ("size", source, dim), ("stride", source, dim), ("int", source), ("const", n) or (opcode,)."""
+        stack: list[int] = []
+
+        def push(opcode: str, *operands: Any) -> None:
+            self.emit(condition, opcode, self.integers, *operands)
+            stack.append(self.integers)
+            self.integers += 1
+
+        for step in condition.steps:
+            match step:
+                case ("size", source, dim):
+                    push("ISIZE", self.load(source, condition), dim)
+                case ("stride", source, dim):
+                    push("ISTRIDE", self.load(source, condition), dim)
+                case ("int", source):
+                    push("IPY", self.load(source, condition))
+                case ("const", value):
+                    push("ICONST", value)
+                case ("INOT",):
+                    push("INOT", stack.pop())
+                case (operator,):
+                    right, left = stack.pop(), stack.pop()
+                    push(operator, left, right)
+                case _:
+                    raise AssertionError(f"unknown step {step}")
+        self.emit(condition, "ICHECK", stack.pop())
+
+
+def assemble(
+    guards: GuardSet,
+    conditions: tuple[ShapeCondition, ...],
+    state: Any | None,
+    frame_globals: dict[str, Any],
+) -> GuardProgram:
+    """The program that checks all of `guards`, then the shape conditions; `state` is the global state's snapshot."""
+    assembler = Assembler(frame_globals)
+    if state is not None:
+        assembler.emit(None, "STATE", assembler.const(state))
+    relations = []
+    for guard in guards:
+        if guard.kind in ("same", "different"):
+            relations.append(guard)
+        else:
+            assembler.pending.setdefault(guard.source, []).append(guard)
+    for checks in assembler.pending.values():
+        checks.sort(key=lambda guard: list(OPCODES).index(guard.kind))
+    for guard in [*guards]:
+        if guard.kind not in ("same", "different"):
+            assembler.load(guard.source, guard)
+    for guard in relations:
+        assembler.check(guard)
+    for condition in conditions:
+        assembler.condition(condition)
+    native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
+    listing = "\n".join(
+        listing_line(instruction, why) for instruction, why in zip(assembler.code, assembler.why, strict=True)
+    )
+    return GuardProgram(native, tuple(assembler.why), listing)
+
+
+def listing_line(instruction: tuple[Any, ...], why: Guard | ShapeCondition | None) -> str:
+    text = " ".join(str(operand) for operand in instruction)
+    match why:
+        case None:
+            return f"{text:<24} # state of the process"
+        case ShapeCondition(_, condition, location):
+            return f"{text:<24} # {condition}" + (f"  ({location})" if location else "")
+        case Guard():
+            return f"{text:<24} # {why}" + (f"  ({why.location})" if why.location else "")

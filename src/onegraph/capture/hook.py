@@ -1,0 +1,123 @@
+"""What the frame hook asks: a frame of a compiled region starts and no version of its code fits. Translate it.
+
+One `Region` describes one call of `onegraph.compile`. Its `callback` is what the C hook calls; it takes a lock per
+code object, so that threads translate different functions side by side and the same one once.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base import events as ev
+from onegraph.base.context import Context
+from onegraph.base.errors import RecompileLimitError
+from onegraph.base.events import Location
+from onegraph.capture.guards import Guard, GuardProgram, fact
+from onegraph.capture.shapes import History
+from onegraph.capture.skip import is_skipped
+from onegraph.capture.source import describe
+from onegraph.capture.translate import FrameStart, Skipped, translate
+
+#: A compiled graph: called with the flat inputs, returns the flat outputs.
+CompiledGraph = Callable[..., tuple[Any, ...]]
+CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], CompiledGraph]
+
+
+@dataclass(slots=True)
+class Version:
+    """One compiled version of a code object."""
+
+    entry: Any
+    guards: GuardProgram
+
+
+@dataclass(slots=True)
+class Versions:
+    """The versions of one code object in one region, newest last, and what is known of its changing sizes."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    compiled: list[Version] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    exhausted: bool = False
+
+
+class Region:
+    """The capture state of one compiled function or module."""
+
+    def __init__(self, compile_graph: CompileGraph, cx: Context, fullgraph: bool, dynamic: bool | None) -> None:
+        self.compile_graph = compile_graph
+        self.cx = cx
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.context = _C.Context(self.callback)
+        self._versions: weakref.WeakKeyDictionary[CodeType, Versions] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
+        """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only."""
+        if is_skipped(code) is not None:
+            return _C.SKIP
+        with self._lock:
+            versions = self._versions.setdefault(code, Versions())
+        with versions.lock:
+            for version in versions.compiled:
+                if version.guards.native.check(function, values):
+                    return None if version.entry is None else version.entry
+            return self._translate(function, code, values, versions)
+
+    def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
+        frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+        cx = self.cx.for_frame(frame)
+        if versions.compiled and not self._may_recompile(function, values, versions, cx):
+            return None
+        cx.emit(ev.FrameStarted(frame, len(versions.compiled)))
+        start = FrameStart(function, code, values)
+        result = translate(start, self.compile_graph, cx, self.fullgraph, versions.history.policy(self.dynamic))
+        if isinstance(result, Skipped):
+            cx.emit(ev.FrameSkipped(frame, result.reason))
+            return _C.SKIP if result.forever else None
+        entry = _C.Entry(result.code, result.guards.native, self.context)
+        versions.compiled.append(Version(entry, result.guards))
+        return entry
+
+    def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
+        """Report why no version fits; False when the limit is reached."""
+        failed = versions.compiled[-1].guards.failing(function, values)
+        reason, cause = explain_failure(failed)
+        limit = self.cx.config.recompile_limit
+        if len(versions.compiled) >= limit:
+            if self.fullgraph:
+                raise RecompileLimitError(
+                    f"{cx.frame} was compiled {limit} times, the limit; last failed guard: {reason}"
+                )
+            if not versions.exhausted:
+                versions.exhausted = True
+                cx.emit(ev.RecompileLimitReached(cx.frame, limit, reason))
+            return False
+        cx.emit(ev.Recompiled(cx.frame, reason, cause, len(versions.compiled)))
+        return True
+
+    def reset(self) -> None:
+        """Forget all versions."""
+        with self._lock:
+            _C.clear(context=self.context)
+            self._versions.clear()
+
+
+def explain_failure(failed: Any) -> tuple[str, Location | None]:
+    """A failed guard in words, and the user's line that needed it."""
+    match failed:
+        case None:
+            return "the state of the process changed", None
+        case Guard():
+            return f"{describe(failed.source)} {fact(failed)}: no longer", failed.location
+        case _:
+            return f"{failed.text}: no longer", failed.location

@@ -1,0 +1,398 @@
+"""Python's builtin functions over the shadow world."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import copy
+import functools
+import inspect
+import io
+import itertools
+import logging
+import math
+import operator
+import os
+import random
+import re
+import sys
+import time
+import types
+import typing
+import warnings
+import weakref
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import (
+    DATA_DEPENDENT_VALUE,
+    NONDETERMINISTIC,
+    OUTPUT,
+    PYTHON_FEATURE,
+    GraphBreak,
+)
+from onegraph.capture.policy.registry import breaks, native, policy
+
+native("identity", callable, contextlib.nullcontext, weakref.ref)
+native(
+    "level",
+    builtins.iter,
+    builtins.reversed,
+    builtins.enumerate,
+    builtins.zip,
+    builtins.list,
+    builtins.tuple,
+    builtins.dict,
+)
+native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
+breaks(OUTPUT, print, input, open, io.open, exec, eval, compile, breakpoint, os.system, os.getenv, sys.exit)
+breaks(OUTPUT, torch.save, torch.load)
+breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
+breaks(NONDETERMINISTIC, time.perf_counter_ns, time.monotonic_ns, time.sleep, os.urandom, os.getpid)
+breaks(NONDETERMINISTIC, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
+breaks(NONDETERMINISTIC, random.gauss, random.randrange, random.sample, random.choices)
+breaks(PYTHON_FEATURE, globals, locals, vars, dir)
+
+
+@policy(isinstance)
+def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    value, kinds = args
+    if isinstance(kinds, tuple):
+        return any(isinstance_(tracer, (value, kind), {}) for kind in kinds)
+    if isinstance(value, torch.Tensor):
+        return tensor_is(tracer, value, kinds)
+    hook = getattr(type(kinds), "__instancecheck__", None)
+    if isinstance(hook, types.FunctionType) and not tracer.is_library_function(hook):
+        return tracer.truth(tracer.call(hook, (kinds, value), {}))
+    if isinstance(value, torch.SymInt) and kinds is int:
+        return True
+    return isinstance(value, kinds)
+
+
+def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
+    """isinstance of a fake tensor: answered for the type that the program would see."""
+    shown = tracer.type_of(value)
+    if isinstance(kinds, types.UnionType):
+        return any(tensor_is(tracer, value, kind) for kind in typing.get_args(kinds))
+    if kinds is torch.nn.Parameter:
+        return isinstance(value, torch.nn.Parameter)
+    if kinds is torch.nn.Buffer:
+        return isinstance(value, torch.nn.Buffer)
+    if isinstance(kinds, type) and issubclass(kinds, torch.Tensor) and type(kinds) is type(torch.Tensor):
+        return issubclass(shown, kinds)
+    return isinstance(value, kinds)
+
+
+@policy(type)
+def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1:
+        return tracer.type_of(args[0])
+    return tracer.call_type_natively(type, args, kwargs)
+
+
+@policy(id)
+def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    value = args[0]
+    real = tracer.world.real(value)
+    if real is not value or tracer.world.is_outside(value):
+        tracer.world.guard(tracer.world.origin[id(value)], "is", real)
+    return id(real)
+
+
+@policy(hash)
+def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    value = args[0]
+    method = tracer.class_attribute(type(value), "__hash__")
+    if isinstance(method, types.FunctionType):
+        return tracer.call(method, (value,), {})
+    return hash(tracer.world.real(value))
+
+
+@policy(len)
+def len_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.length(args[0])
+
+
+@policy(getattr)
+def getattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 2:
+        return tracer.getattr(args[0], args[1])
+    try:
+        return tracer.getattr(args[0], args[1])
+    except AttributeError:
+        return args[2]
+
+
+@policy(hasattr)
+def hasattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        tracer.getattr(args[0], args[1])
+    except AttributeError:
+        return False
+    return True
+
+
+@policy(setattr)
+def setattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tracer.setattr(*args)
+
+
+@policy(object.__setattr__)
+def object_setattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tracer.generic_setattr(*args)
+
+
+@policy(object.__delattr__)
+def object_delattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tracer.generic_delattr(*args)
+
+
+@policy(object.__getattribute__)
+def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.generic_getattr(*args)
+
+
+@policy(delattr)
+def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tracer.delattr(*args)
+
+
+@policy(vars)
+def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not args:
+        raise GraphBreak(PYTHON_FEATURE, what="vars() without an argument")
+    return tracer.getattr(args[0], "__dict__")
+
+
+@policy(next)
+def next_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return tracer.next(args[0])
+    except StopIteration:
+        if len(args) > 1:
+            return args[1]
+        raise
+
+
+@policy(bool, operator.truth)
+def bool_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return tracer.truth(args[0]) if args else False
+
+
+def _number(kind: Any) -> None:
+    @policy(kind)
+    def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[0], torch.Tensor):
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what=f"{kind.__name__}(tensor)")
+        if args and isinstance(args[0], torch.SymInt):
+            return tracer.convert_symbol(kind, args[0])
+        return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)
+
+
+for _kind in (int, float, complex):
+    _number(_kind)
+
+
+def _operator(name: str, symbol: str) -> None:
+    @policy(getattr(operator, name))
+    def binary(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return tracer.binary(symbol, *args)
+
+
+for _name, _symbol in {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "iadd": "+=", "isub": "-=", "imul": "*=",
+    "itruediv": "/=",
+}.items():  # fmt: skip
+    _operator(_name, _symbol)
+
+
+def _comparison(name: str, symbol: str) -> None:
+    @policy(getattr(operator, name))
+    def compare(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return tracer.compare(symbol, *args)
+
+
+for _name, _symbol in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    _comparison(_name, _symbol)
+
+
+@policy(operator.getitem)
+def getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.getitem(*args)
+
+
+@policy(operator.setitem)
+def setitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    tracer.setitem(*args)
+
+
+@policy(operator.contains)
+def contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return tracer.contains(args[1], args[0])
+
+
+@policy(dict.get)
+def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    container, key, *default = args
+    try:
+        return tracer.world.lookup(container, key)
+    except KeyError:
+        return default[0] if default else None
+
+
+@policy(dict.__getitem__)
+def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.world.lookup(*args)
+
+
+@policy(dict.__contains__)
+def dict_contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return tracer.world.present(*args)
+
+
+@policy(sum)
+def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    total = kwargs.get("start", args[1] if len(args) > 1 else 0)
+    for item in tracer.iterate(args[0]):
+        total = tracer.binary("+", total, item)
+    return total
+
+
+@policy(functools.reduce)
+def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = tracer.iterate(args[1])
+    if len(args) > 2:
+        total = args[2]
+    else:
+        total = next(items, reduce_)
+        if total is reduce_:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for item in items:
+        total = tracer.call(args[0], (total, item), {})
+    return total
+
+
+def _extreme(function: Any, symbol: str) -> None:
+    @policy(function)
+    def extreme(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        items = list(tracer.iterate(args[0])) if len(args) == 1 else list(args)
+        if not items and "default" in kwargs:
+            return kwargs["default"]
+        if not items:
+            raise ValueError(f"{function.__name__}() arg is an empty sequence")
+        key = kwargs.get("key")
+        keyed = [item if key is None else tracer.call(key, (item,), {}) for item in items]
+        best = 0
+        for index in range(1, len(items)):
+            if tracer.truth(tracer.compare(symbol, keyed[index], keyed[best])):
+                best = index
+        return items[best]
+
+
+_extreme(min, "<")
+_extreme(max, ">")
+
+
+@policy(map)
+def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function, *iterables = args
+    iterators = [tracer.iterate(item) for item in iterables]
+    return (tracer.call(function, items, {}) for items in zip(*iterators, strict=False))
+
+
+@policy(filter)
+def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function, iterable = args
+    test = (
+        (lambda item: tracer.truth(item))
+        if function is None
+        else (lambda item: tracer.truth(tracer.call(function, (item,), {})))
+    )
+    return (item for item in tracer.iterate(iterable) if test(item))
+
+
+@policy(any)
+def any_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(all)
+def all_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return all(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(sorted)
+def sorted_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    items = list(tracer.iterate(args[0]))
+    return sort(tracer, items, kwargs)
+
+
+@policy(list.sort)
+def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    container = tracer.world.realize(args[0])
+    container[:] = sort(tracer, list(container), kwargs)
+
+
+def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    key = kwargs.get("key")
+    less = functools.cmp_to_key(lambda a, b: -1 if tracer.truth(tracer.compare("<", a[0], b[0])) else 0)
+    keyed = [(item if key is None else tracer.call(key, (item,), {}), item) for item in items]
+    reverse = tracer.truth(kwargs.get("reverse", False))
+    if all(type(entry[0]) in (int, float, str) for entry in keyed):
+        keyed.sort(key=operator.itemgetter(0), reverse=reverse)
+    else:
+        keyed.sort(key=less, reverse=reverse)
+    return [item for _, item in keyed]
+
+
+@policy(super)
+def super_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not args:
+        args = tracer.super_arguments()
+    return super(*args)
+
+
+@policy(math.prod)
+def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    total = kwargs.get("start", 1)
+    for item in tracer.iterate(args[0]):
+        total = tracer.binary("*", total, item)
+    return total
+
+
+def _copy(function: Any) -> None:
+    @policy(function)
+    def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return tracer.run_native(function, (tracer.world.realize_deep(args[0]), *args[1:]), kwargs)
+
+
+_copy(copy.copy)
+_copy(copy.deepcopy)
+
+native(
+    "identity",
+    inspect.signature,
+    inspect.isfunction,
+    inspect.isclass,
+    inspect.ismethod,
+    inspect.getfullargspec,
+    inspect.unwrap,
+)
+native("deep", re.match, re.search, re.sub, re.split, re.compile, re.fullmatch, re.findall)
+native("identity", sys._getframe, sys.getrecursionlimit, typing.get_type_hints, typing.cast)
+
+
+def _later(function: Any) -> None:
+    @policy(function)
+    def effect(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Messages are given when the compiled program runs, behind its graph."""
+        tracer.effects.append((function, args, kwargs))
+
+
+for _function in (
+    warnings.warn, logging.Logger.debug, logging.Logger.info, logging.Logger.warning, logging.Logger.error,
+    logging.Logger.log, logging.Logger.critical, logging.Logger.exception,
+):  # fmt: skip
+    _later(_function)

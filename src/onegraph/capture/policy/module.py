@@ -1,0 +1,108 @@
+"""nn.Module: its own machinery is known, so that guards come from what the user's code reads, not from internals."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch.nn.modules import module as module_internals
+from torch.utils.hooks import RemovableHandle
+
+from onegraph.capture.policy.registry import policy
+from onegraph.capture.source import Const
+
+TABLES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+)
+Module = torch.nn.Module
+
+
+class HookWatch:
+    """Guard predicate: none of the traced modules has got a hook since.
+
+    Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
+    """
+
+    def __init__(self) -> None:
+        self.modules: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.seen = RemovableHandle.next_id
+        self.__name__ = "no module hooks"
+
+    def __call__(self, _: object) -> bool:
+        if RemovableHandle.next_id == self.seen:
+            return True
+        newest = RemovableHandle.next_id
+        if has_global_hooks() or any(has_hooks(module) for module in self.modules):
+            return False
+        self.seen = newest
+        return True
+
+
+def has_hooks(module: Module) -> bool:
+    state = module.__dict__
+    return any(state.get(name) for name in HOOKS)
+
+
+def has_global_hooks() -> bool:
+    return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
+
+
+@policy(Module._wrapped_call_impl, Module._call_impl)
+def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
+    module = args[0]
+    real = tracer.world.real(module)
+    if has_global_hooks() or has_hooks(real):
+        return tracer.interpret(Module._call_impl, args, kwargs)
+    if real is not module:
+        watch = tracer.hook_watch
+        watch.modules.add(real)
+        tracer.world.guard(Const(id(watch), "no module hooks", watch), "check", watch)
+    return tracer.call(tracer.getattr(module, "forward"), args[1:], kwargs)
+
+
+@policy(Module.__getattr__)
+def get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Parameters, buffers and submodules, looked up directly. Torch itself keeps a name in one table only."""
+    module, name = args
+    attributes = tracer.world.attributes(module)
+    tables = [tracer.world.lookup(attributes, table) for table in TABLES if dict.__contains__(attributes, table)]
+    for table in tables:
+        if dict.__contains__(table, name):
+            return tracer.world.lookup(table, name)
+    for table in tables:
+        tracer.world.present(table, name)
+    raise AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'")
+
+
+@policy(Module.__setattr__)
+def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Plain attributes and registered buffers directly; new parameters and modules by torch's own code."""
+    module, name, value = args
+    attributes = tracer.world.attributes(module)
+    held = [
+        table
+        for table in TABLES
+        if dict.__contains__(attributes, table) and name in attributes_of(tracer, attributes, table)
+    ]
+    if held == ["_buffers"] and (value is None or isinstance(value, torch.Tensor)):
+        tracer.setitem(tracer.world.lookup(attributes, "_buffers"), name, value)
+    elif held or isinstance(value, torch.nn.Parameter | Module):
+        tracer.interpret(Module.__setattr__, args, kwargs)
+    else:
+        tracer.generic_setattr(module, name, value)
+
+
+def attributes_of(tracer: Any, attributes: dict[str, Any], table: str) -> dict[str, Any]:
+    return tracer.world.lookup(attributes, table)
+
+
+@policy(Module._get_name)
+def name(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return type(args[0]).__name__

@@ -1,0 +1,93 @@
+"""The table of native calls, and the rules for the functions that are not in it.
+
+HANDLERS    function -> handler(tracer, args, kwargs): replaced by a version that knows the shadow world
+DEPTHS      function -> how much of its arguments it looks at: "identity", "level" or "deep"
+PURE        modules whose native functions may run while tracing; anything else native breaks the graph
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Literal
+
+from onegraph.capture.breaks import Reason
+
+Depth = Literal["identity", "level", "deep"]
+Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+HANDLERS: dict[int, Handler] = {}
+DEPTHS: dict[int, Depth] = {}
+BREAKS: dict[int, tuple[Reason, str]] = {}
+_KEEP: list[Any] = []
+
+
+def policy(*functions: Any) -> Callable[[Handler], Handler]:
+    """Handle calls of these functions (by identity) with the decorated one."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            HANDLERS[id(function)] = handler
+            _KEEP.append(function)
+        return handler
+
+    return register
+
+
+def native(depth: Depth, *functions: Any) -> None:
+    """Run these functions natively; they look at their arguments to this depth."""
+    for function in functions:
+        DEPTHS[id(function)] = depth
+        _KEEP.append(function)
+
+
+def breaks(reason: Reason, *functions: Any) -> None:
+    """Calls of these functions break the graph for this reason."""
+    for function in functions:
+        BREAKS[id(function)] = (reason, getattr(function, "__qualname__", repr(function)))
+        _KEEP.append(function)
+
+
+#: Modules whose native functions have no effect but on their arguments.
+PURE_MODULES = frozenset(
+    """builtins math cmath _operator operator itertools _functools functools _collections collections _struct _bisect
+    _heapq _json _sre _abc abc _weakref _string string _datetime datetime unicodedata binascii zlib array _stat _typing
+    typing types _ast enum numbers dataclasses copy re inspect""".split()
+)
+
+#: Types whose native methods may run on values that the trace owns.
+SAFE_RECEIVERS: tuple[type, ...] = (
+    int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
+    type({}.keys()), type({}.values()), type({}.items()), type(iter([])), type(iter(())), type(iter({})),
+    type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(iter(range(0))), type(iter("")),
+    type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
+)  # fmt: skip
+
+#: Packages whose modules' globals and functions are a library's own: used without guards.
+LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test"}
+
+#: Python functions of these modules are interpreted although they belong to torch.
+INTERPRETED = (
+    "torch.nn.modules",
+    "torch.nn.utils",
+    "torch.nn.parameter",
+    "torch.nn.parallel",
+    "torch.nn.attention",
+    "torch.optim",
+    "torch.distributions",
+    "torch.utils._contextlib",
+    "torch.autograd.grad_mode",
+    "torch.ao",
+)
+
+
+def is_library(module: str) -> bool:
+    """Whether a module belongs to Python or torch, whose own constants are not guarded."""
+    return module.partition(".")[0] in LIBRARIES
+
+
+def runs_natively(function: FunctionType) -> bool:
+    """Whether a Python function is called as it is: torch's own functions, whose operations the recorder sees."""
+    module = function.__globals__.get("__name__") or ""
+    return module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)

@@ -1,0 +1,58 @@
+"""Torch functions that tracing must know more about than their operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.amp import autocast_mode
+
+from onegraph.capture.breaks import HIGHER_ORDER, NONDETERMINISTIC, OPAQUE_OBJECT, STATE_CHANGE, GraphBreak
+from onegraph.capture.policy.registry import breaks, native, policy
+
+breaks(STATE_CHANGE, torch.set_default_dtype, torch.set_default_device, torch.use_deterministic_algorithms)
+breaks(STATE_CHANGE, torch.set_num_threads, torch.set_default_tensor_type)
+breaks(NONDETERMINISTIC, torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state)
+breaks(
+    HIGHER_ORDER, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.functional_call
+)
+breaks(HIGHER_ORDER, torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.autograd.grad, torch.autograd.backward)
+breaks(HIGHER_ORDER, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
+native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
+
+
+@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return True
+
+
+@policy(torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
+def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return False
+
+
+@policy(autocast_mode.autocast.__enter__)
+def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
+    mode = args[0]
+    values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
+    node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
+    tracer.open_autocasts.append((mode, node))
+    with torch._C.DisableTorchFunction():
+        return autocast_mode.autocast.__enter__(mode)
+
+
+@policy(autocast_mode.autocast.__exit__)
+def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    mode, *exception = args
+    if not tracer.open_autocasts or tracer.open_autocasts[-1][0] is not mode:
+        raise GraphBreak(OPAQUE_OBJECT, what="an autocast context that was entered outside")
+    _, node = tracer.open_autocasts.pop()
+    tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
+    with torch._C.DisableTorchFunction():
+        return autocast_mode.autocast.__exit__(mode, *exception)
+
+
+@policy(torch.autograd.Function.apply)
+def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise GraphBreak(HIGHER_ORDER, name="autograd.Function.apply")

@@ -1,0 +1,236 @@
+"""Recording: every tensor operation of the traced program becomes one node of an FX graph.
+
+A graph node is what PyTorch's own `__torch_function__` protocol intercepts: whoever calls a torch function, Python or
+native code, the one active `Recorder` sees it, runs it on fake tensors and notes the call. What the protocol does not
+see (autocast, RNG state, transforms ...) is handled by `onegraph.capture.policy`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from onegraph.base.events import Location
+from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, FAILED_OPERATOR, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.source import Source
+from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+
+#: Results that are not tensors and that the graph need not compute.
+Scalar = bool | int | float | complex | str | None | torch.dtype | torch.device | torch.layout
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One placeholder: where its value is found at each call, and the value of this call."""
+
+    name: str
+    source: Source
+    example: Any
+
+
+class Recorder(TorchFunctionMode):
+    """Records torch calls into `graph`; `rules` are the functions that need more than running and recording.
+
+    `lift` turns a real tensor that a library owns (a module-level constant) into a fake one with its placeholder.
+    """
+
+    def __init__(
+        self,
+        fake: FakeMode,
+        locate: Callable[[], Location | None],
+        lift: Callable[[torch.Tensor], FakeTensor],
+        rules: dict[Any, Callable[..., Any]],
+    ) -> None:
+        super().__init__()
+        self.fake = fake
+        self.graph = torch.fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.nodes: dict[int, torch.fx.Node] = {}
+        self._locate = locate
+        self._lift = lift
+        self._rules = rules
+        self._keep: list[Any] = []
+        self._last_input: torch.fx.Node | None = None
+
+    # ---- inputs ------------------------------------------------------------------------------------------------------
+
+    def add_input(self, value: Any, name: str, source: Source, example: Any) -> torch.fx.Node:
+        """A placeholder for a fake tensor or a symbolic integer, behind the earlier ones."""
+        if self._last_input is None:
+            first = next(iter(self.graph.nodes), None)
+            context = self.graph.inserting_before(first) if first is not None else self.graph.inserting_after(None)
+        else:
+            context = self.graph.inserting_after(self._last_input)
+        with context:
+            node = self.graph.placeholder(name)
+        node.meta["example_value"] = value
+        self._last_input = node
+        self.inputs.append(GraphInput(node.name, source, example))
+        self.bind(value, node)
+        return node
+
+    def bind(self, value: Any, node: torch.fx.Node) -> None:
+        self.nodes[id(value)] = node
+        self._keep.append(value)
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        rule = self._rules.get(func)
+        if rule is not None:
+            return rule(self, func, args, kwargs)
+        return self.run(func, args, kwargs)
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a torch function on fakes, and record it when it makes or changes a tensor."""
+        args, kwargs = self._lifted(args), self._lifted(kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except DATA_DEPENDENT_ERRORS:
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func)) from None
+        except UNSUPPORTED_ERRORS as error:
+            raise GraphBreak(UNTRACEABLE_OPERATOR, name=function_name(func), error=first_line(error)) from None
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            if type(error) is TypeError and not contains_tensor((args, kwargs)):
+                raise
+            named = f"{type(error).__name__}: {first_line(error)}"
+            raise GraphBreak(FAILED_OPERATOR, name=function_name(func), error=named) from error
+        if contains_tensor(result) or result is None or is_symbolic(result):
+            self.record(func, args, kwargs, result)
+        return result
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Append the call to the graph and bind the tensors of its result."""
+        if isinstance(result, torch.Tensor) and id(result) in self.nodes and returns_itself(func):
+            return
+        kind, target, node_args = self._spelling(func, args)
+        node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
+        node.meta["location"] = self._locate()
+        self.bind_result(node, result)
+
+    def bind_result(self, node: torch.fx.Node, result: Any) -> None:
+        node.meta["example_value"] = result
+        match result:
+            case torch.Tensor() | torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                self.nodes.setdefault(id(result), node)
+                self._keep.append(result)
+            case tuple() | list():
+                for index, item in enumerate(result):
+                    if contains_tensor(item) or is_symbolic(item):
+                        self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
+
+    def _spelling(self, func: Any, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
+        """The node kind, target and arguments that reproduce the call: methods and properties by name."""
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and hasattr(func, "__self__"):
+            return "call_function", getattr, (args[0], func.__self__.__name__)
+        if name == "__set__" and hasattr(func, "__self__"):
+            return "call_function", setattr, (args[0], func.__self__.__name__, *args[1:])
+        if args and isinstance(args[0], torch.Tensor) and getattr(torch.Tensor, name, None) is func:
+            return "call_method", name, args
+        return "call_function", func, args
+
+    def as_argument(self, value: Any) -> Any:
+        """A value as an FX argument: tensors and symbolic integers by their nodes."""
+        match value:
+            case torch.Tensor():
+                return self.nodes[id(value)]
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return self.symbol_node(value)
+            case torch.Size():
+                return tuple(self.as_argument(item) for item in value)
+            case tuple() if hasattr(value, "_fields"):
+                return type(value)(*(self.as_argument(item) for item in value))
+            case tuple():
+                return tuple(self.as_argument(item) for item in value)
+            case list():
+                return [self.as_argument(item) for item in value]
+            case dict():
+                return {key: self.as_argument(item) for key, item in value.items()}
+            case slice():
+                return slice(self.as_argument(value.start), self.as_argument(value.stop), self.as_argument(value.step))
+            case _:
+                return value
+
+    def symbol_node(self, value: Any) -> torch.fx.Node:
+        """The node of a symbolic number; sizes of inputs are read where they are first needed."""
+        node = self.nodes.get(id(value))
+        if node is not None:
+            return node
+        raise GraphBreak(UNTRACEABLE_OPERATOR, name="a symbolic size", error="it has no node in the graph")
+
+    def _lifted(self, value: Any) -> Any:
+        """The same arguments with foreign real tensors replaced by fakes."""
+        match value:
+            case FakeTensor():
+                return value
+            case torch.Tensor():
+                return self._lift(value)
+            case tuple() if type(value) is tuple:
+                return tuple(self._lifted(item) for item in value)
+            case list() if any(contains_real(item) for item in value):
+                return [self._lifted(item) for item in value]
+            case dict() if any(contains_real(item) for item in value.values()):
+                return {key: self._lifted(item) for key, item in value.items()}
+            case _:
+                return value
+
+
+def contains_tensor(value: Any) -> bool:
+    match value:
+        case torch.Tensor():
+            return True
+        case tuple() | list():
+            return any(contains_tensor(item) for item in value)
+        case dict():
+            return any(contains_tensor(item) for item in value.values())
+        case _:
+            return False
+
+
+def contains_real(value: Any) -> bool:
+    match value:
+        case FakeTensor():
+            return False
+        case torch.Tensor():
+            return True
+        case tuple() | list():
+            return any(contains_real(item) for item in value)
+        case _:
+            return False
+
+
+def is_symbolic(value: Any) -> bool:
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+RETURNS_ITSELF = frozenset(
+    {"contiguous", "to", "type", "cpu", "float", "double", "half", "bfloat16", "detach_", "__get__"}
+)
+
+
+def returns_itself(func: Any) -> bool:
+    """Whether getting an argument back from the function means that it did nothing."""
+    return getattr(func, "__name__", "") in RETURNS_ITSELF
+
+
+def function_name(func: Any) -> str:
+    """The name of a torch function as the user writes it."""
+    name = getattr(func, "__name__", None) or str(func)
+    owner = getattr(func, "__self__", None)
+    if name in ("__get__", "__set__") and owner is not None:
+        return f"Tensor.{owner.__name__}"
+    if getattr(torch.Tensor, name, None) is func:
+        return f"Tensor.{name}"
+    module = getattr(func, "__module__", None) or "torch"
+    return f"{module}.{name}".replace("torch._VariableFunctions", "torch")
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,337 @@
+"""Residual code: what runs in place of a captured frame, written as Python text.
+
+    def f(self, x):
+        s0 = self.__dict__                 # loads of the graph's inputs by their sources, shared prefixes once
+        s1 = s0['scale']
+        o0, o1 = graph(x, s1)              # the compiled graph
+        t0 = [o0, x]                       # values that outlive the trace, rebuilt with their aliasing
+        s0['calls'] = 3                    # writes of the traced program, replayed
+        return t0
+
+The text is compiled to a code object with the frame's own signature and free variables, whose constants hold the
+graph and the other objects known by identity. It is readable, and steppable in a debugger.
+"""
+
+from __future__ import annotations
+
+import collections
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CellType, CodeType, FunctionType
+from typing import Any, assert_never
+
+import torch
+
+from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.recipes import RECIPES, rebuild_object
+from onegraph.capture.record import Recorder
+from onegraph.capture.source import (
+    Arg,
+    Attr,
+    CellOf,
+    Const,
+    DictOf,
+    FreeCell,
+    Globals,
+    Item,
+    Source,
+    Through,
+    TypeOf,
+)
+from onegraph.capture.world import DELETED, UNFILLED, Record, World, cell_value
+
+
+class Rebuild:
+    """Writes the expressions that make the values of a finished trace again."""
+
+    def __init__(
+        self, world: World, recorder: Recorder, code: CodeType, symbol_text: Callable[[Rebuild, Any], str]
+    ) -> None:
+        self.world = world
+        self.recorder = recorder
+        self.code = code
+        self.loads: list[str] = []
+        self.lines: list[str] = []
+        self.consts: list[Any] = []
+        self.outputs: list[torch.fx.Node] = []
+        self.nonlocals: list[str] = []
+        self._symbol_text = symbol_text
+        self._const_names: dict[int, str] = {}
+        self._source_names: dict[Source, str] = {}
+        self._value_names: dict[int, str] = {}
+        self._in_progress: set[int] = set()
+        self._names = 0
+        self._arguments = argument_names(code)
+
+    # ---- names -------------------------------------------------------------------------------------------------------
+
+    def const(self, value: Any) -> str:
+        """The local name of a constant object."""
+        if id(value) not in self._const_names:
+            self._const_names[id(value)] = f"k{len(self.consts)}_"
+            self.consts.append(value)
+        return self._const_names[id(value)]
+
+    def fresh(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}_"
+
+    def assign(self, expression: str, prefix: str = "t") -> str:
+        name = self.fresh(prefix)
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    # ---- sources -----------------------------------------------------------------------------------------------------
+
+    def source(self, source: Source) -> str:
+        """The name of a variable that holds the value at `source`; loads happen before the graph and all writes."""
+        if source not in self._source_names:
+            self._source_names[source] = self._load(source)
+        return self._source_names[source]
+
+    def _load(self, source: Source) -> str:
+        match source:
+            case Arg(index, _):
+                return self._arguments[index]
+            case CellOf(FreeCell(_, name)):
+                return self._loaded(name)
+            case FreeCell(_, name):
+                return self._loaded(f"(lambda: {name}).__closure__[0]")
+            case Globals(_, _, namespace):
+                return self.const(namespace)
+            case Const(_, _, value):
+                return self.const(value)
+            case Attr(base, name):
+                return self._loaded(f"{self.source(base)}.{name}")
+            case Item(base, key):
+                return self._loaded(f"{self.source(base)}[{self.key(key)}]")
+            case DictOf(base):
+                return self._loaded(f"{self.source(base)}.__dict__")
+            case CellOf(base):
+                return self._loaded(f"{self.source(base)}.cell_contents")
+            case TypeOf(base):
+                return self._loaded(f"type({self.source(base)})")
+            case Through(base, function):
+                return self._loaded(f"{self.const(function)}({self.source(base)})")
+            case _:
+                assert_never(source)
+
+    def _loaded(self, expression: str) -> str:
+        name = self.fresh("s")
+        self.loads.append(f"{name} = {expression}")
+        return name
+
+    def key(self, key: Any) -> str:
+        text = literal(key)
+        return text if text is not None else self.const(key)
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Any) -> str:
+        """An expression for a value of the trace: literal, constant, source, graph output or rebuilt object."""
+        text = literal(value)
+        if text is not None:
+            return text
+        identity = id(value)
+        if identity in self._value_names:
+            return self._value_names[identity]
+        if identity in self._in_progress:
+            raise GraphBreak(CANNOT_REBUILD, what=f"{type(value).__name__} that contains itself")
+        self._in_progress.add(identity)
+        name = self._make(value)
+        self._in_progress.discard(identity)
+        self._value_names[identity] = name
+        return name
+
+    def _make(self, value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return self.assign(self._symbol_text(self, value))
+        origin = self.world.origin.get(id(value))
+        if origin is not None:
+            by_identity = self.world.real_of.get(id(value)) is value and not isinstance(value, FunctionType)
+            return self.const(value) if by_identity else self.source(origin)
+        for kinds, recipe in RECIPES:
+            if isinstance(value, kinds):
+                return recipe(self, value)
+        return rebuild_object(self, value)
+
+    def _tensor(self, value: torch.Tensor) -> str:
+        origin = self.world.origin.get(id(value))
+        if origin is not None:
+            return self.source(origin)
+        node = self.recorder.nodes.get(id(value))
+        if node is None:
+            raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
+        self.outputs.append(node)
+        return f"o{len(self.outputs) - 1}_"
+
+    def remember(self, value: Any, name: str) -> None:
+        """From here on this variable is the value: lets a value be referred to while it is being filled."""
+        self._value_names[id(value)] = name
+
+    def values(self, items: Sequence[Any]) -> str:
+        return ", ".join(self.value(item) for item in items)
+
+    # ---- writes ------------------------------------------------------------------------------------------------------
+
+    def writes(self) -> list[str]:
+        """The statements that replay the program's writes; their values are computed before any of them runs."""
+        statements: list[str] = []
+        for entry in list(self.world.changed()):
+            statements += self._write(entry)
+        for shadow, descriptor, value in self.world.changed_slots():
+            target = self.source(self.world.origin[id(shadow)])
+            if value is DELETED:
+                statements.append(f"{self.const(descriptor)}.__delete__({target})")
+            else:
+                statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")
+        for space in self.world.namespaces.values():
+            for name, value in space.written.items():
+                target = f"{self.const(space.real)}[{name!r}]"
+                statements.append(f"del {target}" if value is DELETED else f"{target} = {self.value(value)}")
+        return statements
+
+    def _write(self, entry: Record) -> list[str]:
+        shadow = entry.shadow
+        match shadow:
+            case CellType():
+                return self._write_cell(entry)
+            case dict():
+                return self._write_dict(entry)
+            case list():
+                self.world.realize(shadow)
+                target = self.source(entry.source)
+                return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(list(shadow))}])"]
+            case set():
+                target = self.source(entry.source)
+                items = self.values(list(shadow))
+                return (
+                    [f"{self.const(set.clear)}({target})", f"{self.const(set.update)}({target}, ({items},))"]
+                    if shadow
+                    else [f"{self.const(set.clear)}({target})"]
+                )
+            case _:
+                raise AssertionError(f"no replay for {type(shadow).__name__}")
+
+    def _write_cell(self, entry: Record) -> list[str]:
+        value = cell_value(entry.shadow)
+        match entry.source:
+            case FreeCell(_, name):
+                if name not in self.nonlocals:
+                    self.nonlocals.append(name)
+                return [f"del {name}" if value is DELETED else f"{name} = {self.value(value)}"]
+            case source:
+                target = f"{self.source(source)}.cell_contents"
+                return [f"del {target}" if value is DELETED else f"{target} = {self.value(value)}"]
+
+    def _write_dict(self, entry: Record) -> list[str]:
+        shadow, before = entry.shadow, entry.original_keys()
+        target = self.source(entry.source)
+        plain = type(entry.real) is dict
+        setter = self.const(
+            collections.OrderedDict.__setitem__ if isinstance(shadow, collections.OrderedDict) else dict.__setitem__
+        )
+        after = list(dict.keys(shadow))
+        kept = [key for key in before if dict.__contains__(shadow, key)]
+        statements = []
+        if after[: len(kept)] != kept:
+            self.world.realize(shadow)
+            statements.append(f"{self.const(dict.clear if plain else type(entry.real).clear)}({target})")
+            changed = after
+        else:
+            deleter = self.const(dict.__delitem__ if plain else type(entry.real).__delitem__)
+            statements += [
+                f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in before if key not in shadow
+            ]
+            changed = [key for key in after if self._key_changed(entry, key)]
+        for key in changed:
+            value = self.value(dict.__getitem__(shadow, key))
+            key_text = self.value(key) if key not in before else self.key(entry.original_key(key))
+            statements.append(
+                f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
+            )
+        return statements
+
+    def _key_changed(self, entry: Record, key: Any) -> bool:
+        value = dict.__getitem__(entry.shadow, key)
+        return value is not UNFILLED and (key not in entry.snapshot or entry.snapshot[key] is not value)
+
+
+def literal(value: Any) -> str | None:
+    """The Python text of an atom, or None where there is no exact one."""
+    match value:
+        case None | True | False:
+            return repr(value)
+        case _ if type(value) in (int, str, bytes):
+            return repr(value)
+        case float() if type(value) is float and math.isfinite(value):
+            return repr(value)
+        case _:
+            return None
+
+
+# ---- the function ----------------------------------------------------------------------------------------------------
+
+
+def argument_names(code: CodeType) -> list[str]:
+    """The names of the arguments in slot order; names that are no identifiers (`.0`) are replaced."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return [name if name.isidentifier() else f"a{index}_" for index, name in enumerate(code.co_varnames[:count])]
+
+
+def signature_text(code: CodeType) -> str:
+    """The parameter list that gives a function the same frame layout as `code`."""
+    names = argument_names(code)
+    positional = names[: code.co_argcount]
+    keyword = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rest = names[code.co_argcount + code.co_kwonlyargcount :]
+    parts = list(positional)
+    if code.co_posonlyargcount:
+        parts.insert(code.co_posonlyargcount, "/")
+    if code.co_flags & CO_VARARGS:
+        parts.append("*" + rest.pop(0))
+    elif keyword:
+        parts.append("*")
+    parts += keyword
+    if code.co_flags & CO_VARKEYWORDS:
+        parts.append("**" + rest.pop(0))
+    return ", ".join(parts)
+
+
+def compile_residual(
+    code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]
+) -> tuple[CodeType, str]:
+    """Compile the body to a code object with the signature and free variables of `code`; also its text."""
+    name = code.co_name if code.co_name.isidentifier() else "frame"
+    free = list(code.co_freevars)
+    lines = [f"def {name}({signature_text(code)}):"]
+    if nonlocals:
+        lines.append(f"    nonlocal {', '.join(nonlocals)}")
+    if free:
+        lines.append(f"    if 0: {', '.join(free)}")
+    lines += [f"    k{index}_ = '<constant {index}>'" for index in range(len(consts))]
+    lines += [f"    {line}" for line in body]
+    if free:
+        lines = [f"def outer_({', '.join(free)}):", *(f"    {line}" for line in lines)]
+    text = "\n".join(lines) + "\n"
+    filename = f"<onegraph residual of {code.co_name} #{next(_SERIAL)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    made = compile(text, filename, "exec")
+    for wanted in ("outer_", name) if free else (name,):
+        made = next(item for item in made.co_consts if isinstance(item, CodeType) and item.co_name == wanted)
+    objects = {f"<constant {index}>": value for index, value in enumerate(consts)}
+    made = made.replace(
+        co_consts=tuple(objects.get(item, item) if isinstance(item, str) else item for item in made.co_consts),
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+    )
+    assert made.co_freevars == code.co_freevars, (made.co_freevars, code.co_freevars)
+    return made, text
+
+
+_SERIAL = iter(range(1, 1 << 62))

@@ -1,0 +1,40 @@
+"""Which frames are not captured: library code, whose own calls into user code are captured in turn."""
+
+from __future__ import annotations
+
+import os.path
+import sysconfig
+from functools import cache
+from types import CodeType
+
+import torch
+
+import onegraph
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OWN = os.path.dirname(onegraph.__file__) + os.sep
+_STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = tuple(os.path.join(_STANDARD, name) + os.sep for name in ("site-packages", "dist-packages"))
+#: Files of torch whose functions are parts of the user's model, not machinery.
+_MODEL_PARTS = frozenset(
+    os.path.join(_TORCH, "nn", "modules", f"{name}.py")
+    for name in """container linear rnn transformer activation normalization conv dropout pooling sparse batchnorm loss
+    padding pixelshuffle upsampling fold flatten distance adaptive channelshuffle instancenorm""".split()
+)
+
+
+@cache
+def skip_reason(filename: str) -> str | None:
+    """Why frames of this file are left alone, or None."""
+    if filename.startswith(_OWN):
+        return "it is a part of onegraph"
+    if filename.startswith(_TORCH):
+        return None if filename in _MODEL_PARTS else "it is a part of torch"
+    if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and not filename.startswith(_SITE)):
+        return "it is a part of Python's library"
+    return None
+
+
+def is_skipped(code: CodeType) -> str | None:
+    """Why the frames of this code are left alone, or None."""
+    return skip_reason(code.co_filename)

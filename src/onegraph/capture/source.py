@@ -1,0 +1,139 @@
+"""Sources: where a value that came from outside the traced frame can be found again.
+
+A source is a path from a root of the frame (argument, free variable, globals, a constant object) to a value.
+The same path is read by the guards (as register loads), by the residual code (as a Python expression) and by
+people (as text). The set is closed: every consumer is one `match`.
+
+    Source = Arg(index, name) | FreeCell(index, name) | Globals(dict, module) | Const(object, text)
+           | Attr(base, name) | Item(base, key) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base, function)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """An argument of the frame: slot `index` of its fast locals."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FreeCell:
+    """The cell of the frame's free variable number `index`; only its contents (`CellOf`) can be guarded."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """The globals of a module, by identity of the dictionary."""
+
+    identity: int
+    module: str
+    namespace: dict[str, Any] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """An object that the trace knows by identity: a class, a function or a module of a library."""
+
+    identity: int
+    text: str
+    value: Any = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    base: Source
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`base[key]` of an exact dict, list or tuple, read without calling user code."""
+
+    base: Source
+    key: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DictOf:
+    """The instance dictionary of an object."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class CellOf:
+    """The contents of a cell object."""
+
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class TypeOf:
+    base: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A pure native function of the base, such as the list behind a set or the dereferenced weak reference."""
+
+    base: Source
+    function: Callable[[Any], Any] = field(hash=False)
+
+
+Source = Arg | FreeCell | Globals | Const | Attr | Item | DictOf | CellOf | TypeOf | Through
+
+
+def base_of(source: Source) -> Source | None:
+    """The source that this one is read from; None for a root."""
+    match source:
+        case Arg() | FreeCell() | Globals() | Const():
+            return None
+        case Attr(base) | Item(base) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base):
+            return base
+        case _:
+            assert_never(source)
+
+
+def describe(source: Source) -> str:
+    """The source as a person would write it.
+
+    >>> describe(Item(DictOf(Arg(0, "self")), "weight"))
+    'self.weight'
+    """
+    match source:
+        case Arg(_, name) | FreeCell(_, name) | CellOf(FreeCell(_, name)):
+            return name
+        case Globals(_, module):
+            return f"globals of {module}"
+        case Const(_, text):
+            return text
+        case Attr(base, name):
+            return f"{describe(base)}.{name}"
+        case Item(Item(DictOf(base), ("_parameters" | "_buffers" | "_modules")), str(key)):
+            return f"{describe(base)}.{key}" if key.isidentifier() else f"{describe(base)}[{key}]"
+        case Item(DictOf(base), str(key)) if key.isidentifier():
+            return f"{describe(base)}.{key}"
+        case Item(Globals(_, _), str(key)):
+            return key
+        case Item(base, key):
+            return f"{describe(base)}[{key!r}]"
+        case DictOf(base):
+            return f"{describe(base)}.__dict__"
+        case CellOf(base):
+            return f"{describe(base)}.cell_contents"
+        case TypeOf(base):
+            return f"type({describe(base)})"
+        case Through(base, function):
+            return f"{getattr(function, '__name__', 'value')}({describe(base)})"
+        case _:
+            assert_never(source)

@@ -1,0 +1,170 @@
+"""One trace: the world, the recorder and the tracer of one attempt to run a frame."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base.context import Context
+from onegraph.base.events import Location
+from onegraph.capture.admit import admit_object
+from onegraph.capture.breaks import TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.bytecode import decode
+from onegraph.capture.guards import ShapeCondition
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.policy import builtins, module, tensors
+from onegraph.capture.policy.registry import is_library
+from onegraph.capture.record import Recorder
+from onegraph.capture.residual import Rebuild
+from onegraph.capture.shapes import ShapePolicy
+from onegraph.capture.source import Arg, Const, FreeCell, Source, describe
+from onegraph.capture.tracer import Tracer
+from onegraph.capture.unchanged import Fingerprints
+from onegraph.capture.world import World
+from onegraph.torchlib.fake import FakeMode, FakeTensor
+
+POLICIES = (builtins, module, tensors)
+
+
+class Stopped(BaseException):
+    """The trace has reached the step at which it was told to stop; `frame` is the root frame before that step."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self.frame = frame
+
+
+class Trace:
+    """Runs one frame in the shadow world. Use `run` once, then read the results; `close` in any case."""
+
+    def __init__(
+        self, function: FunctionType, code: CodeType, values: tuple[Any, ...], cx: Context, shapes: ShapePolicy
+    ) -> None:
+        self.function = function
+        self.code = code
+        self.values = values
+        self.cx = cx
+        self.shapes = shapes
+        self.fake = FakeMode()
+        self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
+        observe = self.fingerprints.note if self.fingerprints else None
+        self.world = World(self._admit, self._admit_atom, self.locate, is_library, observe)
+        self.recorder = Recorder(self.fake, self.locate, self._lift, {})
+        self.tracer = Tracer(self.world, self.recorder)
+        self.state = _C.state_snapshot()
+        self._modes = contextlib.ExitStack()
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, stop_at: int | None = None) -> Any:
+        """Interpret the frame to its return value, or to the step `stop_at` (raises `Stopped`)."""
+        frame = self._start()
+        if stop_at is not None:
+            frame.stop_at = stop_at
+        self._modes.enter_context(self.fake)
+        self._modes.enter_context(self.recorder)
+        return self.tracer.run_frame(frame)
+
+    def pause(self) -> None:
+        """Leave the tracing modes: what follows runs for real."""
+        self._modes.close()
+
+    def close(self) -> None:
+        self._modes.close()
+        self.tracer.abandon()
+
+    def _start(self) -> Frame:
+        """The root frame with its arguments admitted."""
+        code = self.code
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        arguments = {}
+        for index, name in enumerate(code.co_varnames[:count]):
+            arguments[name] = self.world.admit(self.values[index], Arg(index, name))
+        cells: dict[str, CellType] = {}
+        for index, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or (), strict=True)):
+            cells[name] = self.world.admit(cell, FreeCell(index, name))
+        self.world.adopt(
+            self.function, self.function, Const(id(self.function), self.function.__qualname__, self.function)
+        )
+        return self.tracer.make_frame(decode(code), self.function, arguments, cells)
+
+    # ---- what the world and the recorder ask -------------------------------------------------------------------------
+
+    def locate(self) -> Location | None:
+        """The innermost line of user code that is being traced."""
+        for frame in reversed(self.tracer.frames):
+            if not is_library(frame.globals.get("__name__") or ""):
+                return location(frame)
+        return None
+
+    def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int]:
+        """The user's stack at a break, outermost first, and the root frame's step."""
+        frames = broken.frames
+        return tuple(location(frame) for frame in frames), frames[0].steps
+
+    def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        if isinstance(real, torch.Tensor):
+            return self._admit_tensor(real, source, guarded)
+        return admit_object(world, real, source, guarded)
+
+    def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        if guarded:
+            world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
+        return real
+
+    def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
+        if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
+            raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        fake = self.fake.fakeify(real)
+        self.world.adopt(real, fake, source)
+        if guarded:
+            self.world.guard(source, "tensor", _C.TensorSpec(real))
+        self.recorder.add_input(fake, placeholder_name(source), source, real)
+        return fake
+
+    def _lift(self, real: torch.Tensor) -> Any:
+        """A real tensor inside of native code: a constant of a library."""
+        return self.world.admit(real, Const(id(real), "a constant tensor", real), guarded=False)
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def conditions(self) -> tuple[ShapeCondition, ...]:
+        return ()
+
+    def symbol_text(self, rebuild: Rebuild, value: Any) -> str:
+        raise AssertionError("symbolic sizes are not enabled")
+
+    @property
+    def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+        return self.tracer.effects
+
+    def check_unchanged(self) -> None:
+        """With the debug switch on, prove that tracing changed nothing real."""
+        if self.fingerprints is not None:
+            self.fingerprints.verify()
+
+
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def location(frame: Frame) -> Location:
+    code = frame.bytecode.code
+    instruction = frame.bytecode.instrs[min(frame.ip, len(frame.bytecode.instrs) - 1)]
+    position = instruction.position
+    line = position[0] if position and position[0] is not None else code.co_firstlineno
+    return Location(code.co_filename, line, code.co_name)
+
+
+def placeholder_name(source: Source) -> str:
+    """A readable identifier for a graph input: `self.h[0].weight` becomes `self_h_0_weight`."""
+    text = describe(source)
+    name = "".join(c if c.isalnum() else "_" for c in text).strip("_")
+    while "__" in name:
+        name = name.replace("__", "_")
+    return name if name and not name[0].isdigit() else f"input_{name}"

@@ -1,0 +1,288 @@
+"""The tracer: the interpreter's machine over the shadow world.
+
+Python semantics come from `Machine`. This class says what is different while tracing: values that come from outside
+are admitted, attributes and items are read through the lazy shadows, the truth of a tensor is a graph break, and a
+native function runs only if the policy knows it.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onegraph.capture.attributes import MISSING, Attributes, find_in_class
+from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.policy.module import HookWatch
+from onegraph.capture.policy.registry import (
+    BREAKS,
+    DEPTHS,
+    HANDLERS,
+    PURE_MODULES,
+    SAFE_RECEIVERS,
+    is_library,
+    runs_natively,
+)
+from onegraph.capture.record import Recorder
+from onegraph.capture.world import ATOMS, DELETED, World
+
+NATIVE_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+
+
+class Tracer(Attributes):
+    """Interprets one frame and all that it calls; tensor operations go to the recorder."""
+
+    def __init__(self, world: World, recorder: Recorder) -> None:
+        super().__init__()
+        self.world = world
+        self.recorder = recorder
+        self.hook_watch = HookWatch()
+        #: Messages that the program gives (warnings, logging): made when the compiled program runs.
+        self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
+        self.made_classes: dict[int, type] = {}
+
+    # ---- names -------------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: Frame, name: str) -> Any:
+        try:
+            return self.world.read_global(frame.globals, frame.builtins, name)
+        except KeyError:
+            raise NameError(f"name '{name}' is not defined") from None
+
+    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+        self.world.write_global(frame.globals, name, value)
+
+    def delete_global(self, frame: Frame, name: str) -> None:
+        self.load_global(frame, name)
+        self.world.write_global(frame.globals, name, DELETED)
+
+    def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
+        return self.world.contents(cell)
+
+    # ---- truth and types ---------------------------------------------------------------------------------------------
+
+    def truth(self, obj: Any) -> bool:
+        if isinstance(obj, torch.Tensor):
+            raise GraphBreak(DATA_DEPENDENT_BRANCH)
+        self.world.length_matters(obj)
+        return super().truth(obj)
+
+    def length(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return obj.shape[0] if obj.dim() else len(obj)
+        self.world.length_matters(obj)
+        method = self.class_lookup(type(obj), "__len__")
+        if isinstance(method, types.FunctionType):
+            return self.call(method, (obj,), {})
+        return len(obj)
+
+    def is_op(self, a: Any, b: Any) -> bool:
+        """Identity; a difference of two outside objects is guarded, so that they may not become one."""
+        if a is not b and type(a) not in ATOMS and type(b) not in ATOMS:
+            left, right = self.world.origin.get(id(a)), self.world.origin.get(id(b))
+            if left is not None and right is not None and self.world.real(a) is not a and self.world.real(b) is not b:
+                self.world.guard(left, "different", right)
+        return a is b
+
+    # ---- containers --------------------------------------------------------------------------------------------------
+
+    def getitem(self, container: Any, key: Any) -> Any:
+        match container:
+            case dict() if type(container).__getitem__ is dict.__getitem__:
+                try:
+                    return self.world.lookup(container, key)
+                except KeyError:
+                    if not hasattr(type(container), "__missing__"):
+                        raise
+                    return super().getitem(container, key)
+            case list() if type(container) is list and type(key) is int:
+                return self.world.element(container, key)
+        if not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+        return super().getitem(container, key)
+
+    def setitem(self, container: Any, key: Any, value: Any) -> None:
+        self._refuse_opaque(container)
+        if type(container) is not dict and not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+        super().setitem(container, key, value)
+
+    def delitem(self, container: Any, key: Any) -> None:
+        self._refuse_opaque(container)
+        self.world.realize(container)
+        super().delitem(container, key)
+
+    def contains(self, item: Any, container: Any) -> bool:
+        if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
+            return self.world.present(container, item)
+        if not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+        return super().contains(item, container)
+
+    def iter(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return iter(obj.unbind(0)) if obj.dim() else iter(obj)
+        self._refuse_opaque(obj)
+        self.world.realize(obj)
+        return super().iter(obj)
+
+    def next(self, iterator: Any) -> Any:
+        self._refuse_opaque(iterator)
+        return super().next(iterator)
+
+    def iterate(self, obj: Any) -> Iterator[Any]:
+        """Python iteration over any value of the trace, for policies."""
+        iterator = self.iter(obj)
+        while True:
+            try:
+                item = self.next(iterator)
+            except StopIteration:
+                return
+            yield item
+
+    def unpack(self, obj: Any, count: int) -> Any:
+        if isinstance(obj, torch.Tensor):
+            obj = obj.unbind(0)
+        return super().unpack(self.world.realize(obj), count)
+
+    def _refuse_opaque(self, obj: Any) -> None:
+        if id(obj) in self.world.opaque:
+            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(obj).__module__}.{type(obj).__qualname__}")
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        identity = id(function)
+        handler = HANDLERS.get(identity)
+        if handler is not None:
+            return handler(self, args, kwargs)
+        if identity in BREAKS:
+            why, name = BREAKS[identity]
+            raise GraphBreak(why, name=name, what=f"call of {name}()")
+        match function:
+            case types.FunctionType():
+                if runs_natively(function):
+                    return self.run_native(function, args, kwargs)
+                return self.call_python(function, args, kwargs)
+            case types.MethodType():
+                return self.call(function.__func__, (function.__self__, *args), kwargs)
+            case functools.partial():
+                self.world.realize(function)
+                return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+            case type():
+                return self.call_type(function, args, kwargs)
+        if isinstance(function, NATIVE_FUNCTIONS):
+            return self.call_native(function, args, kwargs)
+        return self.call_object(function, args, kwargs)
+
+    def call_object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An instance whose class has `__call__`, or a native callable object."""
+        if isinstance(function, functools._lru_cache_wrapper):
+            return self.call_cached(function, args, kwargs)
+        owner, method = find_in_class(type(function), "__call__")
+        if isinstance(method, types.FunctionType) and not runs_natively(method):
+            return self.call(self._admit_class_value(owner, method, "__call__"), (function, *args), kwargs)
+        if method is MISSING:
+            raise TypeError(f"'{type(function).__name__}' object is not callable")
+        if is_library(type(function).__module__ or ""):
+            return self.run_native(function, args, kwargs)
+        if isinstance(method, types.FunctionType):
+            return self.call(method, (function, *args), kwargs)
+        raise GraphBreak(UNKNOWN_NATIVE, name=type(function).__qualname__)
+
+    def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A cached function is run without its cache; if it gives messages, the real one gives them later, once."""
+        before = len(self.effects)
+        result = self.call(function.__wrapped__, args, kwargs)
+        if len(self.effects) > before:
+            self.effects[before:] = [(function, args, kwargs)]
+        return result
+
+    def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function written in C: run if the policy knows it or its module, else a break."""
+        receiver = getattr(function, "__self__", None)
+        if receiver is None or isinstance(receiver, types.ModuleType):
+            owner = getattr(function, "__objclass__", None)
+            if owner is not None:
+                return self._call_method_of(owner, function, args, kwargs)
+            module = getattr(function, "__module__", None) or ""
+            if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
+                return self.run_native(function, args, kwargs)
+            raise GraphBreak(UNKNOWN_NATIVE, name=f"{module}.{getattr(function, '__qualname__', function)}")
+        handler = self._method_handler(receiver, function)
+        if handler is not None:
+            return handler(self, (receiver, *args), kwargs)
+        if isinstance(receiver, type):
+            return self.run_native(function, args, kwargs)
+        self._refuse_opaque(receiver)
+        if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
+            self.world.realize(receiver)
+            return self.run_native(function, args, kwargs)
+        raise GraphBreak(UNKNOWN_NATIVE, name=f"{type(receiver).__qualname__}.{function.__name__}")
+
+    def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An unbound native method called with its receiver as first argument."""
+        if args:
+            self._refuse_opaque(args[0])
+            if not isinstance(args[0], torch.Tensor):
+                self.world.realize(args[0])
+        if (
+            issubclass(owner, torch.Tensor | torch._C.TensorBase)
+            or issubclass(owner, SAFE_RECEIVERS)
+            or is_library(owner.__module__)
+        ):
+            return self.run_native(function, args, kwargs)
+        raise GraphBreak(UNKNOWN_NATIVE, name=f"{owner.__qualname__}.{function.__name__}")
+
+    def _method_handler(self, receiver: Any, function: Any) -> Any:
+        descriptor = find_in_class(type(receiver), function.__name__)[1]
+        return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
+
+    def _is_safe(self, receiver: Any) -> bool:
+        return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
+
+    def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a native function on shadows, filled as far as it will look."""
+        depth = DEPTHS.get(id(function), "deep")
+        for value in (*args, *kwargs.values()):
+            if type(value) in ATOMS or isinstance(value, torch.Tensor):
+                continue
+            self._refuse_opaque_argument(function, value)
+            if depth == "deep":
+                self.world.realize_deep(value)
+            elif depth == "level":
+                self.world.realize(value)
+        return function(*args, **kwargs)
+
+    def _refuse_opaque_argument(self, function: Any, value: Any) -> None:
+        if id(value) in self.world.opaque and hasattr(type(value), "__next__"):
+            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(value).__module__}.{type(value).__qualname__}")
+
+    def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        method = self.class_lookup(type(args[0]), name) if args else MISSING
+        if isinstance(method, types.FunctionType):
+            return self.call(method, args, kwargs)
+        return self.run_native(kind, args, kwargs)
+
+    def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made = self.run_native(cls, args, kwargs)
+        self.made_classes[id(made)] = made
+        return made
+
+    def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Interpret a Python function although the table has a handler for it."""
+        return self.call_python(function, args, kwargs)
+
+    def is_library_function(self, function: types.FunctionType) -> bool:
+        return is_library(function.__module__ or "")

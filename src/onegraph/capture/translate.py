@@ -1,0 +1,200 @@
+"""From a frame that is about to start to the code that replaces it. The only place that catches a graph break.
+
+trace once  ── returns ──────────────► residual code for the whole frame
+    └─ breaks at a step ─► trace again up to that step ─► residual code that runs the graph so far, then the
+                           breaking instruction in Python, then calls a resume function with the rest
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base import events as ev
+from onegraph.base.context import Context
+from onegraph.base.errors import BackendError, GraphBreakError, OnegraphError
+from onegraph.base.events import Location
+from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.guards import GuardProgram, assemble
+from onegraph.capture.residual import Rebuild, compile_residual
+from onegraph.capture.resume import Continuation, ResumeFunction, plan_resume, splice, write_resume_function
+from onegraph.capture.shapes import ShapePolicy
+from onegraph.capture.trace import Stopped, Trace
+from onegraph.torchlib.state import GlobalState
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStart:
+    """A frame before its first instruction: `values` are its first slots (`_C.NULL` where unset)."""
+
+    function: FunctionType
+    code: CodeType
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The replacement of a frame, valid while the guards hold."""
+
+    code: CodeType
+    guards: GuardProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The frame runs as it was written; `forever` if it is not worth asking again."""
+
+    reason: str
+    forever: bool = True
+
+
+CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
+
+
+def translate(
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
+) -> Translated | Skipped:
+    """Trace the frame and build its replacement.
+
+    Raises:
+        GraphBreakError: under `fullgraph`, at the first graph break.
+        BackendError: when the backend fails on the captured graph.
+    """
+    with traced(start, cx, shapes) as trace:
+        try:
+            result = trace.run()
+            return finish(trace, start, cx, compile_graph, (result,), None)
+        except GraphBreak as found:
+            broken = found
+            stack, step = trace.position(broken)
+            report(broken, stack, cx, fullgraph)
+    return translate_prefix(start, compile_graph, cx, shapes, step, broken)
+
+
+def translate_prefix(
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, step: int, broken: GraphBreak
+) -> Translated | Skipped:
+    """Trace again up to the breaking step, and continue from there in Python."""
+    with traced(start, cx, shapes) as trace:
+        try:
+            trace.run(stop_at=step)
+        except Stopped as stopped:
+            continuation = plan_resume(stopped.frame, start)
+            if isinstance(continuation, str):
+                return Skipped(f"{broken.summary}; {continuation}")
+            try:
+                return finish(trace, start, cx, compile_graph, continuation.values, continuation)
+            except GraphBreak as cannot:
+                return Skipped(f"{broken.summary}; {cannot.summary}")
+        except GraphBreak as again:
+            return Skipped(f"{broken.summary}; tracing again stopped earlier: {again.summary}")
+    raise AssertionError("the second trace ran past the step at which the first one broke")
+
+
+@contextlib.contextmanager
+def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trace]:
+    """A trace of the frame; the process state that tracing changes is put back behind it."""
+    before = GlobalState.snapshot()
+    trace = Trace(start.function, start.code, start.values, cx, shapes)
+    try:
+        yield trace
+    finally:
+        trace.close()
+        before.restore()
+
+
+def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, fullgraph: bool) -> None:
+    reason = broken.reason
+    cx.emit(ev.GraphBroken(cx.frame, reason.code, broken.summary, reason.explanation, reason.hints, stack))
+    if fullgraph:
+        raise GraphBreakError(
+            reason.code, broken.summary, reason.explanation, reason.hints, stack
+        ) from broken.__cause__
+
+
+def finish(
+    trace: Trace,
+    start: FrameStart,
+    cx: Context,
+    compile_graph: CompileGraph,
+    values: tuple[Any, ...],
+    continuation: Continuation | None,
+) -> Translated:
+    """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
+    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
+    results = [resulting(rebuild, value) for value in values]
+    effects = [effect_text(rebuild, effect) for effect in trace.effects]
+    writes = rebuild.writes()
+    call = graph_call(trace, rebuild, compile_graph, cx)
+    ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
+    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]
+    code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
+    if continuation is not None:
+        code = splice(code, continuation, start)
+    cx.emit(ev.ResidualCode(cx.frame, text))
+    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
+    cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
+    trace.check_unchanged()
+    if not guards.native.check(start.function, start.values):
+        failed = guards.failing(start.function, start.values)
+        raise OnegraphError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
+    return Translated(code, guards)
+
+
+def resulting(rebuild: Rebuild, value: Any) -> str:
+    return write_resume_function(rebuild, value) if isinstance(value, ResumeFunction) else rebuild.value(value)
+
+
+def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:
+    function, args, kwargs = effect
+    values = [rebuild.value(value) for value in args] + [
+        f"{name}={rebuild.value(value)}" for name, value in kwargs.items()
+    ]
+    return f"{rebuild.const(function)}({', '.join(values)})"
+
+
+def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: Context) -> list[str]:
+    """The statement that runs the compiled graph; nothing if the trace has no operations."""
+    graph = trace.recorder.graph
+    if all(node.op == "placeholder" for node in graph.nodes):
+        return []
+    graph.output(tuple(rebuild.outputs))
+    used = []
+    for given in trace.recorder.inputs:
+        node = trace.recorder.input_node(given.name)
+        if node.users:
+            used.append(given)
+        else:
+            graph.erase_node(node)
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
+    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), lambda: module.print_readable(print_output=False)))
+    trace.pause()
+    compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
+    arguments = ", ".join(
+        rebuild.source(given.source) if given.symbol is None else given.symbol(rebuild) for given in used
+    )
+    outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
+    call = f"{rebuild.const(compiled)}({arguments})"
+    return [f"{outputs}= {call}" if outputs else call]
+
+
+def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
+    try:
+        compiled = compile_graph(module, examples, cx)
+    except OnegraphError:
+        raise
+    except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure
+        raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
+    if not callable(compiled):
+        raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
+    return compiled if isinstance(compiled, NATIVE_CALLABLES) else _C.disabled(compiled)
+
+
+NATIVE_CALLABLES: tuple[type, ...] = tuple(kind for kind in (getattr(_C, "Plan", None),) if kind is not None)

@@ -1,0 +1,50 @@
+"""The debug switch that proves that tracing changed nothing real: fingerprints of all admitted objects."""
+
+from __future__ import annotations
+
+from types import CellType
+from typing import Any
+
+import torch
+
+from onegraph.base.errors import OnegraphError
+from onegraph.capture.source import Source, describe
+
+
+class Fingerprints:
+    """The contents, by identity, of the real objects that a trace has admitted."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, tuple[Any, Source, Any]] = {}
+
+    def note(self, real: Any, source: Source) -> None:
+        """Take the fingerprint of an object when it is first admitted."""
+        if id(real) not in self._taken:
+            self._taken[id(real)] = (real, source, fingerprint(real))
+
+    def verify(self) -> None:
+        """Raise OnegraphError when an admitted object is not as it was."""
+        for real, source, before in self._taken.values():
+            if fingerprint(real) != before:
+                raise OnegraphError(f"tracing changed {describe(source)}, a {type(real).__name__}")
+
+
+def fingerprint(real: Any) -> Any:
+    match real:
+        case torch.Tensor():
+            with torch._C.DisableTorchFunction():
+                return real._version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
+        case dict():
+            return [(id(key), id(value)) for key, value in dict.items(real)]
+        case list():
+            return [id(item) for item in list.__iter__(real)]
+        case set():
+            return {id(item) for item in set.__iter__(real)}
+        case CellType():
+            try:
+                return id(real.cell_contents)
+            except ValueError:
+                return None
+        case _:
+            attributes = getattr(type(real), "__dictoffset__", 0) and getattr(real, "__dict__", None)
+            return [(name, id(value)) for name, value in attributes.items()] if type(attributes) is dict else None

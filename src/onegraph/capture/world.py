@@ -1,0 +1,383 @@
+"""The shadow world: what the traced program sees in place of everything that came from outside.
+
+The interpreter runs the user's bytecode over real Python objects, but nothing real may change while tracing. So a
+value that comes in is *admitted*: a tensor becomes a fake tensor and a graph input, an atom is guarded and used as it
+is, a container or an object is used through its *shadow*, a copy of the same type. Shadows are memoised by identity,
+so that `is` and aliasing hold, and are filled lazily, so that a guard exists only for what was used: a slot that was
+not read yet holds UNFILLED.
+
+    real object --admit--> shadow      world.origin[id(shadow)] = Source      world.records[id(shadow)] = Record
+
+At the end every shadow is compared with its snapshot (`changes`), and the difference is replayed on the originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CellType
+from typing import Any
+
+from onegraph.base.events import Location
+from onegraph.capture.guards import Guard, GuardSet, Kind
+from onegraph.capture.source import CellOf, DictOf, Globals, Item, Source
+
+
+class Unfilled:
+    """The content of a shadow's slot that nobody has read yet. It never reaches the user's program."""
+
+    def __repr__(self) -> str:
+        return "<unfilled>"
+
+
+UNFILLED = Unfilled()
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known about one shadow container (a dict, list, set, cell, or the `__dict__` of an object)."""
+
+    shadow: Any
+    real: Any
+    source: Source
+    guarded: bool
+    #: The contents that the shadow would have if the program had not written to it (filled slots only).
+    snapshot: Any
+    #: For a dict with keys that had to be admitted: the key in the shadow -> the original key.
+    keys: dict[Any, Any] | None = None
+    complete: bool = False
+
+    def original_key(self, key: Any) -> Any:
+        return key if self.keys is None else self.keys.get(key, key)
+
+    def original_keys(self) -> list[Any]:
+        """The keys of a dict as the shadow had them at first."""
+        return list(self.real if self.keys is None else self.keys)
+
+
+@dataclass(slots=True)
+class Namespace:
+    """The globals of a module as the trace sees them: what was read, and what was written."""
+
+    real: dict[str, Any]
+    source: Globals
+    guarded: bool
+    read: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+
+
+#: Types that are guarded by value and used as they are.
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+DELETED = Unfilled()
+
+
+class World:
+    """The admitted part of the world outside of one trace.
+
+    `admission` turns a real object that is not an atom into its shadow (see `onegraph.capture.admit`); `locate` gives
+    the user's current line, which becomes the cause of the guards; `observe` is told of every admitted object.
+    """
+
+    def __init__(
+        self,
+        admission: Callable[[World, Any, Source, bool], Any],
+        atom: Callable[[World, Any, Source, bool], Any],
+        locate: Callable[[], Location | None],
+        library: Callable[[str], bool],
+        observe: Callable[[Any, Source], None] | None = None,
+    ) -> None:
+        self.guards = GuardSet()
+        self.origin: dict[int, Source] = {}
+        self.shadow_of: dict[int, Any] = {}
+        self.real_of: dict[int, Any] = {}
+        self.records: dict[int, Record] = {}
+        self.opaque: dict[int, Any] = {}
+        self.namespaces: dict[int, Namespace] = {}
+        #: Functions that the traced program made itself.
+        self.made_functions: dict[int, Any] = {}
+        #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
+        self._slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self._admission = admission
+        self._atom = atom
+        self._locate = locate
+        self._library = library
+        self._observe = observe
+        self._keep: list[Any] = []
+
+    # ---- guards ------------------------------------------------------------------------------------------------------
+
+    def guard(self, source: Source, kind: Kind, arg: Any) -> None:
+        """Note that the trace depends on this fact."""
+        self.guards.add(Guard(source, kind, arg, self._locate()))
+
+    # ---- admission ---------------------------------------------------------------------------------------------------
+
+    def admit(self, real: Any, source: Source, guarded: bool = True) -> Any:
+        """The value to use in place of `real`, found at `source`. Unguarded values are a library's own constants."""
+        if type(real) in ATOMS:
+            return self._atom(self, real, source, guarded)
+        identity = id(real)
+        if identity in self.shadow_of:
+            shadow = self.shadow_of[identity]
+            first = self.origin.get(id(shadow))
+            if guarded and shadow is not real and first is not None and first != source:
+                self.guard(source, "same", first)
+            return shadow
+        if identity in self.real_of or identity in self.records:
+            return real
+        return self._admission(self, real, source, guarded)
+
+    def adopt(self, real: Any, shadow: Any, source: Source) -> None:
+        """Remember that `shadow` stands for `real` (which may be the same object)."""
+        self.shadow_of[id(real)] = shadow
+        self.origin.setdefault(id(shadow), source)
+        self.real_of[id(shadow)] = real
+        self._keep += (real, shadow)
+        if self._observe is not None:
+            self._observe(real, source)
+
+    def keep(self, value: Any) -> Any:
+        """Keep `value` alive as long as the world, so that its identity stays its own."""
+        self._keep.append(value)
+        return value
+
+    def record(self, shadow: Any, real: Any, source: Source, guarded: bool, snapshot: Any) -> Record:
+        entry = Record(shadow, real, source, guarded, snapshot)
+        self.records[id(shadow)] = entry
+        self._keep += (shadow, real)
+        return entry
+
+    def real(self, value: Any) -> Any:
+        """The object that a value of the trace stands for; the value itself when it was made by the trace."""
+        return self.real_of.get(id(value), value)
+
+    def is_outside(self, value: Any) -> bool:
+        return id(value) in self.origin
+
+    # ---- lazy containers ---------------------------------------------------------------------------------------------
+
+    def lookup(self, container: dict[Any, Any], key: Any) -> Any:
+        """`container[key]` of a dict (UNFILLED never escapes); raises KeyError. Guards presence or absence."""
+        entry = self.records.get(id(container))
+        if entry is None:
+            return dict.__getitem__(container, key)
+        value = dict.get(container, key, DELETED)
+        if value is UNFILLED:
+            return self._fill_key(entry, key)
+        if value is DELETED:
+            self._guard_presence(entry, key)
+            raise KeyError(key)
+        return value
+
+    def present(self, container: dict[Any, Any], key: Any) -> bool:
+        """`key in container` of a dict, guarded without reading the value."""
+        found = dict.__contains__(container, key)
+        entry = self.records.get(id(container))
+        if entry is not None:
+            self._guard_presence(entry, key)
+        return found
+
+    def _guard_presence(self, entry: Record, key: Any) -> None:
+        """Guard whether the original dict has the key, unless a guard on the whole dict already says so."""
+        if not entry.guarded or entry.complete or key in entry.snapshot:
+            return
+        original = entry.original_key(key)
+        self.guard(entry.source, "has" if dict.__contains__(entry.real, original) else "lacks", original)
+
+    def element(self, container: list[Any], index: int) -> Any:
+        """`container[index]` of a list whose length is guarded."""
+        value = list.__getitem__(container, index)
+        if value is not UNFILLED:
+            return value
+        entry = self.records[id(container)]
+        index = index if index >= 0 else index + len(container)
+        value = self.admit(list.__getitem__(entry.real, index), Item(entry.source, index), entry.guarded)
+        entry.snapshot[index] = value
+        list.__setitem__(container, index, value)
+        return value
+
+    def contents(self, cell: CellType) -> Any:
+        """The contents of a cell; raises ValueError when it is empty."""
+        value = cell.cell_contents
+        if value is not UNFILLED:
+            return value
+        entry = self.records[id(cell)]
+        value = self.admit(entry.real.cell_contents, CellOf(entry.source), entry.guarded)
+        entry.snapshot[0] = value
+        cell.cell_contents = value
+        return value
+
+    def _fill_key(self, entry: Record, key: Any) -> Any:
+        original = entry.original_key(key)
+        value = self.admit(dict.__getitem__(entry.real, original), Item(entry.source, original), entry.guarded)
+        entry.snapshot[key] = value
+        dict.__setitem__(entry.shadow, key, value)
+        return value
+
+    def length_matters(self, container: Any) -> None:
+        """Guard the length of a container whose length the program has asked for."""
+        entry = self.records.get(id(container))
+        if entry is None or not entry.guarded or entry.complete:
+            return
+        match entry.real:
+            case dict():
+                self.guard(entry.source, "keys", tuple(entry.real))
+            case list():
+                self.guard(entry.source, "length", len(entry.real))
+
+    def realize(self, value: Any) -> Any:
+        """Fill every slot of a container or object, one level deep: native code is about to look at it."""
+        entry = self.records.get(id(value))
+        if entry is not None and not entry.complete:
+            self.length_matters(value)
+            entry.complete = True
+            match entry.shadow:
+                case dict():
+                    for key, slot in list(dict.items(entry.shadow)):
+                        if slot is UNFILLED:
+                            self._fill_key(entry, key)
+                case list():
+                    for index, slot in enumerate(entry.shadow):
+                        if slot is UNFILLED:
+                            self.element(entry.shadow, index)
+                case CellType():
+                    self.contents(entry.shadow)
+        attributes = self.attributes(value)
+        if attributes is not None and id(attributes) in self.records:
+            self.realize(attributes)
+        return value
+
+    def realize_deep(self, value: Any, seen: set[int] | None = None) -> Any:
+        """Fill everything that native code can reach from `value` through containers and object attributes."""
+        seen = set() if seen is None else seen
+        if type(value) in ATOMS or id(value) in seen:
+            return value
+        seen.add(id(value))
+        self.realize(value)
+        for child in self.children(value):
+            self.realize_deep(child, seen)
+        return value
+
+    def attributes(self, value: Any) -> dict[str, Any] | None:
+        """The instance dictionary of a shadow object or an object made by the trace, without running user code."""
+        if id(value) in self.real_of and self.real_of[id(value)] is value:
+            return None
+        if isinstance(value, type):
+            return None
+        try:
+            found = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return None
+        return found if type(found) is dict else None
+
+    def children(self, value: Any) -> Iterator[Any]:
+        match value:
+            case dict():
+                yield from list(dict.keys(value))
+                yield from list(dict.values(value))
+            case list() | tuple() | set() | frozenset():
+                yield from list(value)
+        attributes = self.attributes(value)
+        if attributes is not None and id(attributes) in self.records:
+            yield from list(attributes.values())
+
+    # ---- globals -----------------------------------------------------------------------------------------------------
+
+    def namespace(self, real: dict[str, Any]) -> Namespace:
+        if id(real) not in self.namespaces:
+            module = str(real.get("__name__", "?"))
+            source = Globals(id(real), module, real)
+            self.namespaces[id(real)] = Namespace(real, source, not self._library(module))
+            self._keep.append(real)
+        return self.namespaces[id(real)]
+
+    def read_global(self, real: dict[str, Any], builtins: dict[str, Any], name: str) -> Any:
+        """The value of a global or builtin name; raises KeyError."""
+        space = self.namespace(real)
+        if name in space.written:
+            if space.written[name] is DELETED:
+                raise KeyError(name)
+            return space.written[name]
+        if name in space.read:
+            return space.read[name]
+        if name in real:
+            value = self.admit(real[name], Item(space.source, name), space.guarded)
+        else:
+            value = builtins[name]
+            if space.guarded:
+                self.guard(space.source, "lacks", name)
+        space.read[name] = value
+        return value
+
+    def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
+        self.namespace(real).written[name] = value
+
+    # ---- changes -----------------------------------------------------------------------------------------------------
+
+    def attributes_record(self, shadow: Any, real: Any, source: Source, guarded: bool) -> Record:
+        """Make the instance dictionary of a blank shadow the lazy image of the real one."""
+        attributes = object.__getattribute__(shadow, "__dict__")
+        actual = object.__getattribute__(real, "__dict__")
+        for name in actual:
+            attributes[name] = UNFILLED
+        self.adopt(actual, attributes, DictOf(source))
+        return self.record(attributes, actual, DictOf(source), guarded, {})
+
+    def slot_filled(self, shadow: Any, member: Any, value: Any) -> None:
+        """A `__slots__` attribute of a shadow now holds the admitted value."""
+        self._slots.setdefault((id(shadow), member), (shadow, value))
+
+    def slot_written(self, shadow: Any, member: Any) -> None:
+        """The program is about to write or delete a slot."""
+        if self.is_outside(shadow):
+            self._slots.setdefault((id(shadow), member), (shadow, UNFILLED))
+
+    def slot_is_known(self, shadow: Any, member: Any) -> bool:
+        return (id(shadow), member) in self._slots
+
+    def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
+        """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""
+        for (_, member), (shadow, before) in self._slots.items():
+            try:
+                value = member.__get__(shadow, type(shadow))
+            except AttributeError:
+                value = DELETED
+            if value is not before:
+                yield shadow, member, value
+
+    def changed(self) -> Iterator[Record]:
+        """The records whose shadow differs from its snapshot, in the order of admission."""
+        for entry in self.records.values():
+            if differs(entry):
+                yield entry
+
+
+def differs(entry: Record) -> bool:
+    """Whether the program wrote to the shadow."""
+    shadow, snapshot = entry.shadow, entry.snapshot
+    match shadow:
+        case dict():
+            if list(dict.keys(shadow)) != entry.original_keys():
+                return True
+            return any(
+                value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)
+                for key, value in dict.items(shadow)
+            )
+        case list():
+            if len(shadow) != len(snapshot):
+                return True
+            return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
+        case set():
+            return shadow != snapshot
+        case CellType():
+            value = cell_value(shadow)
+            return value is not UNFILLED and value is not snapshot[0]
+        case _:
+            return False
+
+
+def cell_value(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return DELETED

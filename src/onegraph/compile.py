@@ -1,0 +1,228 @@
+"""The driver: `onegraph.compile`, the backends, and the only place that knows all the stages.
+
+function --capture--> graph --autograd--> functional aten graph --compiler--> native code
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.autograd import functional_graph
+from onegraph.autograd.runtime import bind
+from onegraph.base import events as ev
+from onegraph.base.arguments import check_backend, check_dynamic, check_options, check_switch, check_target
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.errors import InvalidArgument
+from onegraph.base.events import Events
+from onegraph.capture.hook import Region
+from onegraph.compiler import compile_graph
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
+
+#: The stream that every region emits to; tools subscribe to it.
+EVENTS = Events()
+
+
+# ---- backends --------------------------------------------------------------------------------------------------------
+
+
+def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run the captured graph operator by operator, as PyTorch does."""
+    return module.forward
+
+
+def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
+    if needs_gradients(module, examples):
+        return module.forward
+    graph = functional_graph(module, fake_inputs(module), cx)
+    return bind(graph.spec, graph.module.forward)
+
+
+def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Compile the graph to fused native code. A graph that must record gradients runs operator by operator."""
+    if needs_gradients(module, examples):
+        return module.forward
+    began = time.perf_counter()
+    graph = functional_graph(module, fake_inputs(module), cx)
+    cx.emit(ev.StageTimed(cx.frame, "functionalize", time.perf_counter() - began))
+    began = time.perf_counter()
+    compiled = compile_graph(graph.module, cx)
+    cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
+    return bind(graph.spec, compiled)
+
+
+def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
+    """Whether PyTorch's autograd would record anything in this graph."""
+    if not torch.is_grad_enabled() and not any(
+        node.target is torch._C._set_grad_enabled for node in module.graph.nodes
+    ):
+        return False
+    tensors = [value for value in examples if isinstance(value, torch.Tensor)]
+    return any(tensor.requires_grad for tensor in tensors) or any(
+        node.op == "call_method" and node.target == "requires_grad_" for node in module.graph.nodes
+    )
+
+
+def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
+    return [node.meta["example_value"] for node in module.graph.nodes if node.op == "placeholder"]
+
+
+BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "native": native, "inductor": native}
+
+
+def register_backend(backend: Backend, name: str | None = None) -> Backend:
+    """Make a backend known by name (its own name by default); usable as a decorator.
+
+    Args:
+        backend: called with an `fx.GraphModule` and the list of its real example inputs; returns a callable that takes
+            the same flat inputs and returns a tuple or list of the graph's outputs.
+    """
+    if not callable(backend):
+        raise InvalidArgument(f"register_backend expects a callable (graph_module, example_inputs), got {backend!r}")
+    key = name if name is not None else getattr(backend, "__name__", None)
+    if not isinstance(key, str):
+        raise InvalidArgument("register_backend needs a name: the backend has none of its own")
+    BACKENDS[key] = foreign(backend)
+    return backend
+
+
+def list_backends() -> list[str]:
+    """The names that `backend=` accepts."""
+    return sorted(BACKENDS)
+
+
+def foreign(backend: Backend) -> GraphCompiler:
+    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
+    return lambda module, examples, cx: backend(module, examples)
+
+
+# ---- compile ---------------------------------------------------------------------------------------------------------
+
+
+REGIONS: weakref.WeakSet[Region] = weakref.WeakSet()
+
+
+def compile(
+    target: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend = "native",
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compile a function, method or module. Also a decorator, with or without arguments.
+
+    Args:
+        target: what to compile; None returns a decorator with the other settings.
+        fullgraph: raise `GraphBreakError` unless the whole call is one graph.
+        dynamic: None makes sizes symbolic when they change, True from the start, False never.
+        backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`.
+        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
+        options: values for fields of `onegraph.Config`, for this region only.
+        disable: return the target as it is.
+
+    Returns:
+        A function with the same signature; for a module, a module of the same class that shares its state.
+
+    Raises:
+        InvalidArgument: for an argument that is not accepted; the message says what is.
+    """
+    check_switch("fullgraph", fullgraph)
+    check_switch("disable", disable)
+    check_dynamic(dynamic)
+    check_backend(backend, BACKENDS)
+    config = check_options(Config.from_environment(), mode, options)
+    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+    if target is None:
+        return functools.partial(compile, disable=disable, **settings)
+    check_target(target)
+    if disable:
+        return target
+    compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
+    region = Region(compiler, Context(config, EVENTS), fullgraph, dynamic)
+    REGIONS.add(region)
+    if isinstance(target, torch.nn.Module):
+        return compile_module(target, region, settings)
+    return compile_callable(target, region)
+
+
+def compile_callable(target: Callable[..., Any], region: Region) -> Any:
+    """The target behind the frame hook, with its name, signature and documentation."""
+    if isinstance(target, MethodType):
+        compiled = _C.Region(target, region.context)
+    elif not hasattr(target, "__code__"):
+        compiled = _C.Region(functools.partial(type(target).__call__, target), region.context)
+    else:
+        compiled = _C.Region(target, region.context)
+    functools.update_wrapper(compiled, target, updated=())
+    compiled.onegraph_region = region
+    return compiled
+
+
+class CompiledModule:
+    """Mixed in over the class of a compiled module: calls go through the frame hook, everything else is the module's.
+
+    The compiled module shares the original's `__dict__`: attributes, parameters, `state_dict` keys, `train()` and
+    `eval()` are one and the same. It pickles and copies as the original with its settings.
+    """
+
+    onegraph_call: Any
+    onegraph_original: torch.nn.Module
+    onegraph_settings: dict[str, Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self).onegraph_call(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return rebuild_module, (type(self).onegraph_original, type(self).onegraph_settings)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return rebuild_module(copy.deepcopy(type(self).onegraph_original, memo), type(self).onegraph_settings)
+
+
+def rebuild_module(original: torch.nn.Module, settings: dict[str, Any]) -> Any:
+    return compile(original, **settings)
+
+
+def compile_module(original: torch.nn.Module, region: Region, settings: dict[str, Any]) -> torch.nn.Module:
+    cls = type(original)
+    call = _C.Region(original.__call__, region.context)
+    members = {
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
+        "onegraph_call": staticmethod(call),
+        "onegraph_original": original,
+        "onegraph_settings": settings,
+        "onegraph_region": region,
+    }
+    compiled = object.__new__(type(cls.__name__, (CompiledModule, cls), members))
+    object.__setattr__(compiled, "__dict__", original.__dict__)
+    return compiled
+
+
+def is_compiling() -> bool:
+    """Whether the code that asks is being traced. False when it runs."""
+    return False
+
+
+def reset() -> None:
+    """Forget everything that was compiled, in all regions."""
+    for region in list(REGIONS):
+        region.reset()
