@@ -14,18 +14,18 @@ are read later replay their view from the new root.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torch.utils._python_dispatch import _disable_current_modes
 
 from onegraph.autograd.views import ALIAS, View, scatter
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import functional_form, is_mutable, is_out, leaves, map_leaves, may_view, written_arguments
+from onegraph.torchlib.aten import as_list, functional_form, is_mutable, may_view, written_tensors
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 
@@ -139,37 +139,24 @@ class Functionalizer(AtenRecorder):
     def _record_write(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func in _MARKS:
             return func(*args, **kwargs)
+        if func is aten.resize_.default:
+            return self._record_resize(*args)
         if torch.Tag.inplace_view in func.tags:
             return self._record_metadata_write(func, args, kwargs)
         if func is aten.copy_.default:
             if args[0] is not args[1]:
                 self.write(args[0], args[1])
             return args[0]
-        targets = _written(func, args, kwargs)
+        targets = written_tensors(func, args, kwargs)
         twin = functional_form(func)
-        if twin is None:
-            return self._record_opaque_write(func, args, kwargs, targets)
         with self:
-            results = twin(*args, **_without(kwargs, func, twin))
-        new = list(results) if isinstance(results, (tuple, list)) else [results]
-        plain = len(new) - len(targets)
-        for target, value in zip(targets, new[plain:], strict=True):
-            if is_out(func) and target.shape != value.shape:
+            results = as_list(twin(*args, **_arguments_of_twin(func, twin, args, kwargs)))
+        plain = len(results) - len(targets)
+        for target, value in zip(targets, results[plain:], strict=True):
+            if target.shape != value.shape and any(target is out for out in kwargs.values()):
                 self._resize(target, value)
             self.write(target, value)
-        answer = [*new[:plain], *targets] if plain else targets
-        return _shaped_as_returns(func, answer)
-
-    def _record_opaque_write(self, func: Any, args: Any, kwargs: Any, targets: list[Tensor]) -> Any:
-        """An operator without a functional form runs as it is, on copies."""
-        result = func(*args, **kwargs)
-        plain = [item for item in _as_list(result) if not any(item is target for target in targets)]
-        node = self.emit(on_copies(func, len(plain)), args, kwargs, (*plain, *targets))
-        for index, item in enumerate(plain):
-            self.bind_result(self.emit(operator.getitem, (node, index), {}, item), item)
-        for index, target in enumerate(targets):
-            self._replace(target, self.emit(operator.getitem, (node, len(plain) + index), {}, target))
-        return result
+        return _as_returned(func, results[:plain], targets)
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Let `target`, and everything that shares its storage, hold `value`."""
@@ -199,12 +186,18 @@ class Functionalizer(AtenRecorder):
         if exact:
             written.node, written.version = node, family.version
 
+    def _record_resize(self, target: Tensor, size: list[int]) -> Tensor:
+        if list(target.shape) != list(size):
+            with self:
+                self._resize(target, aten.empty.memory_format(size, dtype=target.dtype, device=target.device))
+        return target
+
     def _resize(self, target: Tensor, value: Tensor) -> None:
-        """`out=` of another size: the tensor becomes one of the size of the result."""
-        known = self._values[id(target)]
-        if known.family.root.node.op == "placeholder" or target.numel():
-            raise CompileError("functionalize", "out= resizes an input, or a tensor that holds values")
-        target.resize_(value.shape).as_strided_(value.shape, value.stride())
+        """An empty tensor gets the size of `value` and its elements."""
+        if self._values[id(target)].family.root.node.op == "placeholder" or target.numel():
+            raise CompileError("functionalize", "an input, or a tensor that holds values, is resized")
+        with _disable_current_modes():
+            target.resize_(value.shape).as_strided_(value.shape, value.stride())
         self.bind(target, self.node_of(value))
 
     def _record_metadata_write(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -214,7 +207,7 @@ class Functionalizer(AtenRecorder):
         if old.node.op == "placeholder":
             raise CompileError("functionalize", f"{func} changes the shape of an input")
         twin = functional_form(func)
-        if twin is None or not may_view(twin):
+        if not may_view(twin):
             raise CompileError("functionalize", f"{func} has no functional form")
         old.tensor = aten.alias.default(target)
         self.current(old)
@@ -244,47 +237,22 @@ def is_same(result: Any, base: Tensor) -> bool:
     )
 
 
-@cache
-def on_copies(op: Any, count: int) -> Callable[..., tuple[Any, ...]]:
-    """A function that calls `op` on copies of what it writes; it returns the `count` results, then the copies."""
-
-    def run(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        copies = {id(tensor): tensor.clone() for tensor in _written(op, args, kwargs)}
-        args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
-        results = _as_list(op(*args, **kwargs))
-        return (*results[:count], *copies.values())
-
-    run.__name__ = f"{op._schema.name.split('::')[1]}_on_copies"
-    return run
+def _arguments_of_twin(op: Any, twin: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments for the functional form: without `out`, and with the defaults that only `op` has."""
+    names = {argument.name for argument in twin._schema.arguments}
+    given = {name: value for name, value in kwargs.items() if name in names}
+    for argument in op._schema.arguments[len(args) :]:
+        if argument.name in names and argument.name not in given and argument.has_default_value():
+            given[argument.name] = argument.default_value
+    return given
 
 
-def _written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """The tensors that this call writes to, in schema order."""
-    written: list[Tensor] = []
-    for position in written_arguments(func):
-        name = func._schema.arguments[position].name
-        given = args[position] if position < len(args) else kwargs.get(name)
-        written += [leaf for leaf in leaves((given,), {}) if isinstance(leaf, Tensor)]
-    return written
-
-
-def _without(kwargs: Any, func: Any, twin: Any) -> dict[str, Any]:
-    """The keyword arguments that the functional form takes too: all but `out`."""
-    out = {argument.name for argument in func._schema.arguments if argument.is_out}
-    return {name: value for name, value in kwargs.items() if name not in out}
-
-
-def _as_list(result: Any) -> list[Any]:
-    if result is None:
-        return []
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def _shaped_as_returns(func: Any, values: list[Any]) -> Any:
-    """Results in the form that the operator's schema promises."""
-    returns = func._schema.returns
-    if not returns:
+def _as_returned(func: Any, plain: list[Any], written: list[Tensor]) -> Any:
+    """The results of a writing operator in the form that its schema promises."""
+    fresh, targets = iter(plain), iter(written)
+    values = [next(fresh) if item.alias_info is None else next(targets) for item in func._schema.returns]
+    if not values:
         return None
-    if len(returns) == 1:
-        return values if "[]" in str(returns[0].type) or "List" in str(returns[0].type) else values[0]
-    return tuple(values)
+    if "[]" in str(func._schema).rpartition("->")[2]:
+        return written
+    return values[0] if len(values) == 1 else tuple(values)

@@ -12,20 +12,19 @@ from onegraph.torchlib.aten import may_view
 _RESHAPE = torch.ops.aten.reshape.default
 
 
-def owner_of(node: Node) -> Node:
-    """The node that allocates the memory that holds the value of `node`."""
+def owner_of(node: Node) -> tuple[Node, object]:
+    """The call that allocates the memory of the value of `node`, and which of its results that is."""
     while node.op == "call_function":
-        source = node.args[0] if node.args else None
         if node.target is operator.getitem:
-            if not may_view(source.target):
-                break
+            if not may_view(node.args[0].target):
+                return node.args[0], node.args[1]
         elif not (may_view(node.target) or node.target is _RESHAPE):
             break
-        node = source
-    return node
+        node = node.args[0]
+    return node, None
 
 
 def owners(graph: Graph) -> frozenset[Node]:
-    """The owners of all the results."""
+    """The calls that allocate the memory of the results."""
     results = next(iter(reversed(graph.nodes))).all_input_nodes
-    return frozenset(owner_of(node) for node in results)
+    return frozenset(owner_of(node)[0] for node in results)

@@ -105,7 +105,7 @@ class Returned:
         self.recorder = recorder
         self.nodes: list[Node] = []
         self._known: dict[int, Computed] = {}
-        self._owners: set[Node] = set()
+        self._owners: set[Any] = set()
 
     def add(self, value: Any) -> Computed:
         """Return a tensor or a symbolic number."""
@@ -113,8 +113,9 @@ class Returned:
             node = self.recorder.as_argument(value)
             if isinstance(value, Tensor):
                 owner = owner_of(node)
-                if owner.op != "call_function" or owner in self._owners:
-                    owner = node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, value)
+                if owner[0].op != "call_function" or owner in self._owners:
+                    node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, value)
+                    owner = (node, None)
                 self._owners.add(owner)
             self._known[id(value)] = Computed(len(self.nodes))
             self.nodes.append(node)

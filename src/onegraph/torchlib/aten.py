@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -67,7 +68,7 @@ def is_random(op: Any) -> bool:
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
-_PURE_NAMESPACES = frozenset({"aten", "prims", "prim"})
+_PURE_NAMESPACES = frozenset({"aten", "prims", "prim", "onegraph"})
 
 
 @cache
@@ -90,34 +91,68 @@ def written_arguments(op: OpOverload) -> tuple[int, ...]:
 
 
 @cache
-def is_out(op: OpOverload) -> bool:
-    """Does this operator write its results to `out` arguments, resizing them?"""
-    return any(argument.is_out for argument in op._schema.arguments)
+def functional_form(op: OpOverload) -> OpOverload:
+    """The operator that returns what `op` writes: `add` for `add_` and `add.out`, `normal_functional` for `normal_`.
 
-
-@cache
-def functional_form(op: OpOverload) -> OpOverload | None:
-    """The operator that returns what `op` writes: `add` for `add_`, `normal_functional` for `normal_`, `add` for `add.out`.
-
-    Its results are those of `op` (if it has any besides the written arguments), then the new values of the arguments.
+    It takes what `op` takes, but for `out`. It returns what `op` returns besides the written arguments, then their new
+    values. Where torch has none, one is made that calls `op` on copies.
     """
     namespace, name = op._schema.name.split("::")
     packets = getattr(torch.ops, namespace)
-    written = written_arguments(op)
-    arguments = op._schema.arguments
-    is_out = all(arguments[position].is_out for position in written)
-    kept = [argument for argument in arguments if not (is_out and argument.is_out)]
+    arguments = [argument for argument in op._schema.arguments if not argument.is_out]
     stem = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     for candidate in (stem, f"{name}_functional", f"{stem}_functional", f"_{stem}_functional"):
         packet = getattr(packets, candidate, None)
-        if packet is None:
-            continue
-        for overload in packet.overloads():
+        for overload in packet.overloads() if packet is not None else ():
             twin = getattr(packet, overload)
-            if not twin._schema.is_mutable and _same_arguments(twin._schema.arguments, kept):
+            if not twin._schema.is_mutable and _same_arguments(twin._schema.arguments, arguments):
                 return twin
-    return None
+    return _on_copies(op)
 
 
 def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
     return [(a.name, str(a.real_type)) for a in ours] == [(a.name, str(a.real_type)) for a in theirs]
+
+
+_LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
+
+
+def _on_copies(op: OpOverload) -> OpOverload:
+    """Define an operator that copies what `op` writes, calls `op`, and returns its results and the copies."""
+    schema = op._schema
+    name = "_".join([*schema.name.split("::"), schema.overload_name or "default"])
+    written = written_arguments(op)
+    text = re.sub(r"\(\w+!\)", "", str(schema))
+    parameters = text[text.index("(") : text.rindex(" -> ")]
+    plain = [item for item in schema.returns if item.alias_info is None]
+    results = [str(item.type) for item in plain] + [str(schema.arguments[i].type) for i in written]
+    results = [re.sub(r"List\[(\w+)\]", r"\1[]", item) for item in results]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        copies = {id(tensor): tensor.clone() for tensor in written_tensors(op, args, kwargs)}
+        args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
+        result = op(*args, **kwargs)
+        kept = [r for r, info in zip(as_list(result), schema.returns, strict=True) if info.alias_info is None]
+        values = (*kept, *copies.values())
+        return values if len(results) > 1 else values[0]
+
+    _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})")
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    return getattr(torch.ops.onegraph, name).default
+
+
+def written_tensors(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The tensors that this call writes to, in the order of the schema."""
+    written: list[torch.Tensor] = []
+    for position in written_arguments(op):
+        name = op._schema.arguments[position].name
+        given = args[position] if position < len(args) else kwargs.get(name)
+        written += [leaf for leaf in leaves((given,), {}) if isinstance(leaf, torch.Tensor)]
+    return written
+
+
+def as_list(result: Any) -> list[Any]:
+    """The results of an operator call, however many there are."""
+    if result is None:
+        return []
+    return list(result) if isinstance(result, (tuple, list)) else [result]
