@@ -1,0 +1,30 @@
+/* The frame of the running CPython. Each version's header gives the same names:
+
+   Frame                    the interpreter frame
+   frame_code, frame_function
+   frame_is_fresh           started, but has not run its first instruction, and lives on the thread's data stack
+   frame_set_code           set the code and go to its first instruction (the reference is stolen)
+   frame_object             the Python frame object, if one was made
+   frame_slots              arguments, locals, cells and free variables
+   frame_abandon            end a fresh frame with the exception that is set; returns NULL
+   code_frame_size          words that a frame of this code takes on the data stack
+   code_reserve_frame       let future frames of this code take at least so many words
+   code_get_extra, code_set_extra, code_request_extra */
+#ifndef ONEGRAPH_FRAME_H
+#define ONEGRAPH_FRAME_H
+
+#include "onegraph.h"
+
+#define Py_BUILD_CORE
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+#if PY_VERSION_HEX < 0x030c0000
+#include "frame_311.h"
+#elif PY_VERSION_HEX < 0x030d0000
+#include "frame_312.h"
+#else
+#include "frame_313.h"
+#endif
+
+#endif

@@ -1,0 +1,231 @@
+/* GlobalState: a snapshot of what a trace depends on in torch, of the thread and of the process. */
+#include "libtorch.h"
+#include "tensor.h"
+#include <stddef.h>
+#include <structmember.h>
+
+enum { CPU = 0, CUDA = 1 };
+
+typedef struct {
+    uint64_t included; /* dispatch keys of the thread: autocast, functorch, Python dispatch modes, inference mode */
+    uint64_t excluded;
+    int64_t function_modes;
+    int functions_disabled;
+    int matmul_precision;
+    int8_t default_dtype;
+    int8_t cpu_autocast_dtype; /* -1: autocast is off */
+    int8_t cuda_autocast_dtype;
+    bool grad_mode;
+    bool inference_mode;
+    bool deterministic;
+    bool deterministic_warns;
+} NativeState;
+
+struct GlobalStateObject {
+    PyObject_HEAD
+    bool native;
+    NativeState state;
+    PyObject *values; /* what Python says, one value for each question */
+};
+
+/* ---- through Python ---- */
+
+typedef struct {
+    const char *name;
+    const char *function; /* of torch */
+    const char *argument;
+} Question;
+
+static const Question questions[] = {
+    {"grad_mode", "is_grad_enabled", NULL},
+    {"inference_mode", "is_inference_mode_enabled", NULL},
+    {"default_dtype", "get_default_dtype", NULL},
+    {"autocast_cpu", "is_autocast_enabled", "cpu"},
+    {"autocast_cpu_dtype", "get_autocast_dtype", "cpu"},
+    {"autocast_cuda", "is_autocast_enabled", "cuda"},
+    {"autocast_cuda_dtype", "get_autocast_dtype", "cuda"},
+    {"deterministic", "are_deterministic_algorithms_enabled", NULL},
+    {"deterministic_warn_only", "is_deterministic_algorithms_warn_only_enabled", NULL},
+    {"float32_matmul_precision", "get_float32_matmul_precision", NULL},
+    {"function_modes", "_C._len_torch_function_stack", NULL},
+    {"dispatch_modes", "_C._len_torch_dispatch_stack", NULL},
+    {"functorch_level", "_C._functorch.maybe_current_level", NULL},
+};
+enum { N_QUESTIONS = sizeof(questions) / sizeof(questions[0]) };
+
+static PyObject *answer(PyObject *torch, const Question *question)
+{
+    PyObject *function = Py_NewRef(torch);
+    PyObject *path = PyUnicode_FromString(question->function);
+    PyObject *dot = PyUnicode_FromString(".");
+    PyObject *names = path == NULL || dot == NULL ? NULL : PyUnicode_Split(path, dot, -1);
+    for (Py_ssize_t i = 0; names != NULL && function != NULL && i < PyList_GET_SIZE(names); i++) {
+        Py_SETREF(function, PyObject_GetAttr(function, PyList_GET_ITEM(names, i)));
+    }
+    PyObject *value = NULL;
+    if (names != NULL && function != NULL) {
+        value = question->argument == NULL ? PyObject_CallNoArgs(function)
+                                           : PyObject_CallFunction(function, "s", question->argument);
+    }
+    Py_XDECREF(names);
+    Py_XDECREF(dot);
+    Py_XDECREF(path);
+    Py_XDECREF(function);
+    return value;
+}
+
+static PyObject *ask_python(void)
+{
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *values = torch == NULL ? NULL : PyTuple_New(N_QUESTIONS);
+    for (int i = 0; values != NULL && i < N_QUESTIONS; i++) {
+        PyObject *value = answer(torch, &questions[i]);
+        if (value == NULL) {
+            Py_CLEAR(values);
+        } else {
+            PyTuple_SET_ITEM(values, i, value);
+        }
+    }
+    Py_XDECREF(torch);
+    return values;
+}
+
+/* ---- through libtorch ---- */
+
+static void read_state(const Libtorch *torch, NativeState *out)
+{
+    const uint64_t *keys = libtorch_thread_keys();
+    const void *context = torch->global_context();
+    memset(out, 0, sizeof(*out));
+    out->included = keys[0];
+    out->excluded = keys[1];
+    out->function_modes = torch->function_modes();
+    out->functions_disabled = torch->functions_disabled();
+    out->matmul_precision = torch->matmul_precision(context);
+    out->default_dtype = torch->default_dtype();
+    out->cpu_autocast_dtype = torch->autocast_enabled(CPU) ? torch->autocast_dtype(CPU) : -1;
+    out->cuda_autocast_dtype = torch->autocast_enabled(CUDA) ? torch->autocast_dtype(CUDA) : -1;
+    out->grad_mode = torch->grad_mode();
+    out->inference_mode = torch->inference_mode();
+    out->deterministic = torch->deterministic(context);
+    out->deterministic_warns = torch->deterministic_warns(context);
+}
+
+int global_state_holds(GlobalStateObject *self)
+{
+    const Libtorch *torch = self->native ? libtorch() : NULL;
+    if (torch != NULL) {
+        NativeState now;
+        read_state(torch, &now);
+        return memcmp(&now, &self->state, sizeof(now)) == 0;
+    }
+    PyObject *values = ask_python();
+    if (values == NULL) {
+        return -1;
+    }
+    int same = PyObject_RichCompareBool(values, self->values, Py_EQ);
+    Py_DECREF(values);
+    return same;
+}
+
+/* ---- the type ---- */
+
+static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":GlobalState", names)) {
+        return NULL;
+    }
+    PyObject *values = ask_python();
+    if (values == NULL) {
+        return NULL;
+    }
+    GlobalStateObject *self = (GlobalStateObject *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        Py_DECREF(values);
+        return NULL;
+    }
+    self->values = values;
+    const Libtorch *torch = libtorch();
+    self->native = torch != NULL;
+    if (self->native) {
+        read_state(torch, &self->state);
+    }
+    return (PyObject *)self;
+}
+
+static void state_dealloc(GlobalStateObject *self)
+{
+    Py_XDECREF(self->values);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *state_values(GlobalStateObject *self, void *UNUSED(closure))
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < N_QUESTIONS; i++) {
+        if (PyDict_SetItemString(dict, questions[i].name, PyTuple_GET_ITEM(self->values, i)) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    return dict;
+}
+
+static PyObject *state_repr(GlobalStateObject *self)
+{
+    PyObject *dict = state_values(self, NULL);
+    PyObject *text = dict == NULL ? NULL : PyUnicode_FromFormat("<GlobalState %R>", dict);
+    Py_XDECREF(dict);
+    return text;
+}
+
+static PyObject *state_holds(GlobalStateObject *self, PyObject *UNUSED(ignored))
+{
+    int holds = global_state_holds(self);
+    return holds < 0 ? NULL : PyBool_FromLong(holds);
+}
+
+static PyObject *state_changed(GlobalStateObject *self, PyObject *UNUSED(ignored))
+{
+    PyObject *now = ask_python();
+    PyObject *changed = now == NULL ? NULL : PyList_New(0);
+    for (int i = 0; changed != NULL && i < N_QUESTIONS; i++) {
+        int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(now, i), PyTuple_GET_ITEM(self->values, i), Py_EQ);
+        PyObject *name = same == 0 ? PyUnicode_FromString(questions[i].name) : NULL;
+        if (same < 0 || (same == 0 && (name == NULL || PyList_Append(changed, name) < 0))) {
+            Py_CLEAR(changed);
+        }
+        Py_XDECREF(name);
+    }
+    Py_XDECREF(now);
+    if (changed != NULL) {
+        Py_SETREF(changed, PyList_AsTuple(changed));
+    }
+    return changed;
+}
+
+static PyMethodDef state_methods[] = {
+    {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},
+    {"changed", (PyCFunction)state_changed, METH_NOARGS,
+     "changed()\n--\n\nThe names of what is different now, as far as Python can tell."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef state_attributes[] = {
+    {"values", (getter)state_values, NULL, "the state as a dict", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject GlobalState_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.GlobalState",
+    .tp_doc = PyDoc_STR("GlobalState(): torch's state now: grad and inference mode, autocast, default dtype, determinism, "
+                        "matmul precision, active modes and transforms."),
+    .tp_basicsize = sizeof(GlobalStateObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = state_new,
+    .tp_dealloc = (destructor)state_dealloc,
+    .tp_repr = (reprfunc)state_repr,
+    .tp_methods = state_methods,
+    .tp_getset = state_attributes,
+};

@@ -1,0 +1,358 @@
+/* The evaluator of guard programs. */
+#include "guard.h"
+#include "tensor.h"
+
+enum { FEW_REGISTERS = 256 };
+
+/* ---- equality ---- */
+
+bool is_plain_value(PyObject *value)
+{
+    if (value == Py_None || value == Py_Ellipsis || PyLong_CheckExact(value) || PyBool_Check(value) ||
+        PyUnicode_CheckExact(value) || PyFloat_CheckExact(value) || PyBytes_CheckExact(value) ||
+        PyComplex_CheckExact(value) || PyType_CheckExact(value)) {
+        return true;
+    }
+    if (!PyTuple_CheckExact(value)) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+        if (!is_plain_value(PyTuple_GET_ITEM(value, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_bits(double a, double b)
+{
+    uint64_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
+int same_value(PyObject *a, PyObject *b)
+{
+    if (a == b) {
+        return 1;
+    }
+    if (Py_TYPE(a) != Py_TYPE(b)) {
+        return 0;
+    }
+    if (PyUnicode_CheckExact(a)) {
+        return PyUnicode_GET_LENGTH(a) == PyUnicode_GET_LENGTH(b) && PyUnicode_Compare(a, b) == 0;
+    }
+    if (PyFloat_CheckExact(a)) {
+        return same_bits(PyFloat_AS_DOUBLE(a), PyFloat_AS_DOUBLE(b));
+    }
+    if (PyComplex_CheckExact(a)) {
+        Py_complex x = PyComplex_AsCComplex(a), y = PyComplex_AsCComplex(b);
+        return same_bits(x.real, y.real) && same_bits(x.imag, y.imag);
+    }
+    if (PyType_CheckExact(a) || PyBool_Check(a)) {
+        return 0;
+    }
+    if (PyTuple_CheckExact(a)) {
+        if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) {
+            return 0;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(a); i++) {
+            int same = same_value(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i));
+            if (same != 1) {
+                return same;
+            }
+        }
+        return 1;
+    }
+    return PyObject_RichCompareBool(a, b, Py_EQ);
+}
+
+/* ---- single checks; each gives 1, 0, or -1 with an exception set ---- */
+
+/* An error of the guarded program's own making means that the guard fails; what is not its fault goes on. */
+static Py_ssize_t failed_or_error(Py_ssize_t index)
+{
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
+            PyErr_ExceptionMatches(PyExc_RecursionError)) {
+            return GUARD_ERROR;
+        }
+        PyErr_Clear();
+    }
+    return index;
+}
+
+/* Borrowed; NULL, perhaps with an exception, if there is none. */
+static PyObject *dict_of(PyObject *object)
+{
+    if (PyType_Check(object)) {
+        PyObject *dict;
+#if PY_VERSION_HEX >= 0x030c0000
+        dict = PyType_GetDict((PyTypeObject *)object);
+        Py_XDECREF(dict);
+#else
+        dict = ((PyTypeObject *)object)->tp_dict;
+#endif
+        return dict;
+    }
+    PyObject **slot = _PyObject_GetDictPtr(object);
+    if (slot == NULL) {
+        return NULL;
+    }
+    if (*slot == NULL) {
+        PyObject *dict = PyObject_GenericGetDict(object, NULL); /* makes an empty one, which the object keeps */
+        Py_XDECREF(dict);
+        return dict;
+    }
+    return *slot;
+}
+
+/* Borrowed; NULL, perhaps with an exception, if there is none. */
+static PyObject *item_of(PyObject *container, PyObject *key)
+{
+    if (PyDict_Check(container)) {
+        return PyDict_GetItemWithError(container, key);
+    }
+    bool list = PyList_Check(container);
+    if ((!list && !PyTuple_Check(container)) || !PyLong_CheckExact(key)) {
+        return NULL;
+    }
+    Py_ssize_t index = PyLong_AsSsize_t(key);
+    Py_ssize_t size = Py_SIZE(container);
+    index += index < 0 ? size : 0;
+    if (index < 0 || index >= size) {
+        return NULL;
+    }
+    return list ? PyList_GET_ITEM(container, index) : PyTuple_GET_ITEM(container, index);
+}
+
+static int has_length(PyObject *object, int64_t length)
+{
+    if (PyList_Check(object) || PyTuple_Check(object)) {
+        return Py_SIZE(object) == length;
+    }
+    if (PyDict_Check(object)) {
+        return PyDict_GET_SIZE(object) == length;
+    }
+    Py_ssize_t size = PyObject_Size(object);
+    return size < 0 ? -1 : size == length;
+}
+
+/* OrderedDict keeps its order outside the dict's own. */
+static int has_keys_by_iteration(PyObject *dict, PyObject *keys)
+{
+    PyObject *iterator = PyObject_GetIter(dict);
+    if (iterator == NULL) {
+        return -1;
+    }
+    int same = 1;
+    for (Py_ssize_t i = 0; same == 1 && i < PyTuple_GET_SIZE(keys); i++) {
+        PyObject *key = PyIter_Next(iterator);
+        same = key != NULL ? same_value(key, PyTuple_GET_ITEM(keys, i)) : PyErr_Occurred() ? -1 : 0;
+        Py_XDECREF(key);
+    }
+    Py_DECREF(iterator);
+    return same;
+}
+
+static int has_keys(PyObject *dict, PyObject *keys)
+{
+    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) {
+        return 0;
+    }
+    if (PyODict_Check(dict)) {
+        return has_keys_by_iteration(dict, keys);
+    }
+    Py_ssize_t position = 0;
+    PyObject *key;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); i++) {
+        if (!PyDict_Next(dict, &position, &key, NULL)) {
+            return 0; /* changed by a comparison */
+        }
+        PyObject *expected = PyTuple_GET_ITEM(keys, i);
+        if (key == expected) {
+            continue;
+        }
+        Py_INCREF(key);
+        int same = same_value(key, expected);
+        Py_DECREF(key);
+        if (same != 1) {
+            return same;
+        }
+    }
+    return 1;
+}
+
+static int contains(PyObject *container, PyObject *key)
+{
+    if (PyDict_Check(container)) {
+        return PyDict_Contains(container, key);
+    }
+    if (PyAnySet_Check(container)) {
+        return PySet_Contains(container, key);
+    }
+    PyErr_SetString(PyExc_TypeError, "neither a dict nor a set");
+    return -1;
+}
+
+static int lacks_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value != NULL) {
+        Py_DECREF(value);
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 1;
+}
+
+static int satisfies(PyObject *callable, PyObject *object)
+{
+    PyObject *answer = PyObject_CallOneArg(callable, object);
+    if (answer == NULL) {
+        return -1;
+    }
+    Py_DECREF(answer);
+    return answer == Py_True;
+}
+
+static bool integer_of(PyObject *object, int64_t *out)
+{
+    int overflow = 1;
+    if (PyLong_CheckExact(object)) {
+        *out = PyLong_AsLongLongAndOverflow(object, &overflow);
+    }
+    return overflow == 0;
+}
+
+/* False on division by zero and overflow. */
+static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remainder)
+{
+    if (b == 0 || (a == INT64_MIN && b == -1)) {
+        return false;
+    }
+    int64_t q = a / b, r = a % b;
+    bool adjust = r != 0 && (r < 0) != (b < 0);
+    *quotient = q - adjust;
+    *remainder = r + (adjust ? b : 0);
+    return true;
+}
+
+/* ---- the loop ---- */
+
+/* Fail unless `condition`; keep what was loaded, if it must be. */
+#define REQUIRE(condition)                                                                                        \
+    do {                                                                                                          \
+        if ((condition) != 1) {                                                                                   \
+            return ip - program->code;                                                                            \
+        }                                                                                                         \
+    } while (0)
+#define LOAD(value)                                                                                               \
+    do {                                                                                                          \
+        PyObject *loaded = (value);                                                                               \
+        REQUIRE(loaded != NULL);                                                                                  \
+        r[ip->d] = ip->owns ? Py_NewRef(loaded) : loaded;                                                         \
+    } while (0)
+#define INTEGER(expression)                                                                                       \
+    i[ip->d] = (expression);                                                                                      \
+    break
+
+static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+                           Py_ssize_t n_slots, PyObject **r, int64_t *i)
+{
+    PyObject *closure = function->func_closure;
+    int64_t scratch;
+    for (const GuardInstruction *ip = program->code;; ip++) {
+        switch ((GuardOp)ip->op) {
+        case OP_ARG: REQUIRE(ip->v < n_slots); LOAD(slots[ip->v]); break;
+        case OP_FREE:
+            REQUIRE(closure != NULL && ip->v < PyTuple_GET_SIZE(closure));
+            LOAD(PyCell_GET(PyTuple_GET_ITEM(closure, ip->v)));
+            break;
+        case OP_GLOBALS: r[ip->d] = function->func_globals; break;
+        case OP_CONST: r[ip->d] = ip->k; break;
+        case OP_ATTR: r[ip->d] = PyObject_GetAttr(r[ip->s], ip->k); REQUIRE(r[ip->d] != NULL); break;
+        case OP_DICTOF: LOAD(dict_of(r[ip->s])); break;
+        case OP_ITEM: LOAD(item_of(r[ip->s], ip->k)); break;
+        case OP_TYPE: LOAD((PyObject *)Py_TYPE(r[ip->s])); break;
+        case OP_CELL: REQUIRE(PyCell_Check(r[ip->s])); LOAD(PyCell_GET(r[ip->s])); break;
+        case OP_CALL: r[ip->d] = PyObject_CallOneArg(ip->k, r[ip->s]); REQUIRE(r[ip->d] != NULL); break;
+
+        case OP_IS: REQUIRE(r[ip->s] == ip->k); break;
+        case OP_NOT: REQUIRE(r[ip->s] != ip->k); break;
+        case OP_TYPE_IS: REQUIRE((PyObject *)Py_TYPE(r[ip->s]) == ip->k); break;
+        case OP_EQ: REQUIRE(same_value(r[ip->s], ip->k)); break;
+        case OP_LEN: REQUIRE(has_length(r[ip->s], ip->v)); break;
+        case OP_KEYS: REQUIRE(has_keys(r[ip->s], ip->k)); break;
+        case OP_SAME: REQUIRE(r[ip->s] == r[ip->t]); break;
+        case OP_DIFFERENT: REQUIRE(r[ip->s] != r[ip->t]); break;
+        case OP_TENSOR: REQUIRE(tensor_spec_matches((TensorSpecObject *)ip->k, r[ip->s])); break;
+        case OP_HAS: REQUIRE(contains(r[ip->s], ip->k)); break;
+        case OP_LACKS: REQUIRE(contains(r[ip->s], ip->k) == 0); break;
+        case OP_LACKS_ATTR: REQUIRE(lacks_attribute(r[ip->s], ip->k)); break;
+        case OP_CHECK: REQUIRE(satisfies(ip->k, r[ip->s])); break;
+        case OP_STATE: REQUIRE(global_state_holds((GlobalStateObject *)ip->k)); break;
+
+        case OP_ISIZE: REQUIRE(tensor_size(r[ip->s], ip->v, &i[ip->d])); break;
+        case OP_ISTRIDE: REQUIRE(tensor_stride(r[ip->s], ip->v, &i[ip->d])); break;
+        case OP_IOFFSET: REQUIRE(tensor_offset(r[ip->s], &i[ip->d])); break;
+        case OP_IPY: REQUIRE(integer_of(r[ip->s], &i[ip->d])); break;
+        case OP_ICONST: INTEGER(ip->v);
+        case OP_IADD: REQUIRE(!__builtin_add_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
+        case OP_ISUB: REQUIRE(!__builtin_sub_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
+        case OP_IMUL: REQUIRE(!__builtin_mul_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
+        case OP_IFLOORDIV: REQUIRE(floor_divide(i[ip->s], i[ip->t], &i[ip->d], &scratch)); break;
+        case OP_IMOD: REQUIRE(floor_divide(i[ip->s], i[ip->t], &scratch, &i[ip->d])); break;
+        case OP_IMIN: INTEGER(Py_MIN(i[ip->s], i[ip->t]));
+        case OP_IMAX: INTEGER(Py_MAX(i[ip->s], i[ip->t]));
+        case OP_IEQ: INTEGER(i[ip->s] == i[ip->t]);
+        case OP_INE: INTEGER(i[ip->s] != i[ip->t]);
+        case OP_ILT: INTEGER(i[ip->s] < i[ip->t]);
+        case OP_ILE: INTEGER(i[ip->s] <= i[ip->t]);
+        case OP_IAND: INTEGER(i[ip->s] && i[ip->t]);
+        case OP_IOR: INTEGER(i[ip->s] || i[ip->t]);
+        case OP_INOT: INTEGER(!i[ip->s]);
+        case OP_ICHECK: REQUIRE(i[ip->s] != 0); break;
+
+        case OP_END:
+        case N_GUARD_OPS: return GUARD_PASSED;
+        }
+    }
+}
+
+Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+                             Py_ssize_t n_slots)
+{
+    PyObject *few_objects[FEW_REGISTERS];
+    int64_t few_integers[FEW_REGISTERS];
+    PyObject **objects = few_objects;
+    int64_t *integers = few_integers;
+    bool many = program->n_objects > FEW_REGISTERS || program->n_integers > FEW_REGISTERS;
+    if (many) {
+        size_t bytes = (size_t)program->n_objects * sizeof(PyObject *) + (size_t)program->n_integers * sizeof(int64_t);
+        objects = PyMem_Malloc(bytes);
+        if (objects == NULL) {
+            PyErr_NoMemory();
+            return GUARD_ERROR;
+        }
+        integers = (int64_t *)(objects + program->n_objects);
+    }
+    for (int i = 0; i < program->n_owned; i++) {
+        objects[program->owned[i]] = NULL;
+    }
+    Py_ssize_t failing = evaluate(program, function, slots, n_slots, objects, integers);
+    if (failing != GUARD_PASSED) {
+        failing = failed_or_error(failing);
+    }
+    for (int i = 0; i < program->n_owned; i++) {
+        Py_XDECREF(objects[program->owned[i]]);
+    }
+    if (many) {
+        PyMem_Free(objects);
+    }
+    return failing;
+}

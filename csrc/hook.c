@@ -1,0 +1,284 @@
+/* The frame hook (PEP 523). A frame that has not started yet gets the code of an entry that fits, in place: the
+   evaluator then makes cells, traces and clears it as any other frame. */
+#include "frame.h"
+
+#define IS_FUNCTION (CO_OPTIMIZED | CO_NEWLOCALS)
+#define SUSPENDS (CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
+
+_Thread_local HookState hook_state;
+
+static PyInterpreterState *interpreter;
+static Py_ssize_t hook_users;             /* regions and tracings that are open, in all threads */
+static bool hook_linked;                  /* in the chain of hooks, perhaps below one that was set later */
+static _PyFrameEvalFunction hook_below;   /* what stood there before */
+
+/* ---- running a frame ---- */
+
+static PyObject *run_as_it_is(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    if (hook_below == _PyEval_EvalFrameDefault) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
+    /* The hook below may have been set again on top of ours: it then comes back to us with the same frame. */
+    HookState *state = &hook_state;
+    if (state->passed_on == frame) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
+    void *outer = state->passed_on;
+    state->passed_on = frame;
+    PyObject *result = hook_below(tstate, frame, throwing);
+    state->passed_on = outer;
+    return result;
+}
+
+static int count_arguments(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
+           ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+/* Consumes the reference to `replacement`. */
+static PyObject *run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject **slots = frame_slots(frame);
+    PyObject **end = (PyObject **)frame + code_frame_size(replacement);
+    /* The frame is the top of the data stack. No room to grow is rare, as the code object reserves room from the
+       first entry on. A frame object that exists already has room for the original code only. */
+    bool fits = end < tstate->datastack_limit &&
+                (frame_object(frame) == NULL ||
+                 replacement->co_nlocalsplus <= code->co_nlocalsplus + code->co_stacksize);
+    if (!fits) {
+        Py_DECREF(replacement);
+        return run_as_it_is(tstate, frame, 0);
+    }
+    for (int i = count_arguments(code); i < replacement->co_nlocalsplus; i++) {
+        slots[i] = NULL;
+    }
+    tstate->datastack_top = end;
+    frame_set_code(frame, replacement);
+    return _PyEval_EvalFrameDefault(tstate, frame, 0);
+}
+
+/* ---- asking Python ---- */
+
+/* The first slots of a frame at its start; free variables as the cells that the function brings. */
+static PyObject *start_values(Frame *frame)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject *closure = frame_function(frame)->func_closure;
+    PyObject **slots = frame_slots(frame);
+    int n_bound = code->co_nlocalsplus - code->co_nfreevars;
+    PyObject *values = PyTuple_New(code->co_nlocalsplus);
+    if (values != NULL) {
+        for (int i = 0; i < code->co_nlocalsplus; i++) {
+            PyObject *value = i < n_bound ? slots[i] : PyTuple_GET_ITEM(closure, i - n_bound);
+            PyTuple_SET_ITEM(values, i, Py_NewRef(value == NULL ? og_null : value));
+        }
+    }
+    return values;
+}
+
+/* callback(function, code, values); the user's tracing does not see it, nor does our hook. */
+static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
+{
+    PyObject *values = start_values(frame);
+    if (values == NULL) {
+        return NULL;
+    }
+    HookState *state = &hook_state;
+    HookState saved = *state;
+    state->context = NULL;
+    state->tracer = NULL;
+    PyObject *args[] = {(PyObject *)frame_function(frame), (PyObject *)frame_code(frame), values};
+    Py_INCREF(callback);
+    PyThreadState_EnterTracing(tstate);
+    PyObject *answer = PyObject_Vectorcall(callback, args, 3, NULL);
+    PyThreadState_LeaveTracing(tstate);
+    Py_DECREF(callback);
+    Py_DECREF(values);
+    state->context = saved.context;
+    state->tracer = saved.tracer;
+    return answer;
+}
+
+static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject *answer = ask(tstate, frame, context->callback);
+    if (answer == NULL) {
+        return frame_abandon(tstate, frame);
+    }
+    PyCodeObject *replacement = NULL;
+    bool failed = false;
+    if (answer == og_skip) {
+        failed = code_close(code, context) < 0;
+    } else if (Py_IS_TYPE(answer, &Entry_Type)) {
+        EntryObject *entry = (EntryObject *)answer;
+        if (entry->context != context) {
+            PyErr_SetString(PyExc_ValueError, "the entry belongs to another context");
+            failed = true;
+        } else {
+            failed = code_add_entry(code, entry) < 0;
+            replacement = (PyCodeObject *)Py_NewRef(entry->code);
+        }
+    } else if (answer != Py_None) {
+        PyErr_Format(PyExc_TypeError, "the callback must return an Entry, SKIP or None, not %.200s",
+                     Py_TYPE(answer)->tp_name);
+        failed = true;
+    }
+    Py_DECREF(answer);
+    if (failed) {
+        Py_XDECREF(replacement);
+        return frame_abandon(tstate, frame);
+    }
+    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_replaced(tstate, frame, replacement);
+}
+
+/* ---- the hook ---- */
+
+/* The code of the first entry that fits, as a new reference; NULL when none does or, with an exception, on error. */
+static PyCodeObject *find_entry(Frame *frame, PyObject *entries)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyCodeObject *found = NULL;
+    Py_ssize_t n_slots = code->co_nlocalsplus - code->co_nfreevars;
+    Py_INCREF(entries); /* guards may run Python, which may drop it */
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
+        EntryObject *entry = (EntryObject *)PyTuple_GET_ITEM(entries, i);
+        Py_ssize_t failing = entry->guards == NULL ? GUARD_PASSED
+                                                   : guard_program_run(entry->guards, frame_function(frame),
+                                                                       frame_slots(frame), n_slots);
+        if (failing == GUARD_PASSED) {
+            entry->hits++;
+            found = (PyCodeObject *)Py_NewRef(entry->code);
+            break;
+        }
+        if (failing == GUARD_ERROR) {
+            break;
+        }
+    }
+    Py_DECREF(entries);
+    return found;
+}
+
+static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *state)
+{
+    ContextObject *context = state->context;
+    PyCodeObject *code = frame_code(frame);
+    CodeRecord *record = code_records(code);
+    if (record == CODE_SKIPPED || !frame_is_fresh(frame)) {
+        return run_as_it_is(tstate, frame, 0);
+    }
+    if (record == NULL && ((code->co_flags & SUSPENDS) || (code->co_flags & IS_FUNCTION) != IS_FUNCTION)) {
+        if (code_skip(code) < 0) {
+            PyErr_Clear(); /* no memory for the mark: ask again next time */
+        }
+        return run_as_it_is(tstate, frame, 0);
+    }
+    while (record != NULL && record->context != context) {
+        record = record->next_of_code;
+    }
+    if (record != NULL) {
+        bool closed = record->closed; /* the record may be gone when the guards have run */
+        if (record->entries != NULL) {
+            state->context = NULL;
+            PyCodeObject *replacement = find_entry(frame, record->entries);
+            state->context = context;
+            if (replacement != NULL) {
+                return run_replaced(tstate, frame, replacement);
+            }
+            if (PyErr_Occurred()) {
+                return frame_abandon(tstate, frame);
+            }
+        }
+        if (closed) {
+            return run_as_it_is(tstate, frame, 0);
+        }
+    }
+    return run_as_answered(tstate, frame, context);
+}
+
+/* While the tracer runs native code, Python frames that start in there come to it. A frame that it replaces is its
+   own code and is not traced. */
+static PyObject *run_traced(PyThreadState *tstate, Frame *frame, HookState *state)
+{
+    PyCodeObject *code = frame_code(frame);
+    if (!frame_is_fresh(frame) || (code->co_flags & IS_FUNCTION) != IS_FUNCTION) {
+        return run_as_it_is(tstate, frame, 0);
+    }
+    PyObject *answer = ask(tstate, frame, state->tracer);
+    if (answer == NULL) {
+        return frame_abandon(tstate, frame);
+    }
+    if (answer == Py_None) {
+        Py_DECREF(answer);
+        return run_as_it_is(tstate, frame, 0);
+    }
+    if (!PyCode_Check(answer)) {
+        PyErr_Format(PyExc_TypeError, "the trace callback must return a code object or None, not %.200s",
+                     Py_TYPE(answer)->tp_name);
+        Py_DECREF(answer);
+        return frame_abandon(tstate, frame);
+    }
+    if (check_replacement(code, (PyCodeObject *)answer) < 0) {
+        Py_DECREF(answer);
+        return frame_abandon(tstate, frame);
+    }
+    HookState saved = *state;
+    state->context = NULL;
+    state->tracer = NULL;
+    PyObject *result = run_replaced(tstate, frame, (PyCodeObject *)answer);
+    state->context = saved.context;
+    state->tracer = saved.tracer;
+    return result;
+}
+
+static PyObject *evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
+{
+    HookState *state = &hook_state;
+    if (!throwing) {
+        if (state->tracer != NULL) {
+            return run_traced(tstate, frame, state);
+        }
+        if (state->context != NULL) {
+            return run_in_context(tstate, frame, state);
+        }
+    }
+    return run_as_it_is(tstate, frame, throwing);
+}
+
+/* ---- putting it into the interpreter ---- */
+
+static void link_hook(_PyFrameEvalFunction current)
+{
+    if (hook_linked && current != _PyEval_EvalFrameDefault) {
+        return; /* another hook was put on top of ours and was not taken away: it calls ours */
+    }
+    hook_below = current;
+    hook_linked = true;
+    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_frame);
+}
+
+void hook_enter(void)
+{
+    hook_users++;
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (current != evaluate_frame) {
+        link_hook(current);
+    }
+}
+
+void hook_leave(void)
+{
+    if (--hook_users == 0 && _PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate_frame) {
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, hook_below);
+        hook_linked = false;
+    }
+}
+
+int hook_init(void)
+{
+    interpreter = PyInterpreterState_Get();
+    return 0;
+}

@@ -1,0 +1,181 @@
+/* The module onegraph._C: types, and functions over code objects. */
+#include "onegraph.h"
+#include "libtorch.h"
+#include "tensor.h"
+
+/* ---- markers ---- */
+
+typedef struct {
+    PyObject_HEAD
+    const char *name;
+} MarkerObject;
+
+static PyObject *marker_repr(MarkerObject *self) { return PyUnicode_FromString(self->name); }
+
+static PyTypeObject Marker_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.Marker",
+    .tp_basicsize = sizeof(MarkerObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_repr = (reprfunc)marker_repr,
+};
+
+static MarkerObject skip = {PyObject_HEAD_INIT(&Marker_Type) "SKIP"};
+static MarkerObject null = {PyObject_HEAD_INIT(&Marker_Type) "NULL"};
+PyObject *const og_skip = (PyObject *)&skip;
+PyObject *const og_null = (PyObject *)&null;
+
+/* ---- functions ---- */
+
+static int parse_code_and_context(PyObject *args, PyObject *kwargs, const char *format, PyCodeObject **code,
+                                  ContextObject **context)
+{
+    static char *names[] = {"code", "context", NULL};
+    PyObject *given_code = Py_None, *given_context = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &given_code, &given_context)) {
+        return -1;
+    }
+    if (given_code != Py_None && !PyCode_Check(given_code)) {
+        PyErr_Format(PyExc_TypeError, "code must be a code object, not %.200s", Py_TYPE(given_code)->tp_name);
+        return -1;
+    }
+    if (given_context != Py_None && !Py_IS_TYPE(given_context, &Context_Type)) {
+        PyErr_Format(PyExc_TypeError, "context must be a Context or None, not %.200s",
+                     Py_TYPE(given_context)->tp_name);
+        return -1;
+    }
+    *code = given_code == Py_None ? NULL : (PyCodeObject *)given_code;
+    *context = given_context == Py_None ? NULL : (ContextObject *)given_context;
+    return 0;
+}
+
+static PyObject *module_entries(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    PyCodeObject *code;
+    ContextObject *context;
+    if (parse_code_and_context(args, kwargs, "O|O:entries", &code, &context) < 0) {
+        return NULL;
+    }
+    PyObject *found = PyList_New(0);
+    CodeRecord *record = code == NULL ? NULL : code_records(code);
+    if (record == CODE_SKIPPED) {
+        record = NULL;
+    }
+    for (; found != NULL && record != NULL; record = record->next_of_code) {
+        if (record->entries != NULL && (context == NULL || record->context == context)) {
+            Py_ssize_t end = PyList_GET_SIZE(found);
+            if (PyList_SetSlice(found, end, end, record->entries) < 0) {
+                Py_CLEAR(found);
+            }
+        }
+    }
+    if (found != NULL) {
+        Py_SETREF(found, PyList_AsTuple(found));
+    }
+    return found;
+}
+
+static PyObject *module_clear(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    PyCodeObject *code;
+    ContextObject *context;
+    if (parse_code_and_context(args, kwargs, "|OO:clear", &code, &context) < 0) {
+        return NULL;
+    }
+    if (code != NULL && context != NULL) {
+        CodeRecord *record = code_records(code);
+        if (record == CODE_SKIPPED) {
+            record = NULL;
+        }
+        while (record != NULL && record->context != context) {
+            record = record->next_of_code;
+        }
+        if (record != NULL) {
+            code_record_drop(record);
+        }
+    } else if (code != NULL) {
+        code_forget(code);
+    } else if (context != NULL) {
+        context_drop_records(context);
+    } else {
+        contexts_drop_records();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_mark_skip(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    PyCodeObject *code;
+    ContextObject *context;
+    if (parse_code_and_context(args, kwargs, "O|O:mark_skip", &code, &context) < 0) {
+        return NULL;
+    }
+    if (code == NULL) {
+        PyErr_SetString(PyExc_TypeError, "code must be a code object, not None");
+        return NULL;
+    }
+    if (context == NULL) {
+        return code_skip(code) < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    return code_close(code, context) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *module_current_context(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
+{
+    ContextObject *context = hook_state.context;
+    return Py_NewRef(context == NULL ? Py_None : (PyObject *)context);
+}
+
+static PyMethodDef module_functions[] = {
+    {"current_context", module_current_context, METH_NOARGS,
+     "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
+    {"entries", (PyCFunction)(void (*)(void))module_entries, METH_VARARGS | METH_KEYWORDS,
+     "entries(code, context=None)\n--\n\nThe entries of a code object, of one context or of all."},
+    {"clear", (PyCFunction)(void (*)(void))module_clear, METH_VARARGS | METH_KEYWORDS,
+     "clear(code=None, context=None)\n--\n\nForget the entries and skip marks of a code object, of a context, or of "
+     "both. Without arguments: of all contexts. A mark_skip(code) is forgotten only by clear(code)."},
+    {"mark_skip", (PyCFunction)(void (*)(void))module_mark_skip, METH_VARARGS | METH_KEYWORDS,
+     "mark_skip(code, context=None)\n--\n\nNever ask about this code object again, in one context or in all; without "
+     "a context its entries are forgotten too."},
+    {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
+     "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
+     "compares the two; a test may choose one."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- the module ---- */
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "onegraph._C",
+    .m_doc = "The frame hook, the guard evaluator and the graph launcher.",
+    .m_size = -1,
+    .m_methods = module_functions,
+};
+
+static PyTypeObject *const module_types[] = {
+    &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
+    &TensorSpec_Type, &GlobalState_Type,
+};
+
+PyMODINIT_FUNC PyInit__C(void)
+{
+    if (PyType_Ready(&Marker_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
+        return NULL;
+    }
+    PyObject *module = PyModule_Create(&module_definition);
+    if (module == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof(module_types) / sizeof(module_types[0]); i++) {
+        if (PyModule_AddType(module, module_types[i]) < 0) {
+            Py_DECREF(module);
+            return NULL;
+        }
+    }
+    if (PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 || PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,138 @@
+/* What the files of the extension share. Only hook.c and code_records.c see CPython's internals, through frame.h. */
+#ifndef ONEGRAPH_H
+#define ONEGRAPH_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
+#error "onegraph knows the frames of CPython 3.11 to 3.13"
+#endif
+
+#define UNUSED(name) Py_UNUSED(name)
+
+/* ---- markers (module.c): what the callback may return, and what stands for an unset slot ---- */
+extern PyObject *const og_skip;
+extern PyObject *const og_null;
+
+/* ---- Context: one compiled region, the owner of all that was compiled for it (context.c) ---- */
+struct CodeRecord;
+
+typedef struct ContextObject {
+    PyObject_HEAD
+    PyObject *callback;
+    struct CodeRecord *records; /* one for each code object it knows; doubly linked */
+    struct ContextObject *previous; /* all contexts that live; doubly linked */
+    struct ContextObject *next;
+    PyObject *weakrefs;
+} ContextObject;
+
+extern PyTypeObject Context_Type;
+
+void context_drop_records(ContextObject *context);
+void contexts_drop_records(void); /* of all contexts */
+
+/* ---- GuardProgram: straight-line checks over registers (guard_program.c, guard_eval.c) ---- */
+enum { GUARD_PASSED = -1, GUARD_ERROR = -2 };
+
+typedef struct {
+    uint8_t op;
+    uint8_t owns; /* keep a strong reference to what this instruction loads */
+    uint16_t d;   /* register written */
+    uint16_t s;   /* registers read */
+    uint16_t t;
+    union {
+        PyObject *k; /* borrowed from the program's constants */
+        int64_t v;
+    };
+} GuardInstruction;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *instructions; /* the tuples it was made from */
+    PyObject *consts;
+    GuardInstruction *code; /* ends with END */
+    Py_ssize_t size;
+    uint16_t *owned; /* registers to release at the end */
+    int n_owned;
+    int n_objects;
+    int n_integers;
+} GuardProgramObject;
+
+extern PyTypeObject GuardProgram_Type;
+
+/* The index of the first failing instruction, GUARD_PASSED, or GUARD_ERROR with an exception set.
+   `slots` holds the frame's arguments: `n_slots` of them, NULL where unset. */
+Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+                             Py_ssize_t n_slots);
+
+/* The same exact type and the same value, floats bit by bit. -1 with an exception set on error. */
+int same_value(PyObject *a, PyObject *b);
+/* Comparing with this constant by same_value runs no Python code, whatever the other side is. */
+bool is_plain_value(PyObject *value);
+
+/* ---- Entry: one compiled version of a code object (entry.c) ---- */
+typedef struct {
+    PyObject_HEAD
+    PyCodeObject *code;
+    GuardProgramObject *guards; /* NULL: always fits */
+    ContextObject *context;
+    unsigned long long hits;
+} EntryObject;
+
+extern PyTypeObject Entry_Type;
+
+/* ---- what is known about a code object (code_records.c) ---- */
+
+/* One context's knowledge of one code object. It lives in two lists: the code object's (through its extra slot) and
+   the context's; whichever of the two dies first takes it out of the other. The context owns the entries, so that
+   the garbage collector sees them: a code object is invisible to it. */
+typedef struct CodeRecord {
+    ContextObject *context; /* borrowed */
+    PyCodeObject *code;     /* borrowed */
+    struct CodeRecord *next_of_code;
+    struct CodeRecord *previous_of_context;
+    struct CodeRecord *next_of_context;
+    PyObject *entries; /* tuple of Entry, replaced as a whole; NULL: none */
+    bool closed;       /* never ask the callback again */
+} CodeRecord;
+
+#define CODE_SKIPPED ((CodeRecord *)1)
+
+int code_records_init(void);
+/* The first record of the code object, NULL for none, or CODE_SKIPPED. */
+CodeRecord *code_records(PyCodeObject *code);
+int code_skip(PyCodeObject *code);
+void code_forget(PyCodeObject *code);
+/* The record of a code object for a context, made if there is none; NULL with an exception set on error. */
+CodeRecord *code_record(PyCodeObject *code, ContextObject *context);
+/* Never ask the callback of this context about the code object again. */
+int code_close(PyCodeObject *code, ContextObject *context);
+int code_add_entry(PyCodeObject *code, EntryObject *entry);
+/* Take the record out of both lists and free it; may run arbitrary code at its end. */
+void code_record_drop(CodeRecord *record);
+/* Whether a frame of `code` may run `replacement` instead; otherwise sets a ValueError and returns -1. */
+int check_replacement(PyCodeObject *code, PyCodeObject *replacement);
+
+/* ---- the frame hook (hook.c) ---- */
+typedef struct {
+    ContextObject *context; /* borrowed from the running Region; NULL: frames are left alone */
+    PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
+    void *passed_on;        /* the frame that was handed to another hook below ours */
+} HookState;
+
+extern _Thread_local HookState hook_state;
+
+int hook_init(void);
+/* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
+void hook_enter(void);
+void hook_leave(void);
+
+/* ---- callables around functions (region.c), tracing (trace_hook.c) ---- */
+extern PyTypeObject Region_Type;
+extern PyTypeObject Disabled_Type;
+extern PyTypeObject TraceHook_Type;
+
+#endif

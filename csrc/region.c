@@ -1,0 +1,193 @@
+/* Callables around a function: Region calls it with its frames seen by the hook, disabled with the hook off. */
+#include "onegraph.h"
+#include <stddef.h>
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function;
+    ContextObject *context; /* NULL in `disabled` */
+    PyObject *dict;
+    PyObject *weakrefs;
+} WrapperObject;
+
+static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    WrapperObject *region = (WrapperObject *)self;
+    HookState *state = &hook_state;
+    ContextObject *outer = state->context;
+    hook_enter();
+    state->context = region->context;
+    PyObject *result = PyObject_Vectorcall(region->function, args, nargsf, names);
+    state->context = outer;
+    hook_leave();
+    return result;
+}
+
+static PyObject *disabled_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    HookState *state = &hook_state;
+    ContextObject *outer_context = state->context;
+    PyObject *outer_tracer = state->tracer;
+    state->context = NULL;
+    state->tracer = NULL;
+    PyObject *result = PyObject_Vectorcall(((WrapperObject *)self)->function, args, nargsf, names);
+    state->context = outer_context;
+    state->tracer = outer_tracer;
+    return result;
+}
+
+/* ---- making and ending ---- */
+
+static PyObject *wrapper_make(PyTypeObject *type, PyObject *function, ContextObject *context, vectorcallfunc call)
+{
+    if (!PyCallable_Check(function)) {
+        return PyErr_Format(PyExc_TypeError, "%s needs a callable, not %.200s", _PyType_Name(type),
+                            Py_TYPE(function)->tp_name);
+    }
+    WrapperObject *self = (WrapperObject *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = call;
+    self->function = Py_NewRef(function);
+    self->context = (ContextObject *)Py_XNewRef(context);
+    self->dict = PyDict_New();
+    if (self->dict == NULL || PyDict_SetItemString(self->dict, "__wrapped__", function) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "context", NULL};
+    PyObject *function, *context;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:Region", names, &function, &Context_Type, &context)) {
+        return NULL;
+    }
+    return wrapper_make(type, function, (ContextObject *)context, region_call);
+}
+
+static PyObject *disabled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", NULL};
+    PyObject *function;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:disabled", names, &function)) {
+        return NULL;
+    }
+    return wrapper_make(type, function, NULL, disabled_call);
+}
+
+static int wrapper_traverse(WrapperObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->context);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int wrapper_clear(WrapperObject *self)
+{
+    /* A finalizer may still call it: what the call needs is replaced, never left NULL. */
+    Py_CLEAR(self->dict);
+    Py_SETREF(self->function, Py_NewRef(Py_None));
+    return 0;
+}
+
+static void wrapper_dealloc(WrapperObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    Py_CLEAR(self->dict);
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->context);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* ---- behaving as the function ---- */
+
+static PyObject *wrapper_get(PyObject *self, PyObject *instance, PyObject *UNUSED(owner))
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+static PyObject *wrapper_repr(WrapperObject *self)
+{
+    return PyUnicode_FromFormat("<%s of %R>", _PyType_Name(Py_TYPE(self)), self->function);
+}
+
+static PyObject *wrapper_of_function(WrapperObject *self, void *name)
+{
+    return PyObject_GetAttrString(self->function, name);
+}
+
+/* Copied and pickled as a function is: itself, and by name. */
+static PyObject *wrapper_copy(PyObject *self, PyObject *UNUSED(memo)) { return Py_NewRef(self); }
+
+static PyObject *wrapper_reduce(PyObject *self, PyObject *UNUSED(ignored))
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef wrapper_methods[] = {
+    {"__copy__", wrapper_copy, METH_NOARGS, NULL},
+    {"__deepcopy__", wrapper_copy, METH_O, NULL},
+    {"__reduce__", wrapper_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+#define OF_FUNCTION(name) {name, (getter)wrapper_of_function, NULL, NULL, name}
+
+static PyGetSetDef wrapper_attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    OF_FUNCTION("__code__"),
+    OF_FUNCTION("__defaults__"),
+    OF_FUNCTION("__kwdefaults__"),
+    OF_FUNCTION("__globals__"),
+    OF_FUNCTION("__closure__"),
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef region_members[] = {
+    {"context", T_OBJECT_EX, offsetof(WrapperObject, context), READONLY, "the Context its frames run in"},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrapperObject, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+#define WRAPPER_SLOTS                                                                                            \
+    .tp_basicsize = sizeof(WrapperObject),                                                                       \
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, \
+    .tp_vectorcall_offset = offsetof(WrapperObject, vectorcall),                                                 \
+    .tp_dictoffset = offsetof(WrapperObject, dict),                                                              \
+    .tp_weaklistoffset = offsetof(WrapperObject, weakrefs),                                                      \
+    .tp_call = PyVectorcall_Call,                                                                                \
+    .tp_descr_get = wrapper_get,                                                                                 \
+    .tp_traverse = (traverseproc)wrapper_traverse,                                                               \
+    .tp_clear = (inquiry)wrapper_clear,                                                                          \
+    .tp_dealloc = (destructor)wrapper_dealloc,                                                                   \
+    .tp_repr = (reprfunc)wrapper_repr,                                                                           \
+    .tp_methods = wrapper_methods,                                                                               \
+    .tp_getset = wrapper_attributes
+
+PyTypeObject Region_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.Region",
+    .tp_doc = PyDoc_STR("Region(function, context): call `function` with the frames that start in it, in this thread, "
+                        "seen by the hook in `context`."),
+    .tp_new = region_new,
+    .tp_members = region_members,
+    WRAPPER_SLOTS,
+};
+
+PyTypeObject Disabled_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.disabled",
+    .tp_doc = PyDoc_STR("disabled(function): call `function` with the hook off in this thread."),
+    .tp_new = disabled_new,
+    WRAPPER_SLOTS,
+};

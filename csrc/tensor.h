@@ -1,0 +1,28 @@
+/* Tensors as C sees them: through libtorch's exported functions, or else through Python attributes. */
+#ifndef ONEGRAPH_TENSOR_H
+#define ONEGRAPH_TENSOR_H
+
+#include "onegraph.h"
+
+/* What is expected of a tensor (tensor_spec.c). */
+extern PyTypeObject TensorSpec_Type;
+typedef struct TensorSpecObject TensorSpecObject;
+
+/* 1, 0, or -1 with an exception set. */
+int tensor_spec_matches(TensorSpecObject *spec, PyObject *object);
+
+/* One number of a tensor. 1, 0 if it has none (no tensor, no such dimension), or -1 with an exception set. */
+int tensor_size(PyObject *object, int64_t dim, int64_t *out);
+int tensor_stride(PyObject *object, int64_t dim, int64_t *out);
+int tensor_offset(PyObject *object, int64_t *out);
+
+/* A snapshot of torch's state that a trace depends on (global_state.c). */
+extern PyTypeObject GlobalState_Type;
+typedef struct GlobalStateObject GlobalStateObject;
+
+int global_state_holds(GlobalStateObject *state);
+
+/* Tensors are read through libtorch's functions, which never run Python code (tensor_abi.c). */
+bool tensor_abi_native(void);
+
+#endif
