@@ -79,27 +79,39 @@ def package_imports(name: str) -> frozenset[str]:
     return frozenset(target for target in found if target not in (None, "onegraph", name))
 
 
-def _with_parents(name: str) -> list[str]:
+@cache
+def _everything() -> dict[str, Path]:
+    """The modules of the package and of its tests."""
+    tests = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "tests").rglob("*.py")}
+    return {**modules(), **tests}
+
+
+def _reached(name: str) -> Iterator[str]:
+    """The modules of ours that a dotted name makes Python import: itself or what it is an attribute of, and parents."""
     parts = name.split(".")
-    return [".".join(parts[:i]) for i in range(1, len(parts) + 1)]
+    for i in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:i])
+        yield from (known for known in (prefix, f"{prefix}.__init__") if known in _everything())
 
 
 def needs_torch(path: Path) -> bool:
-    """Whether importing this test file imports torch, directly or through the package."""
-    own_dir = path.parent.name
-    names = imports_of(parse(path), own_dir)
-    seen: set[str] = set()
-    pending = [target for name in names if (target := resolve(name))]
+    """Whether importing this test file imports torch, directly or through other modules of ours."""
+    pending = [".".join(path.relative_to(ROOT).with_suffix("").parts)]
+    seen = set(pending)
     while pending:
-        for name in _with_parents(pending.pop()):
-            if name in modules() and name not in seen:
-                seen.add(name)
-                names |= imports_of(parse(modules()[name]), name)
-                pending.extend(package_imports(name))
-    return any(name.split(".")[0] in ("torch", "transformers") for name in names) or _uses_lazy_api(path)
+        name = pending.pop()
+        source = _everything()[name]
+        tree = parse(source)
+        names = imports_of(tree, name if source.name == "__init__.py" else name.rpartition(".")[0])
+        if any(target.split(".")[0] in ("torch", "transformers") for target in names) or _uses_lazy_api(tree):
+            return True
+        found = {reached for target in names for reached in _reached(target)} - seen
+        seen |= found
+        pending.extend(found)
+    return False
 
 
-def _uses_lazy_api(path: Path) -> bool:
+def _uses_lazy_api(tree: ast.Module) -> bool:
     """`onegraph.compile(...)` after a plain `import onegraph` loads torch on first use."""
     lazy = {"compile", "explain", "reset", "is_compiling", "list_backends", "register_backend"}
     return any(
@@ -107,5 +119,5 @@ def _uses_lazy_api(path: Path) -> bool:
         and isinstance(node.value, ast.Name)
         and node.value.id == "onegraph"
         and node.attr in lazy
-        for node in ast.walk(parse(path))
+        for node in ast.walk(tree)
     )

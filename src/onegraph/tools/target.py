@@ -35,7 +35,7 @@ def load(spec: str, inputs: str | None = None) -> Target:
         raise InvalidArgument(f"{spec!r} does not name a function: write file.py::function")
     module = _import_file(Path(filename))
     try:
-        function = reduce(getattr, name.split("."), module)
+        function: Any = reduce(getattr, name.split("."), module)
     except AttributeError:
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
         raise InvalidArgument(f"{filename} has no '{name}'; it has: {names}") from None
