@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,40 +100,41 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """One panel for each suite, one group of bars for each row; the axis is logarithmic."""
+    """One panel a suite, one group of bars a row: time relative to eager (cold: to stock); less is better."""
     found = suites(results)
-    heights = [0.8 + 0.62 * len(rows) for rows in found.values()]
+    heights = [1.0 + 0.5 * len(rows) for rows in found.values()]
     figure, axes = plt.subplots(
-        len(found), 1, figsize=(9, sum(heights) + 0.6), squeeze=False, height_ratios=heights, layout="constrained"
+        len(found), 1, figsize=(9, sum(heights) + 0.5), squeeze=False, height_ratios=heights, layout="constrained"
     )
     for (suite, rows), axis in zip(found.items(), axes[:, 0], strict=True):
-        names = [name for name in headers(suite)[1:] if name in CONTENDERS]
-        _panel(axis, TITLES[suite], rows, names)
-    axes[0, 0].legend(*_legend(axes[0, 0]), loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False)
+        _panel(axis, suite, rows)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CONTENDERS]
+    figure.legend(handles, list(CONTENDERS), loc="outside upper right", ncols=3, frameon=False, fontsize=9)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
 
-def _legend(axis: plt.Axes) -> tuple[list[object], list[str]]:
-    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CONTENDERS]
-    return handles, list(CONTENDERS)
-
-
-def _panel(axis: plt.Axes, title: str, rows: Sequence[Result], names: Sequence[str]) -> None:
-    width = 0.8 / len(names)
-    for i, name in enumerate(names):
-        for y, row in enumerate(rows):
+def _panel(axis: plt.Axes, suite: str, rows: Sequence[Result]) -> None:
+    names = [name for name in headers(suite)[1:] if name in CONTENDERS]
+    width = 0.84 / len(names)
+    for y, row in enumerate(rows):
+        # Where the reference itself fails, its bar is missing and the others are shown by their number only.
+        reference = row.samples[names[0]].median if names[0] in row.samples else math.inf
+        for i, name in enumerate(names):
+            place = y + (i - (len(names) - 1) / 2) * width
             if name in row.samples:
-                value = row.samples[name].median * SCALE[row.unit]
-                place = y + (i - (len(names) - 1) / 2) * width
-                axis.barh(place, value, width * 0.92, color=COLORS[name])
-                axis.annotate(f" {value:.3g}", (value, place), va="center", fontsize=7, color="#444444")
+                value = row.samples[name].median / reference
+                axis.barh(place, value, width * 0.9, color=COLORS[name])
+                text = f" {shown(row, name)} {row.unit}"
+            else:
+                value, text = 0.0, f" {name} fails"
+            axis.annotate(text, (value, place), va="center", fontsize=7, color="#444444")
+    axis.axvline(1, color="#666666", linewidth=0.6, zorder=0)
     axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
-    axis.invert_yaxis()
-    axis.set_xscale("log")
-    axis.set_title(title, loc="left", fontsize=10)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.set_xlim(0, axis.get_xlim()[1] * 1.1)
+    axis.set_title(TITLES[suite].partition(":")[0] + f": time relative to {names[0]}", loc="left", fontsize=10)
     axis.tick_params(axis="x", labelsize=8)
-    axis.margins(x=0.12)
     axis.spines[["top", "right"]].set_visible(False)
 
 
