@@ -17,6 +17,7 @@ setup(
             libraries=["dl"],
             extra_compile_args=[
                 "-std=gnu11",
+                "-O2",  # also where CFLAGS replace the defaults
                 "-Wall",
                 "-Wextra",
                 "-fvisibility=hidden",

@@ -1,4 +1,5 @@
-/* GlobalState: a snapshot of what a trace depends on in torch, of the thread and of the process. */
+/* GlobalState: a snapshot of what a trace depends on in torch, of the thread and of the process. What the libraries
+   read themselves when they are called (the precision of matrix products, the number of threads) is not part of it. */
 #include "libtorch.h"
 #include "tensor.h"
 #include <stddef.h>
@@ -11,7 +12,6 @@ typedef struct {
     uint64_t excluded;
     int64_t function_modes;
     int functions_disabled;
-    int matmul_precision;
     int8_t default_dtype;
     int8_t cpu_autocast_dtype; /* -1: autocast is off */
     int8_t cuda_autocast_dtype;
@@ -46,7 +46,6 @@ static const Question questions[] = {
     {"autocast_cuda_dtype", "get_autocast_dtype", "cuda"},
     {"deterministic", "are_deterministic_algorithms_enabled", NULL},
     {"deterministic_warn_only", "is_deterministic_algorithms_warn_only_enabled", NULL},
-    {"float32_matmul_precision", "get_float32_matmul_precision", NULL},
     {"function_modes", "_C._len_torch_function_stack", NULL},
     {"dispatch_modes", "_C._len_torch_dispatch_stack", NULL},
     {"functorch_level", "_C._functorch.maybe_current_level", NULL},
@@ -96,12 +95,10 @@ static void read_state(const Libtorch *torch, NativeState *out)
 {
     const uint64_t *keys = libtorch_thread_keys();
     const void *context = torch->global_context();
-    memset(out, 0, sizeof(*out));
     out->included = keys[0];
     out->excluded = keys[1];
     out->function_modes = torch->function_modes();
     out->functions_disabled = torch->functions_disabled();
-    out->matmul_precision = torch->matmul_precision(context);
     out->default_dtype = torch->default_dtype();
     out->cpu_autocast_dtype = torch->autocast_enabled(CPU) ? torch->autocast_dtype(CPU) : -1;
     out->cuda_autocast_dtype = torch->autocast_enabled(CUDA) ? torch->autocast_dtype(CUDA) : -1;
@@ -111,13 +108,25 @@ static void read_state(const Libtorch *torch, NativeState *out)
     out->deterministic_warns = torch->deterministic_warns(context);
 }
 
+static bool is_state(const Libtorch *torch, const NativeState *state)
+{
+    const uint64_t *keys = libtorch_thread_keys();
+    const void *context = torch->global_context();
+    return keys[0] == state->included && keys[1] == state->excluded && torch->grad_mode() == state->grad_mode &&
+           torch->inference_mode() == state->inference_mode && torch->function_modes() == state->function_modes &&
+           torch->functions_disabled() == state->functions_disabled && torch->default_dtype() == state->default_dtype &&
+           torch->deterministic(context) == state->deterministic &&
+           torch->deterministic_warns(context) == state->deterministic_warns &&
+           /* the excluded keys have told whether autocast is on */
+           (state->cpu_autocast_dtype < 0 || torch->autocast_dtype(CPU) == state->cpu_autocast_dtype) &&
+           (state->cuda_autocast_dtype < 0 || torch->autocast_dtype(CUDA) == state->cuda_autocast_dtype);
+}
+
 int global_state_holds(GlobalStateObject *self)
 {
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
-        NativeState now;
-        read_state(torch, &now);
-        return memcmp(&now, &self->state, sizeof(now)) == 0;
+        return is_state(torch, &self->state);
     }
     PyObject *values = ask_python();
     if (values == NULL) {
@@ -220,7 +229,7 @@ PyTypeObject GlobalState_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.GlobalState",
     .tp_doc = PyDoc_STR("GlobalState(): torch's state now: grad and inference mode, autocast, default dtype, determinism, "
-                        "matmul precision, active modes and transforms."),
+                        "active modes and transforms."),
     .tp_basicsize = sizeof(GlobalStateObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = state_new,

@@ -162,7 +162,7 @@ static int assemble_instruction(Assembly *assembly, PyObject *tuple, GuardInstru
 
 /* ---- ownership ---- */
 
-static bool runs_code(GuardProgramObject *program, const GuardInstruction *instruction, const uint8_t *namespaces)
+static bool runs_code(const GuardInstruction *instruction, const uint8_t *namespaces)
 {
     switch (instruction->op) {
     case OP_EQ:
@@ -182,7 +182,6 @@ static bool runs_code(GuardProgramObject *program, const GuardInstruction *instr
     case OP_STATE:
         return !tensor_abi_native();
     default:
-        (void)program;
         return ops[instruction->op].runs_code != 0;
     }
 }
@@ -192,7 +191,6 @@ static bool runs_code(GuardProgramObject *program, const GuardInstruction *instr
 static int assign_ownership(Assembly *assembly)
 {
     GuardProgramObject *program = assembly->program;
-    Py_ssize_t last_runner = -1; /* instructions are visited backwards: the nearest that runs code is not enough */
     Py_ssize_t *runner_from = PyMem_Calloc((size_t)program->size + 1, sizeof(Py_ssize_t));
     uint8_t *namespaces = PyMem_Calloc((size_t)program->n_objects + 1, 1);
     program->owned = PyMem_Calloc((size_t)program->n_objects + 1, sizeof(uint16_t));
@@ -209,13 +207,9 @@ static int assign_ownership(Assembly *assembly)
         }
     }
     /* runner_from[i]: the first instruction at or after i that runs code, or the size */
-    last_runner = program->size;
-    runner_from[program->size] = last_runner;
+    runner_from[program->size] = program->size;
     for (Py_ssize_t i = program->size - 1; i >= 0; i--) {
-        if (runs_code(program, &program->code[i], namespaces)) {
-            last_runner = i;
-        }
-        runner_from[i] = last_runner;
+        runner_from[i] = runs_code(&program->code[i], namespaces) ? i : runner_from[i + 1];
     }
     for (Py_ssize_t i = 0; i < program->size; i++) {
         GuardInstruction *instruction = &program->code[i];

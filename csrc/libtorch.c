@@ -34,7 +34,6 @@ static const Symbol symbols[] = {
     SYMBOL(global_context, "_ZN2at13globalContextEv"),
     SYMBOL(deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv"),
     SYMBOL(deterministic_warns, "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv"),
-    SYMBOL(matmul_precision, "_ZNK2at7Context22float32MatmulPrecisionEv"),
 };
 
 static const char thread_keys_symbol[] = "_ZN3c104impl26raw_local_dispatch_key_setE";

@@ -108,8 +108,8 @@ class TensorSpec:
 
 @final
 class GlobalState:
-    """A snapshot of torch's state: grad and inference mode, autocast, default dtype, determinism, matmul precision,
-    active modes and transforms."""
+    """A snapshot of torch's state: grad and inference mode, autocast, default dtype, determinism, active
+    modes and transforms."""
 
     def __new__(cls) -> GlobalState: ...
     def holds(self) -> bool: ...
