@@ -39,7 +39,7 @@ def fold_constants(module: GraphModule, cx: Context) -> GraphModule:
 def is_foldable(node: Node, known: dict[Node, Any]) -> bool:
     inputs = node.all_input_nodes
     result = node.meta.get("val")
-    small = not isinstance(result, Tensor) or result.numel() <= LIMIT
+    small = not isinstance(result, Tensor) or is_below_limit(result.numel())
     return bool(inputs) and small and all(n in known for n in inputs) and not has_effect(node.target)
 
 
@@ -52,3 +52,8 @@ def replace(module: GraphModule, node: Node, value: Tensor) -> None:
     constant.meta = dict(node.meta)
     node.replace_all_uses_with(constant)
     graph.erase_node(node)
+
+
+def is_below_limit(count: int | torch.SymInt) -> bool:
+    """A symbolic size may be anything; asking would specialize it."""
+    return isinstance(count, int) and count <= LIMIT

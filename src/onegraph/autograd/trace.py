@@ -38,8 +38,6 @@ def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
     for value in inputs:
         if isinstance(value, FakeTensor):
             return value.fake_mode
-        if isinstance(value, torch.SymInt):
-            return FakeMode(value.node.shape_env)
     return FakeMode()
 
 
@@ -104,27 +102,34 @@ class Returned:
     def __init__(self, recorder: Functionalizer) -> None:
         self.recorder = recorder
         self.nodes: list[Node] = []
-        self._known: dict[int, Computed] = {}
+        self._known: dict[int, Computed] = {}  # by the id of a tensor, which the recorder keeps alive
+        self._numbers: dict[Node, Computed] = {}
         self._owners: set[Any] = set()
 
-    def add(self, value: Any) -> Computed:
-        """Return a tensor or a symbolic number."""
-        if id(value) not in self._known:
-            node = self.recorder.as_argument(value)
-            if isinstance(value, Tensor):
-                owner = owner_of(node)
-                if owner[0].op != "call_function" or owner in self._owners:
-                    node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, value)
-                    owner = (node, None)
-                self._owners.add(owner)
-            self._known[id(value)] = Computed(len(self.nodes))
-            self.nodes.append(node)
-        return self._known[id(value)]
+    def add(self, tensor: Tensor) -> Computed:
+        """Return a tensor."""
+        if id(tensor) not in self._known:
+            node = self.recorder.node_of(tensor)
+            owner = owner_of(node)
+            if owner[0].op != "call_function" or owner in self._owners:
+                node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, tensor)
+                owner = (node, None)
+            self._owners.add(owner)
+            self._known[id(tensor)] = self._append(node)
+        return self._known[id(tensor)]
+
+    def _append(self, node: Node) -> Computed:
+        self.nodes.append(node)
+        return Computed(len(self.nodes) - 1)
 
     def number(self, value: Any) -> int | Computed:
-        """A size as a number, or as the result that computes it."""
+        """A symbolic number as the result that computes it; a plain one as it is."""
         known = self.recorder.as_argument(value)
-        return self.add(value) if isinstance(known, Node) else known
+        if not isinstance(known, Node):
+            return known
+        if known not in self._numbers:
+            self._numbers[known] = self._append(known)
+        return self._numbers[known]
 
 
 def output_of(

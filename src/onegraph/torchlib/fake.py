@@ -38,6 +38,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import has_device_argument, is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.shapes import Sizes
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
 
@@ -73,11 +74,12 @@ _SPECIAL_WHEN_SYMBOLIC = frozenset(
 class FakeMode(FakeTensorMode):
     """Runs operators on fake tensors. One per compilation: it remembers the fake of every real tensor it was shown."""
 
-    def __init__(self, shape_env: Any = None) -> None:
+    def __init__(self) -> None:
         compilerless.prepare()
         TorchDispatchMode.__init__(self)
-        self.shape_env = shape_env
-        self.static_shapes = shape_env is None
+        self.sizes = Sizes()
+        self.shape_env = None  # that would be the stock mode's symbolic sizes
+        self.static_shapes = True
         # What the stock constructor would set: `FakeTensor` and the table of special operators read these.
         self.allow_fallback_kernels = True
         self.allow_non_fake_inputs = False
@@ -100,7 +102,7 @@ class FakeMode(FakeTensorMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise torch wraps `__torch_dispatch__` in a function that imports its compiler
 
-    def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] | None = None) -> FakeTensor:
+    def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] = _NO_KWARGS) -> FakeTensor:
         """The fake of a real tensor: always the same one for the same tensor.
 
         It has the tensor's sizes (those in `symbolic_dims` replaced), strides, offset, dtype, device, `requires_grad`,
@@ -125,7 +127,7 @@ class FakeMode(FakeTensorMode):
         self._fakes[tensor] = fake
         return fake
 
-    def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] | None) -> Tensor:
+    def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> Tensor:
         """The meta tensor under the fake of `tensor`."""
         if symbolic_dims:
             sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
@@ -174,7 +176,7 @@ class FakeMode(FakeTensorMode):
             folded = self._fold(func, args, kwargs, tensors)
             if folded is not NotImplemented:
                 return folded
-        if self.shape_env is not None and _is_symbolic(args, kwargs):
+        if self.sizes.hints and _is_symbolic(args, kwargs):
             return self._dispatch_symbolic(func, args, kwargs, tensors)
         return self._dispatch_static(func, args, kwargs, tensors)
 

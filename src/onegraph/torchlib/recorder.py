@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any
 
 import torch
@@ -13,8 +12,10 @@ from torch._subclasses.fake_tensor import _DISPATCH_HANDLE_DIRECTLY, _DISPATCH_M
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from onegraph.ir.index import Call, Index
 from onegraph.torchlib.aten import is_composite, map_leaves
-from onegraph.torchlib.fake import FakeMode, FakeTensor
+from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.shapes import Float, SizeNode, Sizes
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -38,7 +39,8 @@ class AtenRecorder(TorchDispatchMode):
         self.location: object = None  # stamped on every node: the user's line
         self._nodes: dict[int, Node] = {}
         self._alive: list[Any] = []  # `_nodes` is keyed by id
-        self._symbols: dict[Any, Node | tuple[Node, int]] = {}
+        self._symbols: dict[Index, Node] = {}
+        self._dimensions: dict[Index, tuple[Node, int]] = {}  # where a symbol is the size of an input
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -51,12 +53,12 @@ class AtenRecorder(TorchDispatchMode):
         node = self.graph.placeholder(name)
         node.meta["val"] = value
         if isinstance(value, torch.SymInt):
-            self._symbols[value.node.expr] = node
+            self._symbols[value.node.index] = node
         if isinstance(value, Tensor):
             self.bind(value, node)
             for dim, size in enumerate(value.size()):
                 if isinstance(size, torch.SymInt):
-                    self._symbols.setdefault(size.node.expr, (node, dim))
+                    self._dimensions.setdefault(size.node.index, (node, dim))
         return node
 
     def constant(self, value: Tensor) -> Node:
@@ -127,54 +129,49 @@ class AtenRecorder(TorchDispatchMode):
 
     def _symbolic(self, value: Any) -> Any:
         """A node that computes a symbolic number from the sizes of inputs."""
-        expression = value.node.expr
-        if expression.is_number:
-            return value.node.pytype(expression)
-        return self._expression(expression, value.node.shape_env)
+        if isinstance(value, torch.SymBool):
+            return value.node.guard_bool()
+        return self._computed(value.node.value, value.node.sizes)
 
-    def _expression(self, expression: Any, shape_env: Any) -> Any:
-        known = self._symbols.get(expression)
-        if isinstance(known, Node):
-            return known
-        if isinstance(known, tuple):
-            node = self.graph.call_function(aten.sym_size.int, known)
-            node.meta["val"] = known[0].meta["val"].size(known[1])
-        elif expression.is_Integer:
-            return int(expression)
-        elif expression.is_number:
-            return float(expression)
+    def _computed(self, value: Any, sizes: Sizes) -> Any:
+        match value:
+            case Index():
+                if value.constant is not None:
+                    return value.constant
+                if value not in self._symbols:
+                    self._symbols[value] = self._index(value, sizes)
+                return self._symbols[value]
+            case Float(op, args):
+                operands = tuple([self._computed(arg, sizes) for arg in args])
+                return self._call(op, operands, torch.SymFloat(SizeNode(sizes, value)))
+        return value
+
+    def _index(self, value: Index, sizes: Sizes) -> Node:
+        """Sums by their last term, products by their last factor."""
+        (monomial, coefficient), *rest = reversed(value.terms)
+        result = torch.SymInt(SizeNode(sizes, value))
+        if rest:
+            last = Index(((monomial, coefficient),))
+            function, parts = operator.add, (value - last, last)
+        elif coefficient != 1:
+            function, parts = operator.mul, (Index(((monomial, 1),)), Index.of(coefficient))
+        elif len(monomial) > 1:
+            function, parts = operator.mul, (Index(((monomial[:-1], 1),)), Index(((monomial[-1:], 1),)))
+        elif isinstance(monomial[0], Call):
+            function, parts = _INDEX_FUNCTIONS[monomial[0].op], (monomial[0].a, monomial[0].b)
         else:
-            # By name: sympy is loaded where symbolic sizes are, and nowhere else.
-            function = _SYMBOLIC_FUNCTIONS.get(type(expression).__name__)
-            if function is None:
-                raise NotImplementedError(f"no graph node computes the symbolic size {expression}")
-            args = [self._expression(arg, shape_env) for arg in expression.args]
-            node = reduce(lambda a, b: self._call(function, a, b), args) if len(args) > 1 else self._call(function, *args)
-        self._symbols[expression] = node
-        return node
+            return self._call(aten.sym_size.int, self._dimensions[value], result)
+        return self._call(function, tuple([self._computed(part, sizes) for part in parts]), result)
 
-    def _call(self, function: Any, *args: Any) -> Node:
+    def _call(self, function: Any, args: tuple[Any, ...], value: Any) -> Node:
         node = self.graph.call_function(function, args)
-        node.meta["val"] = function(*(arg.meta["val"] if isinstance(arg, Node) else arg for arg in args))
+        node.meta["val"] = value
         return node
 
 
-_SYMBOLIC_FUNCTIONS: dict[str, Any] = {
-    "Add": operator.add,
-    "Mul": operator.mul,
-    "Pow": operator.pow,
-    "PowByNatural": operator.pow,
-    "FloatPow": operator.pow,
-    "FloorDiv": operator.floordiv,
-    "CleanDiv": operator.floordiv,
-    "Mod": operator.mod,
-    "PythonMod": operator.mod,
-    "IntTrueDiv": operator.truediv,
-    "FloatTrueDiv": operator.truediv,
-    "Max": torch.sym_max,
-    "Min": torch.sym_min,
-    "ToFloat": torch.sym_float,
-    "OpaqueUnaryFn_sqrt": torch._sym_sqrt,
+_INDEX_FUNCTIONS: dict[str, Any] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": torch.sym_max,
+    "min": torch.sym_min,
 }
-
-__all__ = ["AtenRecorder", "FakeMode", "FakeTensor"]
