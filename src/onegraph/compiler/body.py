@@ -1,0 +1,189 @@
+"""Construction of the statements of a kernel, with common subexpressions found and everything placed as far out as it can.
+
+Lowering and every pass that rebuilds kernels use it. A value that does not depend on the axes of a loop is put before
+the loop, whoever asks for it inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onegraph.ir.index import Index, Symbol
+from onegraph.ir.loop import (
+    Accumulate,
+    Apply,
+    Bitcast,
+    Block,
+    Cast,
+    Check,
+    Constant,
+    Coordinates,
+    IndexValue,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Place,
+    Statement,
+    Store,
+    Value,
+)
+from onegraph.ir.loop import Let as LetStatement
+from onegraph.ir.types import BOOL, I64, DType
+
+
+class _Scope:
+    __slots__ = ("axes", "memo", "statements")
+
+    def __init__(self, axes: tuple[Symbol, ...]) -> None:
+        self.axes = axes
+        self.statements: list[Statement] = []
+        self.memo: dict[tuple[DType, Value], str] = {}
+
+
+class Body:
+    """A block under construction. `volatile` buffers are also stored to here, so that their loads stay in place."""
+
+    def __init__(self, axes: Iterable[Symbol], volatile: Iterable[str] = ()) -> None:
+        self._scopes = [_Scope(tuple(axes))]
+        self._depths: dict[Symbol, int] = dict.fromkeys(self._scopes[0].axes, 0)
+        self._names: dict[str, tuple[DType, int]] = {}
+        self._volatile = frozenset(volatile)
+        self._total = 0
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def dtype_of(self, operand: Operand) -> DType | None:
+        """The element type of a name; None for a literal."""
+        return self._names[operand][0] if isinstance(operand, str) else None
+
+    def let(self, dtype: DType, value: Value) -> Operand:
+        """A name (or literal) for the value; the same one for the same value."""
+        if isinstance(value, IndexValue) and value.index.constant is not None:
+            return value.index.constant
+        depth = self._depth(value)
+        for scope in self._scopes[: depth + 1]:
+            found = scope.memo.get((dtype, value))
+            if found is not None:
+                return found
+        name = self._fresh(dtype, depth)
+        scope = self._scopes[depth]
+        scope.statements.append(LetStatement(name, dtype, value))
+        if not (isinstance(value, Load) and value.buffer in self._volatile):
+            scope.memo[dtype, value] = name
+        return name
+
+    def constant(self, dtype: DType, value: Literal) -> str:
+        """A name for the literal, where an operation has no other operand to take its type from."""
+        name = self.let(dtype, Constant(value))
+        assert isinstance(name, str)
+        return name
+
+    def load(self, dtype: DType, buffer: str, place: Place, condition: Operand | None = None) -> Operand:
+        """An element; zero where the condition is false."""
+        if condition is True:
+            condition = None
+        if condition is False:
+            return False if dtype is BOOL else 0.0 if dtype.is_float else 0
+        assert condition is None or isinstance(condition, str)
+        return self.let(dtype, Load(buffer, place, condition))
+
+    def apply(self, op: str, dtype: DType, *args: Operand) -> Operand:
+        return self.let(dtype, Apply(op, args))
+
+    def cast(self, operand: Operand, dtype: DType) -> Operand:
+        if not isinstance(operand, str):
+            return convert_literal(operand, dtype)
+        return operand if self._names[operand][0] is dtype else self.let(dtype, Cast(operand))
+
+    def bitcast(self, operand: str, dtype: DType) -> Operand:
+        return self.let(dtype, Bitcast(operand))
+
+    def index(self, index: Index) -> Operand:
+        """The index expression as a number of type i64."""
+        symbol = index.symbol
+        if symbol is not None and symbol.signed and symbol.name in self._names:
+            return symbol.name
+        return self.let(I64, IndexValue(index))
+
+    def symbol(self, operand: Operand) -> Index:
+        """The number (of type i64) as an index expression."""
+        return Index.of(Symbol(operand, signed=True)) if isinstance(operand, str) else Index.of(int(operand))
+
+    # ---- statements --------------------------------------------------------------------------------------------------
+
+    def store(self, buffer: str, place: Place, value: Operand, atomic: bool = False) -> None:
+        self._scopes[-1].statements.append(Store(buffer, place, value, atomic))
+
+    def check(self, condition: Operand, error: str, message: str) -> None:
+        """Stop unless the condition holds; where it is computed, and once."""
+        if condition is True:
+            return
+        depth = self._names[condition][1] if isinstance(condition, str) else 0
+        statement = Check(condition, error, message)
+        if statement not in self._scopes[depth].statements:
+            self._scopes[depth].statements.append(statement)
+
+    def accumulate(self, op: str, dtype: DType, *args: Operand) -> str:
+        """The reduction of the values over the innermost loop. The name can be read once that loop is left."""
+        scope = self._scopes[-1]
+        name = self._fresh(dtype, len(self._scopes) - 2)
+        scope.statements.append(Accumulate(name, dtype, op, args))
+        return name
+
+    def enter(self, axes: Iterable[Symbol]) -> None:
+        """Begin a loop; what follows stands in it until `leave`."""
+        scope = _Scope(tuple(axes))
+        self._scopes.append(scope)
+        self._depths.update(dict.fromkeys(scope.axes, len(self._scopes) - 1))
+
+    def leave(self) -> None:
+        scope = self._scopes.pop()
+        if scope.statements:
+            self._scopes[-1].statements.append(Loop(scope.axes, tuple(scope.statements)))
+
+    def block(self) -> Block:
+        """What was built."""
+        assert len(self._scopes) == 1, "a loop was not left"
+        return tuple(self._scopes[0].statements)
+
+    # ---- placement ---------------------------------------------------------------------------------------------------
+
+    def _fresh(self, dtype: DType, depth: int) -> str:
+        name = f"t{self._total}"
+        self._total += 1
+        self._names[name] = (dtype, depth)
+        return name
+
+    def _depth(self, value: Value) -> int:
+        match value:
+            case Apply(_, args):
+                return max((self._names[a][1] for a in args if isinstance(a, str)), default=0)
+            case Cast(arg) | Bitcast(arg):
+                return self._names[arg][1]
+            case IndexValue(index):
+                return self._index_depth(index)
+            case Load(buffer, place, condition):
+                if buffer in self._volatile:
+                    return len(self._scopes) - 1
+                indices = place.indices if isinstance(place, Coordinates) else (place.index,)
+                depth = max((self._index_depth(index) for index in indices), default=0)
+                return depth if condition is None else max(depth, self._names[condition][1])
+            case Constant():
+                return 0
+
+    def _index_depth(self, index: Index) -> int:
+        depth = 0
+        for symbol in index.symbols:
+            found = self._names[symbol.name][1] if symbol.signed else self._depths.get(symbol, 0)
+            depth = max(depth, found)
+        return depth
+
+
+def convert_literal(value: float | int | bool, dtype: DType) -> float | int | bool:
+    """A literal as one of the type, as torch's conversion of that number would give it."""
+    if dtype is BOOL:
+        return bool(value)
+    if dtype.is_float:
+        return float(value)
+    return int(value)

@@ -1,0 +1,1 @@
+"""From kernels to machine code: LLVM text, vector functions, the target machine."""

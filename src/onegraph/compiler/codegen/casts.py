@@ -1,0 +1,87 @@
+"""Conversions between element types, as torch's `.to` makes them."""
+
+from __future__ import annotations
+
+from onegraph.compiler.codegen.emitter import Emitter, Val
+from onegraph.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, DType
+
+
+def cast(e: Emitter, x: Val, to: DType) -> Val:
+    """The value converted to another element type."""
+    source = x.dtype
+    if source is to:
+        return x
+    if to is BOOL:
+        return _is_not_zero(e, x)
+    if source is BOOL:
+        return _from_integer(e, e.convert("zext", x, I32 if to.is_float else to), to)
+    if source.is_float:
+        return _between_floats(e, x, to) if to.is_float else _float_to_integer(e, x, to)
+    if to.is_float:
+        return _from_integer(e, x, to)
+    if to.size < source.size:
+        return e.convert("trunc", x, to)
+    if to.size > source.size:
+        return e.convert("sext" if source.kind == "int" else "zext", x, to)
+    return Val(x.text, to, x.lanes, x.depth)
+
+
+def _is_not_zero(e: Emitter, x: Val) -> Val:
+    if x.dtype in (F16, BF16):
+        x = cast(e, x, F32)
+    return e.inst("fcmp une" if x.dtype.is_float else "icmp ne", x, e.constant(0, x.dtype), dtype=BOOL)
+
+
+def _from_integer(e: Emitter, x: Val, to: DType) -> Val:
+    if not to.is_float:
+        return x
+    if to in (F16, BF16):
+        return cast(e, _from_integer(e, x, F32), to)
+    return e.convert("uitofp" if x.dtype.kind == "uint" else "sitofp", x, to)
+
+
+def _between_floats(e: Emitter, x: Val, to: DType) -> Val:
+    if x.dtype is BF16:
+        return cast(e, _bf16_to_f32(e, x), to)
+    if to is BF16:
+        return _f32_to_bf16(e, cast(e, x, F32))
+    if {x.dtype, to} == {F16, F64}:  # torch goes through f32
+        return cast(e, cast(e, x, F32), to)
+    return e.convert("fpext" if to.size > x.dtype.size else "fptrunc", x, to)
+
+
+def _bf16_to_f32(e: Emitter, x: Val) -> Val:
+    bits = e.convert("zext", e.convert("bitcast", x, I16), I32)
+    return e.convert("bitcast", e.inst("shl", bits, e.constant(16, I32)), F32)
+
+
+def _f32_to_bf16(e: Emitter, x: Val) -> Val:
+    """Round to nearest even on the bits: the machine's own instruction flushes denormals."""
+    bits = e.convert("bitcast", x, I32)
+    odd = e.inst("and", e.inst("lshr", bits, e.constant(16, I32)), e.constant(1, I32))
+    rounded = e.inst("add", e.inst("add", bits, e.constant(0x7FFF, I32)), odd)
+    number = e.inst("fcmp ord", x, x, dtype=BOOL)
+    chosen = e.select(number, rounded, e.constant(0x7FC00000, I32))
+    high = e.convert("trunc", e.inst("lshr", chosen, e.constant(16, I32)), I16)
+    return e.convert("bitcast", high, BF16)
+
+
+def _float_to_integer(e: Emitter, x: Val, to: DType) -> Val:
+    """Towards zero. What does not fit becomes what the machine makes of it, as in eager."""
+    if x.dtype in (F16, BF16):
+        x = cast(e, x, F32)
+    if to in (I8, I16):
+        return cast(e, e.convert("fptosi", x, I32), to)
+    if to in (U8, U16):
+        return cast(e, e.convert("fptosi", x, I64), to)
+    return e.convert("fptosi" if to.kind == "int" else "fptoui", x, to)
+
+
+def from_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A value as it stands in memory, in its register form."""
+    return e.inst("icmp ne", x, e.constant(0, I8), dtype=BOOL) if dtype is BOOL else x
+
+
+def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
+    """A register's value in the form in which it is stored."""
+    return e.convert("zext", x, I8) if dtype is BOOL else x

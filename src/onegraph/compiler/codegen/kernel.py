@@ -1,0 +1,260 @@
+"""From one kernel to two LLVM functions: the part that computes a range of iterations, and the entry that splits them.
+
+The vector axis either is an outer axis of the kernel (then everything in the kernel is a vector, and inner loops run
+lane by lane side by side) or an axis of its inner loops (then these are vectors, and are folded at the end of the loop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
+from onegraph.compiler.codegen.casts import cast
+from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
+from onegraph.compiler.codegen.indices import emit_index
+from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
+from onegraph.compiler.codegen.memory import Memory
+from onegraph.compiler.kernels import chunk_count, size_symbols
+from onegraph.ir.index import ONE, Index, Symbol
+from onegraph.ir.loop import (
+    Accumulate,
+    Apply,
+    Bitcast,
+    Block,
+    Cast,
+    Check,
+    Constant,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Operand,
+    Store,
+    statements,
+)
+from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
+from onegraph.ir.types import BOOL, I8, I64, DType
+
+CASCADE = 64  # additions into one accumulator before it is added to the next level
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """The functions of a kernel and what they need in their module."""
+
+    functions: str
+    declarations: frozenset[str]
+    definitions: Mapping[str, str]
+    errors: tuple[tuple[str, str], ...]
+
+
+class KernelWriter:
+    """Writes the part: `i64 part(ptr buffers, ptr sizes, i64 begin, i64 end)`."""
+
+    def __init__(self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int) -> None:
+        self.kernel = kernel
+        self.e = Emitter()
+        self.lanes = 1  # of the code that is being written
+        self.mask: Val | None = None  # the lanes that count, in a tail
+        self.names: dict[str, Val] = {}
+        self.values: dict[str, Val] = {}  # of symbols
+        self.types = {s.name: s.dtype for s in statements(kernel.body) if isinstance(s, Let | Accumulate)}
+        self.chunk = chunk
+        self.errors: list[tuple[str, str]] = []
+        self.memory = Memory(self, dtypes)
+        self.accumulators = Accumulators(self)
+
+    # ---- the part ----------------------------------------------------------------------------------------------------
+
+    def write(self, name: str) -> str:
+        """The text of the function."""
+        e, kernel = self.e, self.kernel
+        self.bind_sizes()
+        self.memory.bind()
+        iteration = e.open_loop(Val("%begin", I64), Val("%end", I64), 1)
+        vector = kernel.vector.axis if kernel.vector is not None else None
+        outer = vector if vector in kernel.axes else None
+        chunk = self.decode(iteration, [axis for axis in kernel.axes if axis != outer], outer)
+        if outer is not None and chunk is not None:
+            assert outer.extent is not None
+            begin = e.inst("mul nsw", chunk, e.i64(self.chunk))
+            end = e.call("smin", e.inst("add nsw", begin, e.i64(self.chunk)), self.index(outer.extent))
+            self.vector_loop(outer, begin, end, lambda: self.block(kernel.body))
+        else:
+            self.block(kernel.body)
+        e.close_loop()
+        body = "\n  ".join([*e.entry, *e.regions[0].lines])
+        return f"define internal i64 @{name}(ptr %buffers, ptr %sizes, i64 %begin, i64 %end) {{\n  {body}\n  ret i64 0\n}}\n"
+
+    def bind_sizes(self) -> None:
+        for position, symbol in enumerate(size_symbols(self.kernel)):
+            pointer = f"getelementptr i64, ptr %sizes, i64 {position}"
+            self.e.line(f"%size{position}.p = {pointer}")
+            self.e.line(f"%size{position} = load i64, ptr %size{position}.p")
+            self.values[symbol.name] = Val(f"%size{position}", I64)
+
+    def decode(self, iteration: Val, axes: Sequence[Symbol], vector: Symbol | None) -> Val | None:
+        """The values of the outer axes in this iteration, and the chunk of the vector axis."""
+        e, rest, chunk = self.e, iteration, None
+        extents = [self.index(axis.extent or ONE) for axis in axes]
+        if vector is not None:
+            chunks = self.index(chunk_count(vector, self.chunk))
+            if not axes:
+                return rest
+            chunk, rest = e.inst("urem", rest, chunks), e.inst("udiv", rest, chunks)
+        for position in reversed(range(len(axes))):
+            at = rest if position == 0 else e.inst("urem", rest, extents[position])
+            rest = rest if position == 0 else e.inst("udiv", rest, extents[position])
+            self.values[axes[position].name] = at
+        return chunk
+
+    # ---- statements --------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        for statement in block:
+            match statement:
+                case Let():
+                    self.names[statement.name] = self.values[statement.name] = self.let(statement)
+                case Store(buffer, place, value, atomic):
+                    self.memory.store(buffer, place, value, atomic)
+                case Accumulate():
+                    self.accumulators.add(statement)
+                case Loop(axes, body):
+                    self.loop(axes, body)
+                case Check(condition, error, message):
+                    self.check(condition, (error, message))
+
+    def let(self, let: Let) -> Val:
+        e, dtype = self.e, let.dtype
+        match let.value:
+            case Constant(value):
+                return e.constant(value, dtype)
+            case IndexValue(index):
+                return self.index(index)
+            case Load(buffer, place, condition):
+                return self.memory.load(buffer, place, self.names[condition] if condition else None)
+            case Cast(arg):
+                return cast(e, self.names[arg], dtype)
+            case Bitcast(arg):
+                return e.convert("bitcast", self.names[arg], dtype)
+            case Apply(op, args):
+                given = [self.names[a].dtype if isinstance(a, str) else None for a in args]
+                wanted = operand_dtypes(SCALAR_OPS[op], dtype, given)
+                return LLVM_OPS[op](e, *(self.operand(a, t) for a, t in zip(args, wanted, strict=True)))
+
+    def operand(self, operand: Operand, dtype: DType) -> Val:
+        return self.names[operand] if isinstance(operand, str) else self.e.constant(operand, dtype)
+
+    def index(self, index: Index) -> Val:
+        """The value of the expression; with one per lane where it depends on the vector axis inside its loop."""
+        axis = self.vector_axis
+        if axis is None or axis not in index.symbols:
+            return emit_index(self.e, index, self.values)
+        at = self.values[axis.name]
+        lanes = self.e.inst("add nsw", at, self.e.iota(I64, self.lanes))
+        return emit_index(self.e, index, {**self.values, axis.name: lanes})
+
+    @property
+    def vector_axis(self) -> Symbol | None:
+        """The vector axis, inside its loop."""
+        return self.kernel.vector.axis if self.lanes > 1 and self.kernel.vector is not None else None
+
+    def check(self, condition: Operand, error: tuple[str, str]) -> None:
+        """Leave the function with the error's code unless the condition holds (in every lane that counts)."""
+        e = self.e
+        held = self.operand(condition, BOOL)
+        if held.lanes > 1:
+            if self.mask is not None:
+                held = e.inst("or", held, e.inst("xor", self.mask, e.constant(True, BOOL)))
+            held = self.folded("vector.reduce.and", held)
+        if error not in self.errors:
+            self.errors.append(error)
+        key = f"check {held.text} {error}"
+        region = e.regions[held.depth]
+        if key in region.memo:
+            return
+        region.memo[key] = held
+        label = e.fresh("check")
+        region.lines += [
+            f"br i1 {held.text}, label %{label}.held, label %{label}.failed",
+            f"{label}.failed:",
+            f"ret i64 {self.errors.index(error) + 1}",
+            f"{label}.held:",
+        ]
+
+    def folded(self, function: str, x: Val) -> Val:
+        """A vector reduced to a scalar by an intrinsic of one operand."""
+        e = self.e
+        element = Val("", x.dtype).type
+        name = f"@llvm.{function}.{suffix(x)}"
+        e.declare(f"declare {element} {name}({x.type})")
+        return e.value(f"call {element} {name}({x})", x.dtype, 1, x.depth)
+
+    # ---- loops -------------------------------------------------------------------------------------------------------
+
+    def loop(self, axes: tuple[Symbol, ...], body: Block) -> None:
+        """An inner loop: the vector axis, if it is one of these, runs innermost."""
+        kernel = self.kernel
+        vector = kernel.vector.axis if kernel.vector is not None and kernel.vector.axis in axes else None
+        scalar_axes = [axis for axis in axes if axis != vector]
+        innermost = vector if vector is not None else scalar_axes.pop()
+        width = kernel.vector.width if vector is not None and kernel.vector is not None else 1
+        reductions = [s for s in body if isinstance(s, Accumulate)]
+        steps = innermost.extent.constant if innermost.extent is not None else None
+        cascade = any(map(is_float_sum, reductions)) and (steps is None or steps > 2 * CASCADE * width)
+        self.accumulators.begin(reductions, max(width, self.lanes), vector is not None, cascade)
+        for axis in scalar_axes:
+            self.values[axis.name] = self.e.open_loop(self.e.i64(0), self.index(axis.extent or ONE), 1)
+        self.innermost(innermost, width, body, cascade)
+        for _ in scalar_axes:
+            self.e.close_loop()
+        self.accumulators.end()
+
+    def innermost(self, axis: Symbol, width: int, body: Block, cascade: bool) -> None:
+        e = self.e
+        begin, end = e.i64(0), self.index(axis.extent or ONE)
+        if cascade:
+            begin = e.open_loop(begin, end, CASCADE * width)
+            end = e.call("smin", e.inst("add nsw", begin, e.i64(CASCADE * width)), end)
+            self.accumulators.open_level()
+        if width > 1:
+            self.vector_loop(axis, begin, end, lambda: self.block(body))
+        else:
+            self.values[axis.name] = e.open_loop(begin, end, 1)
+            self.block(body)
+            e.close_loop()
+        if cascade:
+            self.accumulators.close_level()
+            e.close_loop()
+
+    def vector_loop(self, axis: Symbol, begin: Val, end: Val, body: Callable[[], None]) -> None:
+        """`width` iterations at once, then the rest of them under a mask."""
+        e, vector = self.e, self.kernel.vector
+        assert vector is not None
+        width = vector.width
+        exact = axis.extent is not None and axis.extent.constant is not None and axis.extent.constant % width == 0
+        before = self.lanes, self.mask
+        self.lanes = width
+        whole_end = end
+        if not exact:
+            length = e.inst("sub nsw", end, begin)
+            whole_end = e.inst("add nsw", begin, e.inst("and", length, e.i64(-width)))
+        names, values = dict(self.names), dict(self.values)
+        extent = axis.extent.constant if axis.extent is not None else None
+        if exact or extent is None or extent >= width:
+            self.values[axis.name] = e.open_loop(begin, whole_end, width)
+            body()
+            e.close_loop()
+        if not exact:
+            self.names, self.values = names, values
+            at = self.values[axis.name] = e.open_loop(whole_end, end, width)
+            left = e.inst("sub nsw", end, at)
+            small = e.value(f"trunc {left} to i8", I8, 1, left.depth)
+            self.mask = e.value(
+                f"icmp ult <{width} x i8> {e.iota(I8, width).text}, {e.widened(small, width).text}", BOOL, width, left.depth
+            )
+            body()
+            e.close_loop()
+        self.lanes, self.mask = before

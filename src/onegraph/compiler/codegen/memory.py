@@ -1,0 +1,198 @@
+"""Loads and stores of a kernel: scalar, contiguous, gathered; under a mask where some lanes do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from onegraph.compiler.codegen.casts import from_memory, to_memory
+from onegraph.compiler.codegen.emitter import Val, memory_type, register_type, suffix
+from onegraph.compiler.codegen.indices import emit_index
+from onegraph.compiler.kernels import operands
+from onegraph.ir.index import Index
+from onegraph.ir.loop import Offset, Operand, Place, writes
+from onegraph.ir.types import BOOL, I8, I64, DType
+
+if TYPE_CHECKING:
+    from onegraph.compiler.codegen.kernel import KernelWriter
+
+
+class Memory:
+    """`pointers[buffer]` is the address of its first element."""
+
+    def __init__(self, writer: KernelWriter, dtypes: Mapping[str, DType]) -> None:
+        self.w = writer
+        self.dtypes = dict(dtypes)
+        self.pointers: dict[str, str] = {}
+        self.written = set(writes(writer.kernel))
+
+    def bind(self) -> None:
+        """Read the addresses from the kernel's argument; make room for locals."""
+        e = self.w.e
+        for position, buffer in enumerate(operands(self.w.kernel)):
+            e.line(f"%p{position}.p = getelementptr ptr, ptr %buffers, i64 {position}")
+            e.line(f"%p{position} = load ptr, ptr %p{position}.p")
+            self.pointers[buffer] = f"%p{position}"
+        for position, local in enumerate(self.w.kernel.locals):
+            e.entry.append(f"%local{position} = alloca {memory_type(local.dtype)}, i64 {local.size}, align 64")
+            self.pointers[local.name] = f"%local{position}"
+            self.dtypes[local.name] = local.dtype
+            self.written.add(local.name)
+
+    # ---- loads -------------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: str, place: Place, condition: Val | None) -> Val:
+        assert isinstance(place, Offset)
+        index, dtype = place.index, self.dtypes[buffer]
+        stored = I8 if dtype is BOOL else dtype
+        if not self.varies(index):
+            value = self.uniform_load(buffer, index, stored, condition)
+        elif self.stride(index) == 1:
+            value = self.contiguous_load(buffer, index, stored, condition)
+        else:
+            value = self.gather(buffer, index, stored, condition)
+        return from_memory(self.w.e, value, dtype)
+
+    def depth(self, buffer: str, *values: Val) -> int | None:
+        """Where a load may stand: next to its operands, unless the kernel also writes the buffer."""
+        return None if buffer in self.written else max(value.depth for value in values)
+
+    def address(self, buffer: str, index: Index, stored: DType) -> Val:
+        """The address of the element (of that for the first lane)."""
+        e = self.w.e
+        at = emit_index(e, index, self.w.values)
+        text = f"getelementptr inbounds {memory_type(stored)}, ptr {self.pointers[buffer]}, i64 {at.text}"
+        return e.value(text, I64, 1, at.depth)
+
+    def varies(self, index: Index) -> bool:
+        """Whether lanes of the code being written differ in it."""
+        axis = self.w.vector_axis
+        return axis is not None and any(
+            symbol == axis or self.w.values[symbol.name].lanes > 1 for symbol in index.symbols
+        )
+
+    def stride(self, index: Index) -> int | None:
+        """By how many elements neighbouring lanes differ, if that is a constant."""
+        axis = self.w.vector_axis
+        assert axis is not None
+        if any(symbol != axis and self.w.values[symbol.name].lanes > 1 for symbol in index.symbols):
+            return None
+        step = index.coefficient(axis)
+        return None if step is None else step.constant
+
+    def uniform_load(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
+        """One element for all lanes. If no lane wants it, it is read from a place that holds zero."""
+        e = self.w.e
+        address = self.address(buffer, index, stored)
+        operands = [address]
+        if condition is not None:
+            wanted = self.w.folded("vector.reduce.or", condition) if condition.lanes > 1 else condition
+            e.definitions["zero"] = "@zero = internal constant [16 x i8] zeroinitializer, align 16\n"
+            depth = max(wanted.depth, address.depth)
+            address = e.value(f"select {wanted}, ptr {address.text}, ptr @zero", I64, 1, depth)
+            operands = [address, wanted]
+        text = f"load {memory_type(stored)}, ptr {address.text}, align {stored.size}"
+        depth = self.depth(buffer, *operands)
+        value = e.value(text, stored, 1, depth, pure=depth is not None)
+        if condition is not None and condition.lanes > 1:
+            value = e.select(condition, value, e.constant(0, stored))
+        return value
+
+    def contiguous_load(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
+        e, lanes = self.w.e, self.w.lanes
+        address = self.address(buffer, index, stored)
+        mask = self.combined(condition)
+        vector = Val("", stored, lanes)
+        if mask is None:
+            depth = self.depth(buffer, address)
+            text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
+            return e.value(text, stored, lanes, depth, pure=depth is not None)
+        name = f"@llvm.masked.load.{suffix(vector)}.p0"
+        e.declare(f"declare {vector.type} {name}(ptr, <{lanes} x i1>, {vector.type})")
+        depth = self.depth(buffer, address, mask)
+        text = (
+            f"call {vector.type} {name}(ptr align {stored.size} {address.text}, {mask}, {vector.type} zeroinitializer)"
+        )
+        return e.value(text, stored, lanes, depth, pure=depth is not None)
+
+    def gather(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
+        e, lanes = self.w.e, self.w.lanes
+        at = self.w.index(index)
+        mask = self.combined(condition) or e.constant(True, BOOL, lanes)
+        vector = Val("", stored, lanes)
+        pointers = self.lane_addresses(buffer, at, stored)
+        name = f"@llvm.masked.gather.{suffix(vector)}.v{lanes}p0"
+        e.declare(f"declare {vector.type} {name}(<{lanes} x ptr>, <{lanes} x i1>, {vector.type})")
+        depth = self.depth(buffer, at, mask)
+        text = (
+            f"call {vector.type} {name}(<{lanes} x ptr> align {stored.size} {pointers}, {mask}, "
+            f"{vector.type} zeroinitializer)"
+        )
+        return e.value(text, stored, lanes, depth, pure=depth is not None)
+
+    def lane_addresses(self, buffer: str, at: Val, stored: DType) -> str:
+        e = self.w.e
+        text = f"getelementptr inbounds {memory_type(stored)}, ptr {self.pointers[buffer]}, {at}"
+        return e.value(text, I64, at.lanes, at.depth).text
+
+    def combined(self, condition: Val | None) -> Val | None:
+        """The lanes for which memory may be touched."""
+        e, mask = self.w.e, self.w.mask
+        if condition is None:
+            return mask
+        condition = e.widened(condition, self.w.lanes)
+        return condition if mask is None else e.inst("and", condition, mask)
+
+    # ---- stores ------------------------------------------------------------------------------------------------------
+
+    def store(self, buffer: str, place: Place, operand: Operand, atomic: bool) -> None:
+        assert isinstance(place, Offset)
+        e, index, dtype = self.w.e, place.index, self.dtypes[buffer]
+        stored = I8 if dtype is BOOL else dtype
+        value = to_memory(e, self.w.operand(operand, dtype), dtype)
+        if atomic:
+            self.add_atomically(buffer, index, stored, value)
+        elif not self.varies(index):
+            address = self.address(buffer, index, stored)
+            e.line(f"store {self.lane(value, 0)}, ptr {address.text}, align {stored.size}")
+        elif self.stride(index) == 1:
+            self.contiguous_store(buffer, index, stored, value)
+        else:
+            self.scatter(buffer, index, stored, value)
+
+    def contiguous_store(self, buffer: str, index: Index, stored: DType, value: Val) -> None:
+        e, lanes, mask = self.w.e, self.w.lanes, self.w.mask
+        address = self.address(buffer, index, stored)
+        value = e.widened(value, lanes)
+        if mask is None:
+            e.line(f"store {value}, ptr {address.text}, align {stored.size}")
+            return
+        name = f"@llvm.masked.store.{suffix(value)}.p0"
+        e.declare(f"declare void {name}({value.type}, ptr, <{lanes} x i1>)")
+        e.line(f"call void {name}({value}, ptr align {stored.size} {address.text}, {mask})")
+
+    def scatter(self, buffer: str, index: Index, stored: DType, value: Val) -> None:
+        e, lanes = self.w.e, self.w.lanes
+        at = self.w.index(index)
+        value = e.widened(value, lanes)
+        mask = self.w.mask or e.constant(True, BOOL, lanes)
+        pointers = self.lane_addresses(buffer, at, stored)
+        name = f"@llvm.masked.scatter.{suffix(value)}.v{lanes}p0"
+        e.declare(f"declare void {name}({value.type}, <{lanes} x ptr>, <{lanes} x i1>)")
+        e.line(f"call void {name}({value}, <{lanes} x ptr> align {stored.size} {pointers}, {mask})")
+
+    def add_atomically(self, buffer: str, index: Index, stored: DType, value: Val) -> None:
+        """Scalar code only: such kernels are not vectorized."""
+        assert self.w.lanes == 1
+        address = self.address(buffer, index, stored)
+        operation = "fadd" if stored.is_float else "add"
+        self.w.e.line(f"atomicrmw {operation} ptr {address.text}, {value} monotonic, align {stored.size}")
+
+    def lane(self, value: Val, number: int) -> Val:
+        if value.lanes == 1:
+            return value
+        e = self.w.e
+        return e.value(f"extractelement {value}, i64 {number}", value.dtype, 1, value.depth)
+
+
+__all__ = ["Memory", "register_type"]

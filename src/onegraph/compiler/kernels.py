@@ -1,0 +1,92 @@
+"""Facts about kernels that several stages need: their operands, sizes, canonical form, and how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onegraph.ir.index import ONE, Index, Symbol, product
+from onegraph.ir.loop import (
+    Block,
+    Coordinates,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Place,
+    Store,
+    reads,
+    statements,
+    writes,
+)
+
+
+def operands(kernel: Kernel) -> tuple[str, ...]:
+    """The buffers of a kernel in the order in which it is given them: those it reads, then those it only writes."""
+    return tuple(dict.fromkeys((*reads(kernel), *writes(kernel))))
+
+
+def place_indices(place: Place) -> tuple[Index, ...]:
+    return place.indices if isinstance(place, Coordinates) else (place.index,)
+
+
+def indices(block: Block) -> Iterator[Index]:
+    """Every index expression in the statements."""
+    for statement in statements(block):
+        match statement:
+            case Let(value=Load(place=place)) | Store(place=place):
+                yield from place_indices(place)
+            case Let(value=IndexValue(index)):
+                yield index
+            case Loop(axes):
+                yield from (axis.extent for axis in axes if axis.extent is not None)
+
+
+def size_symbols(kernel: Kernel) -> tuple[Symbol, ...]:
+    """The sizes that a kernel is given, in that order."""
+    found: set[Symbol] = set()
+    for index in (*indices(kernel.body), *(axis.extent for axis in kernel.axes if axis.extent is not None)):
+        found |= _sizes(index)
+    return tuple(sorted(found, key=lambda symbol: symbol.name))
+
+
+def _sizes(index: Index) -> set[Symbol]:
+    found: set[Symbol] = set()
+    for symbol in index.symbols:
+        if symbol.extent is not None:
+            found |= _sizes(symbol.extent)
+        elif not symbol.signed:
+            found.add(symbol)
+    return found
+
+
+PARTS = 32  # into how many parts a kernel should be divisible
+
+
+def chunk_size(kernel: Kernel) -> int:
+    """How many iterations of the vector axis make one part, where it is an outer axis."""
+    vector = kernel.vector
+    if vector is None or vector.axis not in kernel.axes:
+        return 1
+    rows = product([axis.extent or ONE for axis in kernel.axes if axis != vector.axis]).constant
+    extent = vector.axis.extent.constant if vector.axis.extent is not None else None
+    if rows is None or extent is None:
+        return 4096 if vector.width <= 64 else 64 * vector.width
+    parts = max(1, PARTS // max(rows, 1))
+    size = -(-max(extent, 1) // parts)
+    return -(-size // vector.width) * vector.width
+
+
+def chunk_count(axis: Symbol, chunk: int) -> Index:
+    assert axis.extent is not None
+    return (axis.extent + (chunk - 1)) // chunk
+
+
+def part_count(kernel: Kernel, chunk: int) -> Index:
+    """How many iterations of its outermost loop the kernel has: what threads share out."""
+    vector = kernel.vector.axis if kernel.vector is not None else None
+    count = ONE
+    for axis in kernel.axes:
+        assert axis.extent is not None
+        count = count * (chunk_count(axis, chunk) if axis == vector else axis.extent)
+    return count

@@ -1,0 +1,81 @@
+"""What the arguments and fake results of a node mean here: sizes as index expressions, types, literals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onegraph.ir.index import Index, Symbol, apply, product
+from onegraph.ir.loop import Argument, Named
+from onegraph.ir.types import DType, TensorType, dtype_of_torch
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """Our element type for torch's."""
+    return dtype_of_torch(str(dtype).removeprefix("torch."), dtype.itemsize)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """Torch's element type for ours."""
+    return getattr(torch, dtype.torch_name)
+
+
+def tensor_type(value: torch.Tensor) -> TensorType:
+    """Element type, sizes and strides of a fake tensor."""
+    strides = value.stride() if value.layout is torch.strided else ()
+    return TensorType(dtype_of(value.dtype), tuple(map(index_of, value.shape)), tuple(map(index_of, strides)))
+
+
+def index_of(value: int | torch.SymInt) -> Index:
+    """An integer, static or symbolic, as an index expression."""
+    if isinstance(value, torch.SymInt):
+        return value.node.index
+    return Index.of(int(value))
+
+
+def index_of_sympy(expression: Any) -> Index:
+    """A sympy expression over sizes as an index expression. Classes go by name: sympy need not be imported."""
+    kind = type(expression).__name__
+    if getattr(expression, "is_Symbol", False):
+        return Index.of(Symbol(expression.name))
+    if getattr(expression, "is_Integer", False):
+        return Index.of(int(expression))
+    args = [index_of_sympy(arg) for arg in expression.args]
+    match kind:
+        case "Add":
+            return sum(args, Index.of(0))
+        case "Mul":
+            return product(args)
+        case "Pow":
+            return product([args[0]] * int(expression.args[1]))
+        case "FloorDiv" | "CleanDiv":
+            return args[0] // args[1]
+        case "Mod" | "PythonMod":
+            return args[0] % args[1]
+        case "Max" | "Min":
+            result = args[0]
+            for arg in args[1:]:
+                result = apply(kind.lower(), result, arg)
+            return result
+    raise NotImplementedError(f"the size {expression} has no index expression ({kind})")
+
+
+def literal_argument(value: Any) -> Argument:
+    """An argument of a library call that is not a tensor."""
+    match value:
+        case torch.dtype():
+            return Named("dtype", str(value).removeprefix("torch."))
+        case torch.layout():
+            return Named("layout", str(value).removeprefix("torch."))
+        case torch.memory_format():
+            return Named("memory_format", str(value).removeprefix("torch."))
+        case torch.device():
+            return Named("device", str(value))
+        case torch.SymInt():
+            return index_of(value)
+        case Index() | None | bool() | int() | float() | complex() | str():
+            return value
+        case list() | tuple():
+            return tuple(literal_argument(item) for item in value)
+    raise NotImplementedError(f"an argument of type {type(value).__name__} cannot be kept in a plan: {value!r}")

@@ -1,0 +1,151 @@
+"""From a functional aten graph to a loop program: one kernel or library call per operator, views folded away.
+
+    placeholder x: f32[4, 8]                      program (x):
+    y = aten.mul.Tensor(x, 2)                       kernel k_b1(i0: 4, i1: 8):
+    z = aten.sum.dim_IntList(y, [-1])                 t0: f32 = load x[i0, i1]
+    return (z,)                                       t1: f32 = mul(t0, 2.0)
+                                                      store b1[i0, i1] = t1
+                                                    kernel k_b2(i0: 4):
+                                                      for r0: 8:
+                                                        t0: f32 = load b1[i0, r0]
+                                                        t1: f32 = sum over t0
+                                                      store b2[i0] = t1
+                                                    return b2
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from onegraph.base.context import Context
+from onegraph.base.events import OperatorFellBack
+from onegraph.compiler.lower import pointwise, reduction  # noqa: F401 - they register their lowerings
+from onegraph.compiler.lower.arguments import index_of, tensor_type
+from onegraph.compiler.lower.lowerer import Lowerer
+from onegraph.compiler.lower.registry import LOWERINGS
+from onegraph.compiler.lower.views import View
+from onegraph.ir.index import Index, Symbol
+from onegraph.ir.loop import Program, SizeOf
+from onegraph.torchlib.aten import OpOverload
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The program, the tensors that are part of it, and the operators that were left to the library."""
+
+    program: Program
+    constants: Mapping[str, torch.Tensor]
+    fallbacks: tuple[str, ...]
+
+
+def lower_graph(module: GraphModule, cx: Context) -> Lowered:
+    """Lower every node. An operator without a lowering becomes a library call."""
+    g = Lowerer(cx)
+    values: dict[Node, Any] = {}
+    inputs: list[str | Symbol] = []
+    sizes: dict[str, SizeOf] = {}
+    outputs: tuple[str | Index | None, ...] = ()
+    for node in module.graph.nodes:
+        g.node = node
+        match node.op:
+            case "placeholder":
+                values[node] = _placeholder(g, node, inputs, sizes)
+            case "get_attr":
+                values[node] = _constant(g, module, node)
+            case "output":
+                outputs = tuple(_output(g, item, values) for item in _flat(node.args[0]))
+            case _:
+                values[node] = _call(g, node, values)
+    bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
+    needed = tuple(size for name, size in sizes.items() if name not in bound)
+    program = Program(tuple(inputs), outputs, tuple(g.buffers.values()), tuple(g.steps), needed)
+    return Lowered(program, g.constants, tuple(g.fallbacks))
+
+
+def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict[str, SizeOf]) -> View | Index:
+    value = node.meta["val"]
+    if isinstance(value, torch.SymInt | int):
+        index = index_of(value)
+        symbol = index.symbol or Symbol(f"unused{len(inputs)}")
+        inputs.append(symbol)
+        return index
+    name = g.buffer(tensor_type(value), name=f"arg{len(inputs)}")
+    for dim, size in enumerate(g.buffers[name].type.shape):
+        if size.symbol is not None:
+            sizes.setdefault(size.symbol.name, SizeOf(size.symbol.name, name, dim))
+    inputs.append(name)
+    return g.whole(name)
+
+
+def _constant(g: Lowerer, module: GraphModule, node: Node) -> View:
+    tensor: Any = module
+    for part in str(node.target).split("."):
+        tensor = getattr(tensor, part)
+    name = g.buffer(tensor_type(tensor), constant=True, name=f"const{len(g.constants)}")
+    g.constants[name] = tensor.detach()
+    return g.whole(name)
+
+
+def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
+    if node.target is operator.getitem:
+        source, position = node.args
+        return values[source][position]  # type: ignore[index]
+    if isinstance(node.meta.get("val"), torch.SymInt):
+        return index_of(node.meta["val"])
+    args = [_argument(arg, values) for arg in node.args]
+    kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
+    lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
+    reason = "there is no lowering for it"
+    if lowering is not None:
+        reason = "an element type is not native" if not _is_native(node) else ""
+        result = NotImplemented if reason else lowering(g, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
+        reason = reason or "its lowering does not cover this use"
+    g.fallbacks.append(str(node.target))
+    g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason))
+    return g.extern(str(node.target), args, kwargs, node.meta["val"])
+
+
+def _is_native(node: Node) -> bool:
+    """Whether kernels can compute with all tensors of the node."""
+    values = [node.meta["val"], *(arg.meta["val"] for arg in node.all_input_nodes)]
+    return all(
+        item.layout is torch.strided and item.device.type == "cpu" and tensor_type(item).dtype.is_native
+        for value in values
+        for item in (value if isinstance(value, (tuple, list)) else (value,))
+        if isinstance(item, torch.Tensor)
+    )
+
+
+def _argument(value: Any, values: Mapping[Node, Any]) -> Any:
+    if isinstance(value, Node):
+        return values[value]
+    if isinstance(value, (list, tuple)):
+        return [_argument(item, values) for item in value]
+    if isinstance(value, torch.SymInt) or type(value) is int:
+        return index_of(value)
+    return value
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _output(g: Lowerer, item: Any, values: Mapping[Node, Any]) -> str | Index | None:
+    """The result for an output of the graph, with the strides that its fake has."""
+    if item is None:
+        return None
+    value = _argument(item, values)
+    if isinstance(value, View):
+        wanted = tensor_type(item.meta["val"])
+        return g.tensor(value, wanted.strides)
+    if isinstance(value, Index):
+        return value
+    raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")

@@ -1,0 +1,222 @@
+"""What lowerings build with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from onegraph.base.context import Context
+from onegraph.compiler.body import Body
+from onegraph.compiler.lower.arguments import literal_argument, tensor_type
+from onegraph.compiler.lower.scalars import Scalar
+from onegraph.compiler.lower.views import Shape, View, axes_of, contiguous_strides, coordinates
+from onegraph.ir import loop
+from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
+from onegraph.ir.loop import Buffer, BufferArgument, Coordinates, Extern, Kernel, Step
+from onegraph.ir.types import BOOL, I64, DType, TensorType
+
+
+class Lowerer:
+    """What lowerings build with: buffers, kernels and library calls of the program under construction."""
+
+    def __init__(self, cx: Context) -> None:
+        self.cx = cx
+        self.node: Node  # the one that is being lowered
+        self.buffers: dict[str, Buffer] = {}
+        self.steps: list[Step] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self.fallbacks: list[str] = []
+        self._tensors: dict[View, str] = {}
+
+    # ---- types -------------------------------------------------------------------------------------------------------
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the node's (only) result."""
+        return tensor_type(self.node.meta["val"])
+
+    @property
+    def results(self) -> tuple[TensorType, ...]:
+        """The types of the node's results, where it has several."""
+        return tuple(tensor_type(value) for value in self.node.meta["val"])
+
+    # ---- kernels -----------------------------------------------------------------------------------------------------
+
+    def pointwise(
+        self,
+        shape: Shape,
+        dtype: DType,
+        compute: Callable[[Cell], Scalar],
+        strides: Sequence[Index] | None = None,
+    ) -> View:
+        """A tensor of which `compute` gives the element at the cell's `position`."""
+        if strides is None and shape == self._result_shape():
+            strides = self.result.strides
+        name = self.buffer(TensorType(dtype, shape, tuple(strides or contiguous_strides(shape))))
+        axes = axes_of(shape, "i")
+        cell = Cell(Body(_running(axes)), coordinates(axes))
+        value = compute(cell).to(dtype)
+        cell.body.store(name, Coordinates(cell.position), value.operand)
+        self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
+        return self.whole(name)
+
+    def reduction(
+        self,
+        op: str,
+        outer: Shape,
+        inner: Shape,
+        dtype: DType,
+        compute: Callable[[Cell, tuple[Index, ...]], Sequence[Scalar]],
+    ) -> View:
+        """A tensor of the shape `outer` that gathers what `compute(cell, at)` gives at every position of `inner`."""
+        name = self.buffer(TensorType(dtype, outer, contiguous_strides(outer)))
+        axes, over = axes_of(outer, "i"), axes_of(inner, "r")
+        cell = Cell(Body(_running(axes)), coordinates(axes))
+        cell.body.enter(_running(over))
+        values = compute(cell, coordinates(over))
+        total = cell.body.accumulate(op, dtype, *(value.operand for value in values))
+        cell.body.leave()
+        cell.body.store(name, Coordinates(cell.position), total)
+        self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
+        return self.whole(name)
+
+    def kernel(self, name: str, axes: tuple[Symbol, ...], body: Body) -> None:
+        """A kernel of any form."""
+        self.steps.append(Kernel(f"k_{name}", axes, body.block()))
+
+    def buffer(self, type: TensorType, constant: bool = False, name: str | None = None) -> str:
+        """A new buffer."""
+        name = name or f"b{len(self.buffers)}"
+        self.buffers[name] = Buffer(name, type, constant)
+        return name
+
+    def whole(self, buffer: str) -> View:
+        """The buffer as a tensor."""
+        type = self.buffers[buffer].type
+        axes = axes_of(type.shape)
+        return View(buffer, type.dtype, type.shape, axes, coordinates(axes))
+
+    # ---- library calls -----------------------------------------------------------------------------------------------
+
+    def extern(self, operator: str, args: Sequence[Any], kwargs: dict[str, Any], results: Any) -> Any:
+        """A library call; `results` are the fake results: one value or a tuple of them. Gives views."""
+        several = isinstance(results, (tuple, list))
+        values = []
+        for value in results if several else [results]:
+            values.append(self.whole(self.buffer(tensor_type(value))) if isinstance(value, torch.Tensor) else None)
+        call = Extern(
+            operator,
+            tuple(self.argument(a) for a in args),
+            tuple((name, self.argument(a)) for name, a in kwargs.items()),
+            tuple(view.buffer if view is not None else None for view in values),
+            several,
+        )
+        self.steps.append(call)
+        return tuple(values) if several else values[0]
+
+    def argument(self, value: Any) -> loop.Argument:
+        """An argument of a library call: views become tensors in memory."""
+        if isinstance(value, View):
+            return BufferArgument(self.tensor(value))
+        if isinstance(value, (list, tuple)):
+            return tuple(self.argument(item) for item in value)
+        return literal_argument(value)
+
+    def tensor(self, view: View, strides: Sequence[Index] | None = None) -> str:
+        """A buffer that holds exactly this tensor: the one it looks at, a view of it with strides, or a copy."""
+        if strides is None and view in self._tensors:
+            return self._tensors[view]
+        base = self.buffers[view.buffer].type
+        seen = self._as_strided(view, base, strides)
+        if seen is None:
+            strides = strides or contiguous_strides(view.shape)
+            name = self.pointwise(view.shape, view.dtype, lambda cell: cell.load(view), strides).buffer
+        elif seen == (base, ZERO):
+            name = view.buffer
+        else:
+            name = self.buffer(seen[0])
+            self.steps.append(loop.View(name, view.buffer, seen[1]))
+        self._tensors[view] = name
+        return name
+
+    def _as_strided(
+        self, view: View, base: TensorType, wanted: Sequence[Index] | None
+    ) -> tuple[TensorType, Index] | None:
+        """The view as sizes, strides and an offset in the memory of its buffer; None if it has no such form."""
+        if view.dtype is not base.dtype:
+            return None
+        offset = rest = base.offset(view.indices)
+        strides: list[Index] = []
+        natural = contiguous_strides(view.shape)
+        for dim, axis in enumerate(view.axes):
+            step = offset.coefficient(axis)
+            if step is None or step.symbols & set(view.axes):
+                return None
+            rest = rest - step * Index.of(axis)
+            if view.shape[dim] == ONE:
+                step = wanted[dim] if wanted is not None else natural[dim]
+            elif wanted is not None and wanted[dim] != step:
+                return None
+            strides.append(step)
+        return TensorType(view.dtype, view.shape, tuple(strides)), rest
+
+    def _result_shape(self) -> Shape | None:
+        value = self.node.meta.get("val")
+        return tensor_type(value).shape if isinstance(value, torch.Tensor) else None
+
+
+class Cell:
+    """One element of the tensor that a kernel computes: its position, and access to other tensors."""
+
+    def __init__(self, body: Body, position: tuple[Index, ...]) -> None:
+        self.body = body
+        self.position = position
+
+    def load(self, view: View, at: Sequence[Index] | None = None, condition: Scalar | None = None) -> Scalar:
+        """The view's element at these coordinates (else at the cell's position, broadcast)."""
+        if at is None:
+            missing = len(self.position) - view.rank
+            at = [ZERO if n == ONE else x for n, x in zip(view.shape, self.position[missing:], strict=True)]
+        place = Coordinates(view.at(at))
+        operand = self.body.load(view.dtype, view.buffer, place, condition.operand if condition else None)
+        return Scalar(self.body, operand, view.dtype)
+
+    def index(self, index: Index | int) -> Scalar:
+        """An index expression as a number of type i64."""
+        return Scalar(self.body, self.body.index(Index.of(index)), I64)
+
+    def symbol(self, value: Scalar) -> Index:
+        """A number as an index expression."""
+        return self.body.symbol(value.to(I64).operand)
+
+    def literal(self, value: float | int | bool, dtype: DType) -> Scalar:
+        return Scalar(self.body, self.body.cast(value, dtype), dtype)
+
+    def within(self, index: Index, low: Index | int, high: Index | int) -> Scalar:
+        """Whether `low <= index < high`."""
+        at = self.index(index)
+        found = Scalar(self.body, True, BOOL)
+        for op, bound in (("ge", Index.of(low)), ("lt", Index.of(high))):
+            certain = _decided(op, index, bound)
+            if certain is None:
+                test = getattr(at, f"__{op}__")(self.index(bound))
+                found = test if found.operand is True else found & test
+            elif not certain:
+                return Scalar(self.body, False, BOOL)
+        return found
+
+
+def _decided(op: str, index: Index, bound: Index) -> bool | None:
+    """Whether the comparison is certain to hold, or certain not to."""
+    from_bound = index - bound
+    if op == "ge":
+        return True if is_not_negative(from_bound) else (False if is_not_negative(-from_bound - 1) else None)
+    return True if is_not_negative(-from_bound - 1) else (False if is_not_negative(from_bound) else None)
+
+
+def _running(axes: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
+    """The axes that have more than one element (or none)."""
+    return tuple(axis for axis in axes if axis.extent != ONE)

@@ -1,0 +1,229 @@
+"""Operators that work element by element.
+
+One more is one decorated function on `Scalar`s, or one row of a table below:
+
+    @pointwise(aten.silu.default)
+    def silu(x):
+        return x * sigmoid(x)
+
+Tensors are broadcast to the result's shape. `types` says in which element type the function computes:
+
+    "result"   that of the result; 16-bit floats compute in f32
+    "operands" the common type of the operands (comparisons)
+    "own"      operands come in their own types
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+
+from onegraph.compiler.lower import scalars as s
+from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.promotion import promoted
+from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.scalars import Scalar
+from onegraph.compiler.lower.views import View
+from onegraph.ir.index import Index
+from onegraph.ir.types import BOOL, I64, DType
+from onegraph.torchlib.aten import OpOverload
+
+aten = torch.ops.aten
+Types = Literal["result", "operands", "own"]
+
+
+def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[..., Scalar]], Callable[..., Any]]:
+    """Register a function on scalars as the lowering of operators that work element by element."""
+
+    def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
+        def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
+            result = g.result
+            operands = [a for a in (*args, *kwargs.values()) if isinstance(a, View | Index | float | bool)]
+            common = {"result": result.dtype, "operands": promoted(operands) if types == "operands" else None, "own": None}
+            wanted = common[types].compute if common[types] is not None else None
+
+            def compute(cell: Cell) -> Scalar:
+                values = [_scalar(cell, arg, wanted) for arg in args]
+                named = {name: _scalar(cell, arg, wanted) for name, arg in kwargs.items()}
+                return function(*values, **named)
+
+            return g.pointwise(result.shape, result.dtype, compute)
+
+        lower(*ops)(lowering)
+        return function
+
+    return register
+
+
+def _scalar(cell: Cell, arg: Any, wanted: DType | None) -> Any:
+    """An operand as a scalar: loaded, or a number; converted if a type is wanted. Other arguments stay."""
+    if isinstance(arg, View):
+        value = cell.load(arg)
+        return value if wanted is None else value.to(wanted)
+    if isinstance(arg, Index):
+        if arg.constant is None:
+            value = cell.index(arg)
+            return value if wanted is None else value.to(wanted)
+        arg = arg.constant
+    if isinstance(arg, bool | int | float) and wanted is not None:
+        return cell.literal(arg, wanted)
+    return arg
+
+
+def _table(rows: dict[Any, Callable[..., Scalar]], types: Types = "result") -> None:
+    for ops, function in rows.items():
+        pointwise(*(ops if isinstance(ops, tuple) else (ops,)), types=types)(function)
+
+
+_table(
+    {
+        aten.exp.default: s.exp,
+        aten.exp2.default: s.exp2,
+        aten.expm1.default: s.expm1,
+        aten.log.default: s.log,
+        aten.log2.default: s.log2,
+        aten.log10.default: s.log10,
+        aten.log1p.default: s.log1p,
+        aten.sin.default: s.sin,
+        aten.cos.default: s.cos,
+        aten.tan.default: s.tan,
+        aten.asin.default: s.asin,
+        aten.acos.default: s.acos,
+        aten.atan.default: s.atan,
+        aten.sinh.default: s.sinh,
+        aten.cosh.default: s.cosh,
+        aten.tanh.default: s.tanh,
+        aten.asinh.default: s.asinh,
+        aten.acosh.default: s.acosh,
+        aten.atanh.default: s.atanh,
+        aten.sqrt.default: s.sqrt,
+        aten.rsqrt.default: s.rsqrt,
+        aten.reciprocal.default: s.reciprocal,
+        aten.sigmoid.default: s.sigmoid,
+        aten.erf.default: s.erf,
+        aten.erfc.default: s.erfc,
+        aten.lgamma.default: s.lgamma,
+        aten.neg.default: lambda x: -x,
+        aten.maximum.default: s.maximum,
+        aten.minimum.default: s.minimum,
+        aten.silu.default: lambda x: x * s.sigmoid(x),
+    }
+)
+
+
+def _or_itself(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    """Rounding: an integer is its own."""
+    return lambda x: function(x) if x.dtype.is_float else x
+
+
+_table(
+    {
+        aten.floor.default: _or_itself(s.floor),
+        aten.ceil.default: _or_itself(s.ceil),
+        aten.trunc.default: _or_itself(s.trunc),
+        aten.round.default: _or_itself(s.round_even),
+    }
+)
+
+
+@pointwise(aten.abs.default)
+def absolute(x: Scalar) -> Scalar:
+    return x if x.dtype is BOOL else s.absolute(x)
+
+
+@pointwise(aten.sign.default, aten.sgn.default)
+def sign(x: Scalar) -> Scalar:
+    return x if x.dtype is BOOL else s.sign(x)
+
+
+@pointwise(aten.add.Tensor, aten.add.Scalar)
+def add(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
+    if x.dtype is BOOL:
+        return x | (y & alpha if isinstance(alpha, Scalar) else y)
+    return x + (y if _is_one(alpha) else y * alpha)
+
+
+@pointwise(aten.sub.Tensor, aten.sub.Scalar)
+def sub(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
+    return x - (y if _is_one(alpha) else y * alpha)
+
+
+@pointwise(aten.rsub.Tensor, aten.rsub.Scalar)
+def rsub(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
+    return y - (x if _is_one(alpha) else x * alpha)
+
+
+def _is_one(alpha: Scalar | int) -> bool:
+    return (alpha.operand if isinstance(alpha, Scalar) else alpha) == 1
+
+
+@pointwise(aten.mul.Tensor, aten.mul.Scalar)
+def mul(x: Scalar, y: Scalar) -> Scalar:
+    return x & y if x.dtype is BOOL else x * y
+
+
+@pointwise(aten.div.Tensor, aten.div.Scalar)
+def div(x: Scalar, y: Scalar) -> Scalar:
+    return x / y
+
+
+@pointwise(aten.relu.default)
+def relu(x: Scalar) -> Scalar:
+    return x if x.dtype is BOOL else s.maximum(x, 0)
+
+
+for _name, _op in {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}.items():
+    _packet = getattr(aten, _name)
+
+    def _comparison(x: Scalar, y: Scalar, op: str = _op) -> Scalar:
+        return s.compare(op, x, y)
+
+    pointwise(_packet.Tensor, _packet.Scalar, types="operands")(_comparison)
+
+
+@pointwise(aten.where.self, types="own")
+def where(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
+    common = promoted([View("", v.dtype, (), (), ()) for v in (x, y)])
+    return s.where(condition.to(BOOL), x.to(common), y.to(common))
+
+
+@pointwise(aten.isnan.default, types="own")
+def isnan(x: Scalar) -> Scalar:
+    return s.isnan(x)
+
+
+@pointwise(aten.isinf.default, types="own")
+def isinf(x: Scalar) -> Scalar:
+    return s.isinf(x)
+
+
+@pointwise(aten.logical_not.default, types="own")
+def logical_not(x: Scalar) -> Scalar:
+    return ~x.to(BOOL)
+
+
+@pointwise(aten.logical_and.default, types="own")
+def logical_and(x: Scalar, y: Scalar) -> Scalar:
+    return x.to(BOOL) & y.to(BOOL)
+
+
+@pointwise(aten.logical_or.default, types="own")
+def logical_or(x: Scalar, y: Scalar) -> Scalar:
+    return x.to(BOOL) | y.to(BOOL)
+
+
+@pointwise(aten.logical_xor.default, types="own")
+def logical_xor(x: Scalar, y: Scalar) -> Scalar:
+    return x.to(BOOL) ^ y.to(BOOL)
+
+
+@lower(aten._to_copy.default, aten.clone.default)
+def to_copy(g: Lowerer, x: View, **options: Any) -> View:
+    """A copy, perhaps of another type and layout."""
+    result = g.result
+    return g.pointwise(result.shape, result.dtype, lambda cell: cell.load(x).to(result.dtype))
+
+
+__all__ = ["I64", "pointwise"]

@@ -1,0 +1,50 @@
+"""The table of lowerings.
+
+To lower an operator, decorate a function with `@lower(aten.foo.default)` in the file of its family. It is called as
+`function(g, *args, **kwargs)` with the `Lowerer` g and the arguments of the node, in which
+
+    a tensor           is a `View` (a buffer seen through index expressions)
+    an integer         is an `Index` (a static one is a constant)
+    anything else      is what it was: float, bool, None, dtype, list
+
+and returns a `View` (or a tuple of them, for several results), with sizes and element type as the node's fake result
+says; it may use strides of its own. Returning `NotImplemented` leaves this call to the library, as does having no
+lowering at all. Operators that work element by element are easier through `@pointwise` in `lower/pointwise.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onegraph.torchlib.aten import OpOverload
+
+OpOverloadPacket = type(torch.ops.aten.add)
+Lowering = Callable[..., Any]
+
+_TABLE: dict[OpOverload, Lowering] = {}
+LOWERINGS = MappingProxyType(_TABLE)
+
+
+def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:
+    """The overload itself, or all of a packet."""
+    if isinstance(op, OpOverload):
+        return [op]
+    return [getattr(op, name) for name in op.overloads()]
+
+
+def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for the operators; a packet stands for all its overloads."""
+
+    def register(function: Lowering) -> Lowering:
+        for op in ops:
+            for overload in overloads(op):
+                if overload in _TABLE:
+                    raise ValueError(f"{overload} has two lowerings: {_TABLE[overload]} and {function}")
+                _TABLE[overload] = function
+        return function
+
+    return register

@@ -1,0 +1,88 @@
+"""The compiler: the list of its passes, and the way from a graph to a callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from onegraph.base.context import Context
+from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
+from onegraph.base.pipeline import Pass, run_passes
+from onegraph.compiler.codegen.module import KernelSource, module_text
+from onegraph.compiler.codegen.target import assembly, compile_text
+from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.memory.plan import plan
+from onegraph.compiler.runtime.executor import Executor
+from onegraph.compiler.schedule.flatten import flatten
+from onegraph.compiler.schedule.vectorize import vectorize
+from onegraph.ir.loop import Program
+from onegraph.ir.plan import ExecPlan, KernelInfo
+
+SCHEDULE: tuple[Pass[Program], ...] = (
+    Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
+    Pass("vectorize", vectorize, "last: it needs the final axes and body of each kernel"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeGraph:
+    """A compiled graph: call it with the graph's inputs, it returns the tuple of its outputs.
+
+    `kernels` counts the kernels that run, `fallbacks` names the operators that were left to the library. `text(stage)`
+    prints the program: "aten", "loops", "fused", "memory", "llvm" or "asm".
+    """
+
+    run: Callable[..., tuple[Any, ...]]
+    plan: ExecPlan
+    kernels: int
+    fallbacks: tuple[str, ...]
+    _texts: Mapping[str, Callable[[], str]]
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        return self.run(*args)
+
+    def text(self, stage: str) -> str:
+        """The program after a stage."""
+        if stage not in self._texts:
+            raise ValueError(f"unknown stage {stage!r}; accepted: {', '.join(self._texts)}")
+        return self._texts[stage]()
+
+
+def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
+    """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`."""
+    lowered = lower_graph(module, cx)
+    loops = lowered.program
+    cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: str(loops)))
+    fused = run_passes(loops, SCHEDULE, cx, stage="schedule")
+    cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: str(fused)))
+    table = fused.table()
+    sources = [
+        KernelSource(k.name, k, {name: b.type.dtype for name, b in table.items()}) for k in fused.kernels
+    ]
+    start = perf_counter()
+    made = module_text(sources)
+    compiled = compile_text(made.text, [s.name for s in sources])
+    cx.emit(KernelsCompiled(cx.frame, len(sources), perf_counter() - start, False, made.text))
+    functions = {s.name: number for number, s in enumerate(sources)}
+    infos = tuple(KernelInfo(s.name, made.errors[s.name]) for s in sources)
+    steps = plan(fused, functions, infos)
+    cx.emit(MemoryPlanned(cx.frame, 0, 0, lambda: str(steps)))
+    executor = Executor(steps, [compiled.addresses[s.name] for s in sources], lowered.constants, cx.config.threads)
+    executor.code = compiled
+    texts = {
+        "aten": lambda: str(module.graph),
+        "loops": lambda: str(loops),
+        "fused": lambda: str(fused),
+        "memory": lambda: str(steps),
+        "llvm": lambda: made.text,
+        "asm": lambda: assembly(made.text, cx.config.target_cpu),
+    }
+    return NativeGraph(executor, steps, len(fused.kernels), lowered.fallbacks, texts)
+
+
+__all__ = ["NativeGraph", "compile_graph", "torch"]

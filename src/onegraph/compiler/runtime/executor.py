@@ -1,0 +1,166 @@
+"""A plan run step by step in Python: the reference for the native launcher, and what runs where that is missing."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onegraph.ir.loop import Named
+from onegraph.ir.plan import (
+    Alloc,
+    Compute,
+    ExecPlan,
+    ExternCall,
+    Free,
+    Int,
+    Launch,
+    Register,
+    Return,
+    Slot,
+    ViewOf,
+)
+from onegraph.ir.types import DType
+
+_INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+}
+_KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+def find_operator(name: str) -> Callable[..., Any]:
+    """The callable behind `aten.addmm.default`."""
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    return getattr(torch, dtype.torch_name)
+
+
+class Executor:
+    """Callable with the inputs of a plan; gives its results. `addresses` are those of the plan's kernels."""
+
+    def __init__(
+        self, plan: ExecPlan, addresses: Sequence[int], constants: Mapping[str, torch.Tensor], threads: int = 0
+    ) -> None:
+        self.plan = plan
+        self.kernels = [_KERNEL(address) for address in addresses]
+        self.constants = [(slot, constants[name]) for slot, name in plan.constants]
+        self.operators = {s.operator: find_operator(s.operator) for s in plan.steps if isinstance(s, ExternCall)}
+        self.threads = threads
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        plan = self.plan
+        slots: list[Any] = [None] * plan.slots
+        registers = [0] * plan.registers
+        if len(args) != len(plan.inputs):
+            raise TypeError(f"the graph takes {len(plan.inputs)} inputs, got {len(args)}")
+        for place, value in zip(plan.inputs, args, strict=True):
+            match place:
+                case Slot(number):
+                    slots[number] = value
+                case Register(number):
+                    registers[number] = int(value)
+        for number, tensor in self.constants:
+            slots[number] = tensor
+        for step in plan.steps:
+            match step:
+                case Launch():
+                    self._launch(step, slots, registers)
+                case Alloc(target, dtype, shape, strides):
+                    shape, strides = _values(shape, registers), _values(strides, registers)
+                    slots[target] = torch.empty_strided(shape, strides, dtype=torch_dtype(dtype))
+                case ViewOf(target, base, shape, strides, offset):
+                    start = slots[base].storage_offset() + _value(offset, registers)
+                    shape, strides = _values(shape, registers), _values(strides, registers)
+                    slots[target] = slots[base].as_strided(shape, strides, start)
+                case ExternCall():
+                    self._extern(step, slots, registers)
+                case Free(numbers):
+                    for number in numbers:
+                        slots[number] = None
+                case Compute(target, "size", a, b):
+                    registers[target] = slots[_value(a, registers)].size(_value(b, registers))
+                case Compute(target, op, a, b):
+                    registers[target] = _INTEGER_OPS[op](_value(a, registers), _value(b, registers))
+                case Return(values):
+                    return tuple(_result(value, slots, registers) for value in values)
+        raise AssertionError("the plan has no return")
+
+    def _launch(self, step: Launch, slots: list[Any], registers: list[int]) -> None:
+        pointers = [slots[p.slot].data_ptr() + p.offset for p in step.operands]
+        sizes = [_value(size, registers) for size in step.sizes]
+        threads = (self.threads or torch.get_num_threads()) if step.parallel else 1
+        code = self.kernels[step.kernel](
+            (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes), threads
+        )
+        if code:
+            error, message = self.plan.kernels[step.kernel].errors[code - 1]
+            raise getattr(builtins, error)(message)
+
+    def _extern(self, step: ExternCall, slots: list[Any], registers: list[int]) -> None:
+        args = [_argument(value, slots, registers) for value in step.args]
+        kwargs = {name: _argument(value, slots, registers) for name, value in step.kwargs}
+        result = self.operators[step.operator](*args, **kwargs)
+        results = result if step.several else (result,)
+        for target, expected, value in zip(step.outputs, step.expected, results, strict=True):
+            match target:
+                case Register(number):
+                    registers[number] = int(value)
+                case Slot(number):
+                    slots[number] = _with_layout(value, expected, registers)
+
+
+def _with_layout(tensor: torch.Tensor, expected: Any, registers: list[int]) -> torch.Tensor:
+    """The tensor with the strides that the plan was made for; it is copied if the operator chose others."""
+    if expected is None:
+        return tensor
+    shape, strides = _values(expected[0], registers), _values(expected[1], registers)
+    if tensor.layout is not torch.strided or not strides_differ(tensor, strides):
+        return tensor
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+
+def strides_differ(tensor: torch.Tensor, strides: Sequence[int]) -> bool:
+    """Whether the strides differ where it matters: in dimensions with more than one element."""
+    return tensor.numel() > 0 and any(
+        size > 1 and have != want for size, have, want in zip(tensor.shape, tensor.stride(), strides, strict=True)
+    )
+
+
+def _value(value: Int, registers: list[int]) -> int:
+    return registers[value.number] if isinstance(value, Register) else value
+
+
+def _values(values: Sequence[Int], registers: list[int]) -> list[int]:
+    return [_value(value, registers) for value in values]
+
+
+def _result(value: Any, slots: list[Any], registers: list[int]) -> Any:
+    return slots[value.number] if isinstance(value, Slot) else None if value is None else _value(value, registers)
+
+
+def _argument(value: Any, slots: list[Any], registers: list[int]) -> Any:
+    match value:
+        case Slot(number):
+            return slots[number]
+        case Register(number):
+            return registers[number]
+        case Named("device", name):
+            return torch.device(name)
+        case Named(_, name):
+            return getattr(torch, name)
+        case tuple():
+            return [_argument(item, slots, registers) for item in value]
+    return value

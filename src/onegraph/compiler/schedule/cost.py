@@ -1,0 +1,56 @@
+"""Rough times: enough to decide what is worth a thread, a store, or a second computation."""
+
+from __future__ import annotations
+
+from onegraph.compiler.kernels import chunk_count
+from onegraph.ir.index import ONE, Index
+from onegraph.ir.loop import Accumulate, Apply, Block, Cast, Kernel, Let, Load, Loop, Store
+from onegraph.ir.scalar import SCALAR_OPS
+
+OPERATIONS_PER_NANOSECOND = 24  # additions, in vectors
+ACCESS = 2.0  # of memory that is near, in units of an addition
+
+
+def block_cost(block: Block) -> float:
+    """The cost of the statements once, without those in inner loops, in units of an addition."""
+    return sum(statement_cost(statement) for statement in block)
+
+
+def statement_cost(statement: object) -> float:
+    match statement:
+        case Let(value=Apply(op)):
+            return SCALAR_OPS[op].cost
+        case Let(value=Load()) | Store():
+            return ACCESS
+        case Let(value=Cast()) | Accumulate():
+            return 1.0
+    return 0.0
+
+
+def iteration_cost(block: Block) -> Index:
+    """The cost of the block with its loops, in units of an addition; it depends on their sizes."""
+    total = Index.of(round(block_cost(block)))
+    for statement in block:
+        if isinstance(statement, Loop):
+            count = ONE
+            for axis in statement.axes:
+                assert axis.extent is not None
+                count = count * axis.extent
+            total = total + iteration_cost(statement.body) * count
+    return total
+
+
+def part_nanoseconds(kernel: Kernel, chunk: int) -> Index:
+    """About how long one of the kernel's parts takes."""
+    cost = iteration_cost(kernel.body)
+    vector = kernel.vector.axis if kernel.vector is not None else None
+    if vector in kernel.axes:
+        cost = cost * chunk
+    speed = OPERATIONS_PER_NANOSECOND if vector is not None else 1
+    constant = cost.constant
+    if constant is not None:
+        return Index.of(max(1, round(constant / speed)))
+    return cost // speed + 1
+
+
+__all__ = ["block_cost", "chunk_count", "iteration_cost", "part_nanoseconds", "statement_cost"]

@@ -1,0 +1,104 @@
+"""Which axis of a kernel runs in vectors, how wide, and in which order the other axes nest.
+
+The axis along which most accesses are contiguous is chosen; accesses of neighbouring lanes that are far apart count
+against it. Heavy bodies get wide vectors: several registers per value hide the latency of long chains of dependent
+operations, which narrower code would wait for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onegraph.base.context import Context
+from onegraph.compiler.schedule.cost import statement_cost
+from onegraph.ir.index import Index, Symbol
+from onegraph.ir.loop import (
+    Accumulate,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Offset,
+    Program,
+    Store,
+    Vector,
+    loads,
+    statements,
+    stores,
+)
+
+HEAVY = 12.0  # cost of a body above which it gets wide vectors
+
+
+def vectorize(program: Program, cx: Context) -> Program:
+    """Choose the vector axis of every kernel."""
+    return replace(
+        program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps)
+    )
+
+
+def _kernel(kernel: Kernel) -> Kernel:
+    if any(store.atomic for store in stores(kernel.body)):
+        return kernel
+    axis = _best_axis(kernel)
+    if axis is None:
+        return kernel
+    width = _width(kernel, axis)
+    return kernel if width < 2 else replace(kernel, vector=Vector(axis, width))
+
+
+def _candidates(kernel: Kernel) -> list[Symbol]:
+    found = list(kernel.axes)
+    for statement in kernel.body:
+        if isinstance(statement, Loop):
+            found += [axis for axis in statement.axes if axis not in found]
+    return found
+
+
+def _accesses(kernel: Kernel) -> list[tuple[Index, float]]:
+    """The offsets that the kernel touches; stores count double."""
+    found = [(load.place.index, 1.0) for load in loads(kernel.body) if isinstance(load.place, Offset)]
+    found += [(store.place.index, 2.0) for store in stores(kernel.body) if isinstance(store.place, Offset)]
+    return found
+
+
+def _best_axis(kernel: Kernel) -> Symbol | None:
+    best: tuple[float, Symbol] | None = None
+    accesses = _accesses(kernel)
+    for position, axis in enumerate(_candidates(kernel)):
+        extent = axis.extent.constant if axis.extent is not None else None
+        if extent is not None and extent < 2:
+            continue
+        score = sum(weight * _contiguity(index, axis) for index, weight in accesses)
+        if extent is not None and extent < 16:
+            score -= 4 * (1 - extent / 16)
+        score += 0.001 * position
+        if best is None or score > best[0]:
+            best = score, axis
+    return best[1] if best is not None else None
+
+
+def _contiguity(index: Index, axis: Symbol) -> float:
+    """How well the lanes' accesses go together: 1 side by side, 0 the same element, less if far apart."""
+    if axis not in index.symbols:
+        return 0.0
+    step = index.coefficient(axis)
+    if step is None or step.constant is None:
+        return -2.0
+    return 1.0 if step.constant == 1 else 0.0 if step.constant == 0 else -1.5
+
+
+def _width(kernel: Kernel, axis: Symbol) -> int:
+    cost = sum(statement_cost(s) for s in statements(kernel.body) if not isinstance(s, Store | Accumulate))
+    sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
+    width = 64 if cost >= HEAVY else 32
+    if max(sizes, default=4) == 8:
+        width //= 2
+    if any(_contiguity(index, axis) < 0 for index, _ in _accesses(kernel)):
+        width = min(width, 16)
+        if any(s.dtype.size < 4 for s in statements(kernel.body) if isinstance(s, Let) and isinstance(s.value, Load)):
+            width = 8
+    extent = axis.extent.constant if axis.extent is not None else None
+    while extent is not None and width > 2 and width // 2 >= extent:
+        width //= 2
+    return width

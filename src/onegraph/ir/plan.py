@@ -1,0 +1,142 @@
+"""The execution plan: what one call of a compiled graph does, step by step, as data.
+
+An executor keeps two arrays during a call: `slots` (tensors) and `registers` (64-bit integers). The steps run in order;
+there is no control flow. A plan holds no tensors, no addresses and no operators: the executor is given the plan, the
+constants by slot, the kernels' addresses in the order of `plan.kernels`, and finds the operators by name.
+
+    Input     slot i or register i gets the i-th argument of the call
+    Constant  slot i gets the constant of that name (bound once, never freed)
+    Compute   registers[target] = op(a, b)             "size": the size of slot a along dimension b;
+                                                       "add" "sub" "mul" "floordiv" "mod" "min" "max": of integers,
+                                                       floordiv and mod as in Python
+    Alloc     slots[target] = torch.empty_strided(shape, strides, dtype=dtype), on the CPU
+    View      slots[target] = the storage of slots[base] seen with this shape and these strides (as_strided);
+              `offset` counts elements from the first element of slots[base], not from the start of its storage
+    Launch    code = kernel(pointers, sizes, threads)
+                  pointers[k] = the data pointer of slots[operands[k].slot] + operands[k].offset bytes
+                  sizes[k]    = the integer sizes[k]
+                  threads     = how many threads it may use at most: torch's thread count, where `parallel` is true
+              the kernel's C type is  int64_t kernel(void **pointers, const int64_t *sizes, int64_t threads);  it decides
+              by the amount of work how many threads it uses. A code other than 0 means an error was found: it is
+              `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
+    Extern    results = operator(*args, **kwargs); slots[outputs[k]] = results[k] (None: dropped). With `several` the
+              operator returns a tuple or list; without, its one result is results[0]. A register target takes an int.
+              expected[k] = (sizes, strides) that the plan was made for: a result with other strides (in a dimension of
+              more than one element) is replaced by a copy that has them. None: anything goes.
+              Operators: "aten.addmm.default" is torch.ops.aten.addmm.default. `Slot` and `Register` in args stand for
+              the tensor and the integer, tuples become lists, `Named("dtype", "float32")` is torch.float32.
+    Free      the slots become empty
+    Return    the call's result, a tuple: the tensors of slots, integers, or None
+
+Kernels read and write through the pointers only; nothing keeps a pointer after the launch. A kernel never allocates.
+Integer operands are `Register`s or plain ints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onegraph.ir.loop import Named
+from onegraph.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """An integer that is known at the call."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A tensor that exists during the call."""
+
+    number: int
+
+
+Int = int | Register
+PlanArgument = Slot | Register | Named | int | float | bool | str | complex | None | tuple["PlanArgument", ...]  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    target: int
+    op: str
+    a: Int
+    b: Int
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    target: int
+    dtype: DType
+    shape: tuple[Int, ...]
+    strides: tuple[Int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOf:
+    target: int
+    base: int
+    shape: tuple[Int, ...]
+    strides: tuple[Int, ...]
+    offset: Int
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where an operand of a kernel begins: a slot, and bytes from its first element."""
+
+    slot: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    kernel: int
+    operands: tuple[Pointer, ...]
+    sizes: tuple[Int, ...] = ()
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExternCall:
+    operator: str
+    args: tuple[PlanArgument, ...]
+    kwargs: tuple[tuple[str, PlanArgument], ...]
+    outputs: tuple[Slot | Register | None, ...]
+    expected: tuple[tuple[tuple[Int, ...], tuple[Int, ...]] | None, ...]
+    several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    values: tuple[Slot | Int | None, ...]
+
+
+PlanStep = Compute | Alloc | ViewOf | Launch | ExternCall | Free | Return
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """A compiled function. Launches of equal kernels share one. `errors` are (exception name, message)."""
+
+    name: str
+    errors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlan:
+    """`inputs` says where each argument of the call goes; `constants` which slot holds which constant."""
+
+    inputs: tuple[Slot | Register, ...]
+    constants: tuple[tuple[int, str], ...]
+    slots: int
+    registers: int
+    kernels: tuple[KernelInfo, ...]
+    steps: tuple[PlanStep, ...]
