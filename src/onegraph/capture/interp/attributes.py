@@ -1,0 +1,180 @@
+"""Attribute access: Python code of descriptors, properties, `__getattr__` and the like is interpreted."""
+
+from __future__ import annotations
+
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.lookup import ClassLookup
+
+_PASSIVE = frozenset({FunctionType, staticmethod, classmethod, int, str, float, bool, tuple, list, dict, type(None)})
+_SUPER_OWN = frozenset({"__class__", "__thisclass__", "__self__", "__self_class__"})
+
+
+class Attributes:
+    """The part of the machine that reads and writes attributes."""
+
+    type_lookup: ClassLookup
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        """`obj.name`"""
+        cls = type(obj)
+        reader = self.type_lookup(cls, "__getattribute__")
+        fallback = self.type_lookup(cls, "__getattr__")
+        if fallback is NULL:
+            return self._get(reader, obj, name)
+        try:
+            return self._get(reader, obj, name)
+        except AttributeError:
+            pass
+        return self.call_special(fallback, obj, (name,))
+
+    def _get(self, reader: Any, obj: Any, name: str) -> Any:
+        if reader is object.__getattribute__:
+            return self.generic_getattr(obj, name)
+        if reader is type.__getattribute__:
+            return self.type_getattr(obj, name)
+        if reader is super.__getattribute__:
+            return self.super_getattr(obj, name)
+        if reader is ModuleType.__getattribute__:
+            return self.module_getattr(obj, name)
+        if type(reader) is FunctionType:
+            return self.call(reader, (obj, name), {})
+        return getattr(obj, name)
+
+    def generic_getattr(self, obj: Any, name: str) -> Any:
+        """`object.__getattribute__`"""
+        found = self.type_lookup(type(obj), name)
+        kind = type(found)
+        if found is NULL or kind in _PASSIVE:
+            return object.__getattribute__(obj, name)
+        if isinstance(found, property) and self.type_lookup(kind, "__get__") is property.__get__:
+            if type(found.fget) is FunctionType:
+                return self.call(found.fget, (obj,), {})
+            return object.__getattribute__(obj, name)
+        getter = self.type_lookup(kind, "__get__")
+        if type(getter) is not FunctionType:
+            return object.__getattribute__(obj, name)
+        if not self._is_data(kind):
+            try:
+                own = object.__getattribute__(obj, "__dict__")
+            except AttributeError:
+                own = ()
+            if name in own:
+                return own[name]
+        return self.call(getter, (found, obj, type(obj)), {})
+
+    def _is_data(self, kind: type) -> bool:
+        return self.type_lookup(kind, "__set__") is not NULL or self.type_lookup(kind, "__delete__") is not NULL
+
+    def type_getattr(self, cls: type, name: str) -> Any:
+        """`type.__getattribute__`"""
+        meta = self.type_lookup(type(cls), name)
+        if meta is not NULL and type(meta) not in _PASSIVE and self._is_data(type(meta)):
+            if isinstance(meta, property) and type(meta.fget) is FunctionType:
+                return self.call(meta.fget, (cls,), {})
+            getter = self.type_lookup(type(meta), "__get__")
+            if type(getter) is FunctionType:
+                return self.call(getter, (meta, cls, type(cls)), {})
+            return type.__getattribute__(cls, name)
+        found = self.type_lookup(cls, name)
+        if found is not NULL:
+            getter = self.type_lookup(type(found), "__get__")
+            if type(getter) is FunctionType:
+                return self.call(getter, (found, None, cls), {})
+        elif meta is not NULL:
+            getter = self.type_lookup(type(meta), "__get__")
+            if type(getter) is FunctionType:
+                return self.call(getter, (meta, cls, type(cls)), {})
+        return type.__getattribute__(cls, name)
+
+    def super_getattr(self, obj: super, name: str) -> Any:
+        """An attribute of `super(...)`"""
+        start, owner, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
+        if name not in _SUPER_OWN and kind is not None:
+            mro = kind.__mro__
+            for cls in mro[mro.index(start) + 1 :]:
+                if name in vars(cls):
+                    found = vars(cls)[name]
+                    instance = None if owner is kind else owner
+                    if isinstance(found, property) and instance is not None and type(found.fget) is FunctionType:
+                        return self.call(found.fget, (instance,), {})
+                    getter = self.type_lookup(type(found), "__get__")
+                    if type(getter) is FunctionType:
+                        return self.call(getter, (found, instance, kind), {})
+                    break
+        return super.__getattribute__(obj, name)
+
+    def module_getattr(self, module: ModuleType, name: str) -> Any:
+        """An attribute of a module, whose own `__getattr__` is interpreted."""
+        namespace = vars(module)
+        fallback = namespace.get("__getattr__")
+        if type(fallback) is FunctionType and name not in namespace and self.type_lookup(type(module), name) is NULL:
+            return self.call(fallback, (name,), {})
+        return getattr(module, name)
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        """`obj.name = value`"""
+        writer = self.type_lookup(type(obj), "__setattr__")
+        if type(writer) is FunctionType:
+            self.call(writer, (obj, name, value), {})
+        elif writer is object.__setattr__ or writer is type.__setattr__:
+            self.generic_setattr(obj, name, value)
+        else:
+            setattr(obj, name, value)
+
+    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
+        """`object.__setattr__`, and that of `type`"""
+        found = self.type_lookup(type(obj), name)
+        if isinstance(found, property) and type(found.fset) is FunctionType:
+            self.call(found.fset, (obj, value), {})
+            return
+        setter = NULL if found is NULL else self.type_lookup(type(found), "__set__")
+        if type(setter) is FunctionType:
+            self.call(setter, (found, obj, value), {})
+        elif isinstance(obj, type):
+            type.__setattr__(obj, name, value)
+        else:
+            object.__setattr__(obj, name, value)
+
+    def delattr(self, obj: Any, name: str) -> None:
+        """`del obj.name`"""
+        writer = self.type_lookup(type(obj), "__delattr__")
+        if type(writer) is FunctionType:
+            self.call(writer, (obj, name), {})
+        elif writer is object.__delattr__ or writer is type.__delattr__:
+            self.generic_delattr(obj, name)
+        else:
+            delattr(obj, name)
+
+    def generic_delattr(self, obj: Any, name: str) -> None:
+        """`object.__delattr__`, and that of `type`"""
+        found = self.type_lookup(type(obj), name)
+        if isinstance(found, property) and type(found.fdel) is FunctionType:
+            self.call(found.fdel, (obj,), {})
+            return
+        deleter = NULL if found is NULL else self.type_lookup(type(found), "__delete__")
+        if type(deleter) is FunctionType:
+            self.call(deleter, (found, obj), {})
+        elif isinstance(obj, type):
+            type.__delattr__(obj, name)
+        else:
+            object.__delattr__(obj, name)
+
+    def bind_special(self, found: Any, obj: Any) -> Any:
+        """A special method found in an object's class, bound to the object."""
+        if type(found) is FunctionType:
+            return MethodType(found, obj)
+        getter = self.type_lookup(type(found), "__get__")
+        if getter is NULL:
+            return found
+        if type(getter) is FunctionType:
+            return self.call(getter, (found, obj, type(obj)), {})
+        return getter(found, obj, type(obj))
+
+    def call_special(self, found: Any, obj: Any, args: tuple[Any, ...] = ()) -> Any:
+        """Call a special method found in an object's class."""
+        if type(found) is FunctionType:
+            return self.call(found, (obj, *args), {})
+        return self.call(self.bind_special(found, obj), args, {})

@@ -1,0 +1,147 @@
+"""Parts of displays, calls and patterns: `[*a]`, `{**a}`, `f(*a, **b)`, `match`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.lookup import ClassLookup, is_python
+
+_MATCHES_SELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a class pattern with one positional matches the subject itself
+
+
+class Builders:
+    """The part of the machine that gathers items and takes subjects of patterns apart."""
+
+    type_lookup: ClassLookup
+
+    def _runs_python(self, obj: Any, *names: str) -> bool:
+        return any(is_python(self.type_lookup(type(obj), name)) for name in names)
+
+    def list_extend(self, container: list[Any], items: Any) -> None:
+        """`[*items]`"""
+        cls = type(items)
+        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"Value after * must be an iterable, not {cls.__name__}")
+        if self._runs_python(items, "__iter__", "__next__"):
+            container.extend(self._take(self.iter(items), None))
+        else:
+            container.extend(items)
+
+    def set_update(self, container: set[Any], items: Any) -> None:
+        """`{*items}`"""
+        if self._runs_python(items, "__iter__", "__next__"):
+            container.update(self._take(self.iter(items), None))
+        else:
+            container.update(items)
+
+    def _mapping(self, other: Any) -> Any:
+        """A dict with the entries of a mapping."""
+        if isinstance(other, dict) and not self._runs_python(other, "__iter__"):
+            return other
+        keys = self.getattr(other, "keys")
+        return {key: self.getitem(other, key) for key in self._take(self.iter(self.call(keys, (), {})), None)}
+
+    def dict_update(self, container: dict[Any, Any], other: Any) -> None:
+        """`{**other}`"""
+        if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
+            raise TypeError(f"'{type(other).__name__}' object is not a mapping")
+        container.update(self._mapping(other))
+
+    def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
+        """`function(**other)`"""
+        if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
+            raise TypeError(
+                f"{describe_callable(function)} argument after ** must be a mapping, not {type(other).__name__}"
+            )
+        for key, value in self._mapping(other).items():
+            if key in container:
+                if not isinstance(key, str):
+                    raise TypeError(f"{describe_callable(function)} keywords must be strings")
+                raise TypeError(f"{describe_callable(function)} got multiple values for keyword argument '{key}'")
+            container[key] = value
+
+    def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
+        """`function(*args)`"""
+        cls = type(args)
+        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {cls.__name__}")
+        if self._runs_python(args, "__iter__", "__next__"):
+            return tuple(self._take(self.iter(args), None))
+        return tuple(args)
+
+    def match_keys(self, subject: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The values of a mapping pattern, None if it does not match."""
+        if len(set(keys)) < len(keys):
+            twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+            raise ValueError(f"mapping pattern checks duplicate key ({twice!r})")
+        get = self.getattr(subject, "get")
+        values = []
+        for key in keys:
+            value = self.call(get, (key, NULL), {})
+            if value is NULL:
+                return None
+            values.append(value)
+        return tuple(values)
+
+    def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
+        """The attributes of a class pattern, None if it does not match."""
+        if not isinstance(cls, type):
+            raise TypeError("called match pattern must be a class")
+        if not self.call(isinstance, (subject, cls), {}):
+            return None
+        values: list[Any] = []
+        seen: set[str] = set()
+        try:
+            if positional:
+                values += self._match_positional(subject, cls, positional, seen)
+            for name in names:
+                values.append(self._match_attribute(subject, cls, name, seen))
+        except _NoMatch:
+            return None
+        return tuple(values)
+
+    def _match_positional(self, subject: Any, cls: type, count: int, seen: set[str]) -> list[Any]:
+        try:
+            arguments = self.getattr(cls, "__match_args__")
+        except AttributeError:
+            arguments = ()
+            if cls.__flags__ & _MATCHES_SELF:
+                if count > 1:
+                    raise TypeError(_too_many(cls, 1, count)) from None
+                return [subject]
+        if type(arguments) is not tuple:
+            raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(arguments).__name__})")
+        if len(arguments) < count:
+            raise TypeError(_too_many(cls, len(arguments), count))
+        for name in arguments[:count]:
+            if type(name) is not str:
+                raise TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})")
+        return [self._match_attribute(subject, cls, name, seen) for name in arguments[:count]]
+
+    def _match_attribute(self, subject: Any, cls: type, name: str, seen: set[str]) -> Any:
+        if name in seen:
+            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
+        seen.add(name)
+        try:
+            return self.getattr(subject, name)
+        except AttributeError:
+            raise _NoMatch from None
+
+
+class _NoMatch(Exception):
+    """The subject of a class pattern lacks an attribute."""
+
+
+def _too_many(cls: type, allowed: int, given: int) -> str:
+    plural = "" if allowed == 1 else "s"
+    return f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({given} given)"
+
+
+def describe_callable(function: Any) -> str:
+    """How CPython names a callable in the error of a call."""
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        return str(function)
+    module = getattr(function, "__module__", None)
+    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"

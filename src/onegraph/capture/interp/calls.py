@@ -1,0 +1,242 @@
+"""Calls: Python functions, classes, bound methods, partial objects and instances with `__call__` are interpreted."""
+
+from __future__ import annotations
+
+import functools
+from types import CodeType, FunctionType, MethodType, MethodWrapperType, resolve_bases
+from typing import Any
+
+from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
+from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python
+from onegraph.capture.interp.substitutes import SUBSTITUTES
+
+_VARIADIC = 0x04 | 0x08  # *args, **kwargs
+_NOT_BINDING = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutines
+_TEMPLATE = decode((lambda: None).__code__)
+
+
+class Calls:
+    """The part of the machine that calls."""
+
+    type_lookup: ClassLookup
+    frames: list[Frame]
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`function(*args, **kwargs)`"""
+        kind = type(function)
+        if kind is FunctionType:
+            return self.call_python(function, args, kwargs)
+        if kind is MethodType:
+            return self.call(function.__func__, (function.__self__, *args), kwargs)
+        substitute = SUBSTITUTES.get(id(function))
+        if substitute is not None:
+            return substitute(self, args, kwargs)
+        if kind in NATIVE_CALLABLES:
+            return self.call_native(function, args, kwargs)
+        if isinstance(function, type):
+            return self.call_type(function, args, kwargs)
+        if kind is functools.partial:
+            return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+        found = self.type_lookup(kind, "__call__")
+        if is_python(found):
+            return self.call(self.bind_special(found, function), args, kwargs)
+        return self.call_native(function, args, kwargs)
+
+    def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something that is not written in Python."""
+        if type(function) is MethodWrapperType and function.__objclass__ is object:
+            match function.__name__:
+                case "__getattribute__" if len(args) == 1:
+                    return self.generic_getattr(function.__self__, *args)
+                case "__setattr__" if len(args) == 2:
+                    return self.generic_setattr(function.__self__, *args)
+                case "__delattr__" if len(args) == 1:
+                    return self.generic_delattr(function.__self__, *args)
+        return function(*args, **kwargs)
+
+    def call_python(self, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Interpret a Python function; of a generator function, make the generator."""
+        frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
+        return self.run_frame(frame)
+
+    def bind(self, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The parameters by name. Wrong arguments get CPython's own error."""
+        code = function.__code__
+        plain = not (kwargs or code.co_kwonlyargcount or code.co_flags & _VARIADIC)
+        if plain and len(args) == code.co_argcount:
+            return dict(zip(code.co_varnames, args, strict=False))
+        binder = FunctionType(binder_code(code), function.__globals__, function.__name__, function.__defaults__)
+        binder.__kwdefaults__ = function.__kwdefaults__
+        binder.__qualname__ = function.__qualname__
+        return binder(*args, **kwargs)
+
+    # ---- classes -----------------------------------------------------------------------------------------------------
+
+    def call_type(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a class."""
+        meta = type(cls)
+        caller = self.type_lookup(meta, "__call__")
+        if caller is not type.__call__:
+            if is_python(caller):
+                return self.call(self.bind_special(caller, cls), args, kwargs)
+            return self.call_type_natively(cls, args, kwargs)
+        if cls is type and len(args) == 1 and not kwargs:
+            return type(args[0])
+        return self.instantiate(cls, args, kwargs)
+
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`type.__call__`: make an instance and initialise it."""
+        maker = self.type_lookup(cls, "__new__")
+        initializer = self.type_lookup(cls, "__init__")
+        if not is_python(maker) and not is_python(initializer):
+            return self.call_type_natively(cls, args, kwargs)
+        if is_python(maker):
+            made = self.call(self.getattr(cls, "__new__"), (cls, *args), kwargs)
+        else:
+            made = self.call_native(cls.__new__, (cls, *args), kwargs)
+        if not isinstance(made, cls):
+            return made
+        initializer = self.type_lookup(type(made), "__init__")
+        if is_python(initializer):
+            result = self.call(self.bind_special(initializer, made), args, kwargs)
+            if result is not None:
+                raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+        else:
+            self.call_native(initializer, (made, *args), kwargs)
+        return made
+
+    def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a class that has neither `__new__` nor `__init__` in Python."""
+        return cls(*args, **kwargs)
+
+    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`__build_class__(body, name, *bases, metaclass=..., **kwargs)`: the statement `class`"""
+        body, name, *rest = args
+        bases = tuple(rest)
+        resolved = resolve_bases(bases)
+        keywords = dict(kwargs)
+        meta = keywords.pop("metaclass", type(resolved[0]) if resolved else type)
+        if isinstance(meta, type):
+            meta = _most_derived(meta, resolved)
+        prepare = NULL
+        if meta is not type:
+            try:
+                prepare = self.getattr(meta, "__prepare__")
+            except AttributeError:
+                prepare = NULL
+        namespace = {} if prepare is NULL else self.call(prepare, (name, resolved), keywords)
+        if self.type_lookup(type(namespace), "__getitem__") is NULL:
+            shown = meta.__name__ if isinstance(meta, type) else "<metaclass>"
+            raise TypeError(f"{shown}.__prepare__() must return a mapping, not {type(namespace).__name__}")
+        frame = self.make_frame(decode(body.__code__), body, {})
+        frame.namespace = namespace
+        cell = self.run_frame(frame)
+        if resolved is not bases:
+            self.setitem(namespace, "__orig_bases__", bases)
+        cls = self.call(meta, (name, resolved, namespace), keywords)
+        if cell is not None and isinstance(cls, type):
+            self._check_class_cell(cell, name, cls)
+        return cls
+
+    def _check_class_cell(self, cell: Any, name: str, cls: type) -> None:
+        try:
+            contents = cell.cell_contents
+        except ValueError:
+            contents = NULL
+        if contents is NULL:
+            raise RuntimeError(
+                f"__class__ not set defining {name!r} as {cls!r}. Was __classcell__ propagated to type.__new__?"
+            )
+        if contents is not cls:
+            raise TypeError(f"__class__ set to {contents!r} defining {name!r} as {cls!r}")
+
+    def super_arguments(self) -> tuple[Any, Any]:
+        """The arguments of `super()` in the running frame."""
+        frame = self.frames[-1]
+        code = frame.bytecode.code
+        if not code.co_argcount:
+            raise RuntimeError("super(): no arguments")
+        first = code.co_varnames[0]
+        obj = frame.locals.get(first, NULL)
+        if obj is NULL and first in frame.cells:
+            try:
+                obj = frame.cells[first].cell_contents
+            except ValueError:
+                obj = NULL
+        if obj is NULL:
+            raise RuntimeError("super(): arg[0] deleted")
+        if "__class__" not in frame.cells:
+            raise RuntimeError("super(): __class__ cell not found")
+        try:
+            return frame.cells["__class__"].cell_contents, obj
+        except ValueError:
+            pass
+        raise RuntimeError("super(): empty __class__ cell")
+
+    # ---- functions ---------------------------------------------------------------------------------------------------
+
+    def make_function(self, frame: Frame, code: CodeType, attributes: dict[str, Any]) -> FunctionType:
+        """The statement `def`, `lambda`: attributes may be closure, annotations, kwdefaults, defaults."""
+        made = FunctionType(code, frame.globals, code.co_name, attributes.get("defaults"), attributes.get("closure"))
+        if "kwdefaults" in attributes:
+            made.__kwdefaults__ = attributes["kwdefaults"]
+        if "annotations" in attributes:
+            pairs = attributes["annotations"]
+            made.__annotations__ = pairs if type(pairs) is dict else dict(zip(pairs[::2], pairs[1::2], strict=True))
+        return made
+
+    def enter_context(self, manager: Any) -> tuple[Any, Any]:
+        """`with manager`: its bound exit method, and what entering it gives."""
+        cls = type(manager)
+        enter, leave = self.type_lookup(cls, "__enter__"), self.type_lookup(cls, "__exit__")
+        missing = f"'{cls.__qualname__}' object does not support the context manager protocol"
+        if enter is NULL:
+            raise TypeError(missing)
+        entering = self.bind_special(enter, manager)
+        if leave is NULL:
+            raise TypeError(f"{missing} (missed __exit__ method)")
+        leaving = self.bind_special(leave, manager)
+        return leaving, self.call(entering, (), {})
+
+
+def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
+    winner = meta
+    for base in bases:
+        kind = type(base)
+        if issubclass(winner, kind):
+            continue
+        if issubclass(kind, winner):
+            winner = kind
+            continue
+        raise TypeError(
+            "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of"
+            " all its bases"
+        )
+    return winner
+
+
+@functools.lru_cache(maxsize=4096)
+def binder_code(code: CodeType) -> CodeType:
+    """Code with the parameters of `code` that returns them by name."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    names = code.co_varnames[:count]
+    instrs = (
+        Instr("RESUME", 0),
+        *(Instr("LOAD_FAST", name) for name in names),
+        Instr("LOAD_CONST", names),
+        Instr("BUILD_CONST_KEY_MAP", count),
+        Instr("RETURN_VALUE"),
+    )
+    return encode(
+        Bytecode(_TEMPLATE.code, instrs, ()),
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_flags=code.co_flags & ~_NOT_BINDING | 3,
+        co_varnames=names,
+        co_cellvars=(),
+        co_freevars=(),
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+    )

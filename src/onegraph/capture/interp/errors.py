@@ -1,0 +1,159 @@
+"""Exceptions as the interpreted program sees them: raising, chaining, matching, and the lines they passed."""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType
+from typing import Any, NoReturn
+
+from onegraph.capture.bytecode.instruction import Position
+from onegraph.capture.interp.frame import Frame
+
+
+class Errors:
+    """The part of the machine that raises and matches exceptions.
+
+    An exception that leaves an instruction is chained to the one being handled, as CPython does where it is raised.
+    Each exception is chained once, in the innermost frame; what is raised again keeps its context.
+    """
+
+    frames: list[Frame]
+
+    def __init__(self) -> None:
+        #: Where the last exception passed, innermost first.
+        self.trace: list[tuple[CodeType, int | None, Position | None]] = []
+        self._unwinding: BaseException | None = None  # chained already
+        self._raising: tuple[BaseException, BaseException | None] | None = None  # by an instruction, and its context
+        self._blamed: int | None = None
+
+    def handled_exception(self) -> BaseException | None:
+        """What the interpreted program is handling: sys.exception()."""
+        for frame in reversed(self.frames):
+            if frame.handled is not None:
+                return frame.handled
+        return sys.exception()
+
+    def raise_exception(self, *operands: Any) -> NoReturn:
+        """The statement `raise`, with nothing, an exception, or an exception and its cause."""
+        if not operands:
+            handled = self.handled_exception()
+            if handled is None:
+                raise RuntimeError("No active exception to reraise")
+            self.raise_again(handled, None)
+        exception = self._instance(operands[0], "exceptions must derive from BaseException")
+        if len(operands) == 2:
+            cause = operands[1]
+            if cause is not None:
+                cause = self._instance(cause, "exception causes must derive from BaseException")
+            exception.__cause__ = cause
+        chain(exception, self._handled_here())
+        self._raising = exception, exception.__context__
+        raise exception
+
+    def raise_again(self, exception: BaseException, blamed: int | None) -> NoReturn:
+        """Raise without touching the context. `blamed` is the instruction that the line information names."""
+        self._raising = exception, exception.__context__
+        self._blamed = blamed
+        raise exception
+
+    def throw_into(self, frame: Frame, exception: BaseException) -> BaseException:
+        """Prepare an exception that is raised where a generator is suspended."""
+        if frame.handled is not None:
+            chain(exception, frame.handled)
+        self._raising = exception, exception.__context__
+        return exception
+
+    def _handled_here(self) -> BaseException | None:
+        """What interpreted frames are handling. CPython itself has chained to what is handled outside of them."""
+        for frame in reversed(self.frames):
+            if frame.handled is not None:
+                return frame.handled
+        return None
+
+    def _instance(self, value: Any, refusal: str) -> BaseException:
+        if isinstance(value, type) and issubclass(value, BaseException):
+            made = self.call(value, (), {})
+            if not isinstance(made, BaseException):
+                raise TypeError(
+                    f"calling {value} should have returned an instance of BaseException, not {type(made)}"
+                )
+            return made
+        if not isinstance(value, BaseException):
+            raise TypeError(refusal)
+        return value
+
+    def on_raise(self, frame: Frame, raised: BaseException) -> None:
+        """An exception has left the frame's instruction."""
+        if self._raising is not None and self._raising[0] is raised:
+            raised.__context__ = self._raising[1]
+        elif self._unwinding is not raised:
+            handled = self._handled_here()
+            if handled is not None:
+                chain_last(raised, handled)
+        if self._unwinding is not raised:
+            self.trace = []
+        index = frame.ip if self._blamed is None else self._blamed
+        position = frame.bytecode.instrs[index].position
+        self.trace.append((frame.bytecode.code, position[0] if position else None, position))
+        self._unwinding, self._raising, self._blamed = raised, None, None
+
+    def on_catch(self, raised: BaseException) -> None:
+        """A handler takes over. The traceback names the interpreter's own frames and would keep them alive."""
+        self._unwinding = None
+        raised.__traceback__ = None
+
+    def exception_matches(self, exception: Any, kinds: Any) -> bool:
+        """The condition of `except kinds`."""
+        classes = kinds if isinstance(kinds, tuple) else (kinds,)
+        for cls in classes:
+            if not (isinstance(cls, type) and BaseException in type.mro(cls)):
+                raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+        return any(cls in type(exception).__mro__ for cls in classes)
+
+    def match_group(self, exception: Any, kinds: Any) -> tuple[Any, Any]:
+        """The condition of `except* kinds`: (what remains or None, what matches or None)."""
+        matches = self.exception_matches(exception, kinds)
+        if any(issubclass(cls, BaseExceptionGroup) for cls in (kinds if isinstance(kinds, tuple) else (kinds,))):
+            raise TypeError("catching ExceptionGroup with except* is not allowed. Use except instead.")
+        if exception is None:
+            return None, None
+        if matches:
+            if not isinstance(exception, BaseExceptionGroup):
+                exception = ExceptionGroup("", [exception])
+            return None, exception
+        if isinstance(exception, BaseExceptionGroup):
+            match, rest = self.call(self.getattr(exception, "split"), (kinds,), {})
+            return rest, match
+        return exception, None
+
+
+def chain(exception: BaseException, handled: BaseException | None) -> None:
+    """Make `handled` the context of `exception`, without a cycle."""
+    if handled is None or handled is exception:
+        return
+    link = handled
+    seen = {id(link)}
+    while (context := link.__context__) is not None and id(context) not in seen:
+        if context is exception:
+            link.__context__ = None
+            break
+        link = context
+        seen.add(id(link))
+    exception.__context__ = handled
+
+
+def chain_last(exception: BaseException, handled: BaseException) -> None:
+    """Put `handled` at the end of the chain that native code has given the exception."""
+    known = set()
+    link: BaseException | None = handled
+    while link is not None and id(link) not in known:
+        known.add(id(link))
+        link = link.__context__
+    if id(exception) in known:
+        chain(exception, handled)
+        return
+    last = exception
+    while last.__context__ is not None and id(last.__context__) not in known:
+        known.add(id(last))
+        last = last.__context__
+    last.__context__ = handled

@@ -1,0 +1,53 @@
+"""Looking up names in classes, without running any code."""
+
+from __future__ import annotations
+
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL
+
+NATIVE_CALLABLES = frozenset(
+    {
+        BuiltinFunctionType,
+        ClassMethodDescriptorType,
+        MethodDescriptorType,
+        MethodWrapperType,
+        WrapperDescriptorType,
+    }
+)
+
+_mro_of = type.__dict__["__mro__"].__get__
+_dict_of = type.__dict__["__dict__"].__get__
+
+
+class ClassLookup:
+    """Finds what a class has under a name, itself or by inheritance. Keeps the dictionaries of each class at hand."""
+
+    __slots__ = ("_dicts",)
+
+    def __init__(self) -> None:
+        self._dicts: dict[type, tuple[Any, tuple[Any, ...]]] = {}
+
+    def __call__(self, cls: type, name: str) -> Any:
+        """The raw value, not bound to anything, or NULL."""
+        mro = _mro_of(cls)
+        known = self._dicts.get(cls)
+        if known is None or known[0] is not mro:
+            known = self._dicts[cls] = (mro, tuple(_dict_of(kind) for kind in mro))
+        for namespace in known[1]:
+            if name in namespace:
+                return namespace[name]
+        return NULL
+
+
+def is_python(found: Any) -> bool:
+    """Whether calling a special method found in a class runs Python code (or may)."""
+    return type(found) is FunctionType or not (found is NULL or found is None or type(found) in NATIVE_CALLABLES)

@@ -1,0 +1,71 @@
+"""Runs a frame until it returns or yields, and finds the handler of what is raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onegraph.capture.interp.frame import Abort, Frame
+
+
+def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
+    """Run `frame` from its `ip` to the next signal; `thrown` is raised there first.
+
+    Raises what the frame does not handle. An `Abort` passes without looking at handlers.
+    """
+    program = frame.program
+    hook = machine.instruction_hook
+    stop = frame.stop_at
+    steps = frame.steps
+    ip = frame.ip
+    frames = machine.frames
+    frame.parent = frames[-1] if frames else None
+    frames.append(frame)
+    machine.on_frame_enter(frame)
+    try:
+        while True:
+            try:
+                if thrown is not None:
+                    raise thrown
+                while True:
+                    frame.ip = ip
+                    if steps == stop:
+                        machine.on_stop(frame)
+                    handler, instr = program[ip]
+                    if hook is not None:
+                        hook(frame, instr)
+                    following = handler(machine, frame, instr)
+                    steps += 1
+                    if following is None:
+                        ip += 1
+                    elif following >= 0:
+                        ip = following
+                    else:
+                        return following
+            except Abort as abort:
+                abort.frames = abort.frames or tuple(frames)
+                raise
+            except BaseException as raised:
+                thrown = None
+                steps += 1
+                target = unwind(machine, frame, raised)
+                if target is None:
+                    raise
+                ip = target
+    finally:
+        frame.steps = steps
+        machine.on_frame_exit(frame)
+        frames.pop()
+
+
+def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:
+    """Prepare the stack for the handler of `raised` and give its place, or None if the frame has none."""
+    machine.on_raise(frame, raised)
+    handler = frame.bytecode.handler_at(frame.ip)
+    if handler is None:
+        return None
+    del frame.stack[handler.depth :]
+    if handler.lasti:
+        frame.stack.append(frame.ip)
+    frame.stack.append(raised)
+    machine.on_catch(raised)
+    return handler.target

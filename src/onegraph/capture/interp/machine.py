@@ -1,0 +1,180 @@
+"""The machine: the whole of Python's meaning, one overridable method per primitive.
+
+A subclass changes what a primitive does (a tracer records, guards, breaks); the handlers of the instructions stay.
+
+    names        load_global store_global delete_global load_name store_name delete_name find_name
+                 make_cell load_cell store_cell delete_cell import_name import_from import_star
+    attributes   getattr setattr delattr; generic_getattr generic_setattr generic_delattr type_getattr super_getattr
+                 module_getattr
+    operators    unary binary compare is_op contains truth length convert format
+    containers   getitem setitem delitem iter next send unpack unpack_ex set_add map_add
+                 list_extend set_update dict_update dict_merge star_arguments match_keys match_class
+    calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
+                 make_function enter_context
+    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_catch
+    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_stop abandon
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from types import CellType, FunctionType
+from typing import Any, NoReturn
+
+from onegraph.capture.bytecode import Bytecode, Instr
+from onegraph.capture.interp import (  # noqa: F401  (they fill the table of handlers)
+    op_calls,
+    op_containers,
+    op_control,
+    op_exceptions,
+    op_functions,
+    op_generators,
+    op_names,
+    op_operators,
+    op_stack,
+)
+from onegraph.capture.interp.attributes import Attributes
+from onegraph.capture.interp.builders import Builders
+from onegraph.capture.interp.calls import Calls
+from onegraph.capture.interp.errors import Errors
+from onegraph.capture.interp.frame import Frame, Stopped, Unsupported
+from onegraph.capture.interp.lookup import ClassLookup
+from onegraph.capture.interp.loop import run
+from onegraph.capture.interp.names import Names
+from onegraph.capture.interp.opcodes import GENERATOR, HANDLERS, YIELD, Handler
+from onegraph.capture.interp.protocols import Protocols
+
+_ASYNCHRONOUS = 0x80 | 0x200  # coroutines and asynchronous generators
+_HOST_FRAMES = 4  # Python frames of the interpreter for one interpreted frame
+
+
+class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
+    """Interprets Python functions. `frames` are the running frames, outermost first."""
+
+    handlers: dict[str, Handler] = HANDLERS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[Frame] = []
+        self.type_lookup = ClassLookup()
+        self.abandoned = False
+        self.instruction_hook = self.on_instruction if self._is_overridden("on_instruction") else None
+        self._programs: dict[Bytecode, list[tuple[Handler, Instr]]] = {}
+
+    def _is_overridden(self, name: str) -> bool:
+        return getattr(type(self), name) is not getattr(Machine, name)
+
+    # ---- frames ------------------------------------------------------------------------------------------------------
+
+    def make_frame(
+        self,
+        bytecode: Bytecode,
+        function: FunctionType,
+        local_values: dict[str, Any],
+        cells: dict[str, CellType] | None = None,
+    ) -> Frame:
+        """A frame of `function` before its first instruction. `cells` are its closure, if not the function's own."""
+        if cells is None:
+            closure = function.__closure__
+            cells = dict(zip(bytecode.code.co_freevars, closure, strict=True)) if closure else {}
+        program = self._programs.get(bytecode)
+        if program is None:
+            handlers = self.handlers
+            program = self._programs[bytecode] = [(handlers[instr.op], instr) for instr in bytecode.instrs]
+        return Frame(bytecode, function, local_values, cells, program)
+
+    def run_frame(self, frame: Frame) -> Any:
+        """Run a frame to its end and give what it returns; of a generator's frame, make the generator."""
+        if self.frames:
+            signal = run(self, frame)
+        else:
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit * _HOST_FRAMES)
+            try:
+                signal = run(self, frame)
+            finally:
+                sys.setrecursionlimit(limit)
+        return self.make_generator(frame) if signal == GENERATOR else frame.result
+
+    def on_frame_enter(self, frame: Frame) -> None:
+        """A frame starts or goes on; it is the last of `frames`."""
+
+    def on_frame_exit(self, frame: Frame) -> None:
+        """A frame ends or is suspended; it is still the last of `frames`."""
+
+    def on_instruction(self, frame: Frame, instr: Instr) -> None:
+        """Before each instruction, if a subclass has this method."""
+
+    def on_stop(self, frame: Frame) -> NoReturn:
+        """The frame has come to its step `stop_at`."""
+        raise Stopped(frame)
+
+    # ---- generators --------------------------------------------------------------------------------------------------
+
+    def make_generator(self, frame: Frame) -> Generator[Any, Any, Any]:
+        """A real generator that runs the frame, so that native code can consume it."""
+        if frame.bytecode.code.co_flags & _ASYNCHRONOUS:
+            raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")
+        made = self._drive(frame)
+        made.__name__, made.__qualname__ = frame.function.__name__, frame.function.__qualname__
+        return made
+
+    def _drive(self, frame: Frame) -> Generator[Any, Any, Any]:
+        """The body of the real generator.
+
+        What is thrown while the frame is in `yield from` goes to the inner iterator first, without running the frame.
+        """
+        signal = run(self, frame)
+        while signal == YIELD:
+            thrown: BaseException | None = None
+            try:
+                frame.stack.append((yield frame.result))
+            except BaseException as raised:  # whatever is thrown in belongs to the interpreted generator
+                thrown = raised
+            if self.abandoned:
+                return None
+            if thrown is None:
+                frame.ip += 1
+                signal = run(self, frame)
+                continue
+            signal = self._throw(frame, thrown)
+        return frame.result
+
+    def _throw(self, frame: Frame, thrown: BaseException) -> int:
+        """Raise in a suspended frame; the next signal."""
+        thrown.__traceback__ = None
+        following = frame.bytecode.instrs[frame.ip + 1]
+        if following.op == "RESUME" and following.arg & 3 in (2, 3):
+            done, value = self._delegate(frame.stack[-1], thrown)
+            if done is None:
+                frame.result = value
+                return YIELD
+            if done:
+                send = next(i for i in reversed(frame.bytecode.instrs[: frame.ip]) if i.op == "SEND")
+                frame.stack.append(value)
+                frame.ip = send.target
+                return run(self, frame)
+            thrown = value
+        return run(self, frame, self.throw_into(frame, thrown))
+
+    def _delegate(self, receiver: Any, thrown: BaseException) -> tuple[bool | None, Any]:
+        """Throw into the iterator of `yield from`: (None, yielded), (True, returned) or (False, to raise instead)."""
+        name = "close" if isinstance(thrown, GeneratorExit) else "throw"
+        try:
+            method = self.getattr(receiver, name)
+        except AttributeError:
+            return False, thrown
+        try:
+            value = self.call(method, () if name == "close" else (thrown,), {})
+        except StopIteration as stop:
+            if name == "throw":
+                return True, stop.value
+            return False, stop
+        except BaseException as raised:  # it is raised again, inside of the frame
+            return False, raised
+        return (False, thrown) if name == "close" else (None, value)
+
+    def abandon(self) -> None:
+        """Forget the run: suspended generators end without running their `finally` blocks."""
+        self.abandoned = True

@@ -1,0 +1,319 @@
+"""Operators and containers: dispatch to special methods, of which those written in Python are interpreted.
+
+Where no Python code takes part, the native operation is done as it is.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.lookup import ClassLookup, is_python
+
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "+": (operator.add, "add"),
+    "-": (operator.sub, "sub"),
+    "*": (operator.mul, "mul"),
+    "@": (operator.matmul, "matmul"),
+    "/": (operator.truediv, "truediv"),
+    "//": (operator.floordiv, "floordiv"),
+    "%": (operator.mod, "mod"),
+    "**": (operator.pow, "pow"),
+    "<<": (operator.lshift, "lshift"),
+    ">>": (operator.rshift, "rshift"),
+    "&": (operator.and_, "and"),
+    "|": (operator.or_, "or"),
+    "^": (operator.xor, "xor"),
+    "+=": (operator.iadd, "add"),
+    "-=": (operator.isub, "sub"),
+    "*=": (operator.imul, "mul"),
+    "@=": (operator.imatmul, "matmul"),
+    "/=": (operator.itruediv, "truediv"),
+    "//=": (operator.ifloordiv, "floordiv"),
+    "%=": (operator.imod, "mod"),
+    "**=": (operator.ipow, "pow"),
+    "<<=": (operator.ilshift, "lshift"),
+    ">>=": (operator.irshift, "rshift"),
+    "&=": (operator.iand, "and"),
+    "|=": (operator.ior, "or"),
+    "^=": (operator.ixor, "xor"),
+}
+_COMPARE: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
+    "<": (operator.lt, "__lt__", "__gt__"),
+    "<=": (operator.le, "__le__", "__ge__"),
+    "==": (operator.eq, "__eq__", "__eq__"),
+    "!=": (operator.ne, "__ne__", "__ne__"),
+    ">": (operator.gt, "__gt__", "__lt__"),
+    ">=": (operator.ge, "__ge__", "__le__"),
+}
+_UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "-": (operator.neg, "__neg__"),
+    "+": (operator.pos, "__pos__"),
+    "~": (operator.invert, "__invert__"),
+}
+_CONVERT: dict[str, tuple[Callable[[Any], str], str]] = {
+    "str": (str, "__str__"),
+    "repr": (repr, "__repr__"),
+    "ascii": (ascii, "__repr__"),
+}
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice, type(None)})
+
+
+class Protocols:
+    """The part of the machine that operates on objects."""
+
+    type_lookup: ClassLookup
+
+    # ---- operators ---------------------------------------------------------------------------------------------------
+
+    def unary(self, op: str, obj: Any) -> Any:
+        """`-obj`, `+obj`, `~obj`"""
+        native, name = _UNARY[op]
+        found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), name)
+        return self.call_special(found, obj) if is_python(found) else native(obj)
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        """`a + b`, `a += b`, ..."""
+        native, stem = _BINARY[op]
+        left, right = type(a), type(b)
+        if left in _PLAIN and right in _PLAIN:
+            return native(a, b)
+        forward, reflected = f"__{stem}__", f"__r{stem}__"
+        in_place = self.type_lookup(left, f"__i{stem}__") if op[-1] == "=" else NULL
+        first = self.type_lookup(left, forward)
+        second = self.type_lookup(right, reflected)
+        if not (is_python(in_place) or is_python(first) or is_python(second)):
+            return native(a, b)
+        if in_place is not NULL and in_place is not None:
+            result = self.call_special(in_place, a, (b,))
+            if result is not NotImplemented:
+                return result
+        return self._binary_methods(op, a, b, (first, second, reflected))
+
+    def _binary_methods(self, op: str, a: Any, b: Any, methods: tuple[Any, Any, str]) -> Any:
+        first, second, reflected = methods
+        left, right = type(a), type(b)
+        tries = [(first, a, b)]
+        if left is not right:
+            overridden = issubclass(right, left) and self.type_lookup(left, reflected) is not second
+            # A native sequence has no number slot, so its own `+` and `*` come last.
+            sequence = op[0] in "+*" and op[:2] != "**" and self._is_native_sequence(left)
+            tries.insert(0 if overridden or sequence else 1, (second, b, a))
+        for method, receiver, argument in tries:
+            if method is not NULL and method is not None:
+                result = self.call_special(method, receiver, (argument,))
+                if result is not NotImplemented:
+                    return result
+        shown = "** or pow()" if op in ("**", "**=") else op
+        raise TypeError(f"unsupported operand type(s) for {shown}: '{left.__name__}' and '{right.__name__}'")
+
+    def _is_native_sequence(self, cls: type) -> bool:
+        return self.type_lookup(cls, "__radd__") is NULL and not is_python(self.type_lookup(cls, "__add__"))
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        """`a < b`, ..."""
+        native, name, reflected = _COMPARE[op]
+        left, right = type(a), type(b)
+        if left in _PLAIN and right in _PLAIN:
+            return native(a, b)
+        first, second = self.type_lookup(left, name), self.type_lookup(right, reflected)
+        if not (self._compares_in_python(left, first) or self._compares_in_python(right, second)):
+            return native(a, b)
+        tries = [(first, a, b), (second, b, a)]
+        if left is not right and issubclass(right, left):
+            tries.reverse()
+        for method, receiver, argument in tries:
+            result = self._compare_with(method, receiver, argument)
+            if result is not NotImplemented:
+                return result
+        if op == "==":
+            return a is b
+        if op == "!=":
+            return a is not b
+        raise TypeError(
+            f"'{op}' not supported between instances of '{left.__name__}' and '{right.__name__}'"
+        )
+
+    def _compares_in_python(self, cls: type, found: Any) -> bool:
+        return is_python(self.type_lookup(cls, "__eq__") if found is object.__ne__ else found)
+
+    def _compare_with(self, method: Any, receiver: Any, argument: Any) -> Any:
+        if method is NULL:
+            return NotImplemented
+        if method is object.__ne__:  # the opposite of __eq__
+            result = self.call_special(self.type_lookup(type(receiver), "__eq__"), receiver, (argument,))
+            return result if result is NotImplemented else not self.truth(result)
+        return self.call_special(method, receiver, (argument,))
+
+    def is_op(self, a: Any, b: Any) -> bool:
+        """`a is b`"""
+        return a is b
+
+    def truth(self, obj: Any) -> bool:
+        """`bool(obj)`"""
+        if type(obj) in _PLAIN:
+            return True if obj else False
+        found = self.type_lookup(type(obj), "__bool__")
+        if is_python(found):
+            result = self.call_special(found, obj)
+            if type(result) is not bool:
+                raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+            return result
+        if found is NULL and is_python(self.type_lookup(type(obj), "__len__")):
+            return self.length(obj) != 0
+        return True if obj else False
+
+    def length(self, obj: Any) -> int:
+        """`len(obj)`"""
+        found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__len__")
+        if not is_python(found):
+            return len(obj)
+        result = operator.index(self.call_special(found, obj))
+        if result < 0:
+            raise ValueError("__len__() should return >= 0")
+        return len(range(result))
+
+    def convert(self, obj: Any, kind: str) -> str:
+        """`str(obj)`, `repr(obj)`, `ascii(obj)`"""
+        native, name = _CONVERT[kind]
+        if type(obj) in _PLAIN:
+            return native(obj)
+        found = self.type_lookup(type(obj), name)
+        if name == "__str__" and found is object.__str__:
+            found, name = self.type_lookup(type(obj), "__repr__"), "__repr__"
+        if not is_python(found):
+            return native(obj)
+        text = self.call_special(found, obj)
+        if not isinstance(text, str):
+            raise TypeError(f"{name} returned non-string (type {type(text).__name__})")
+        return text.encode("ascii", "backslashreplace").decode("ascii") if kind == "ascii" else text
+
+    def format(self, obj: Any, spec: Any) -> str:
+        """`format(obj, spec)`"""
+        found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__format__")
+        if found is object.__format__ and spec == "":
+            return self.convert(obj, "str")
+        if not is_python(found):
+            return format(obj, spec)
+        text = self.call_special(found, obj, (spec,))
+        if not isinstance(text, str):
+            raise TypeError(f"__format__ must return a str, not {type(text).__name__}")
+        return text
+
+    # ---- containers --------------------------------------------------------------------------------------------------
+
+    def getitem(self, container: Any, key: Any) -> Any:
+        """`container[key]`"""
+        if type(container) in _PLAIN:
+            return container[key]
+        found = self.type_lookup(type(container), "__getitem__")
+        if is_python(found):
+            return self.call_special(found, container, (key,))
+        if isinstance(container, type) and found is NULL:
+            method = self.type_lookup(container, "__class_getitem__")
+            if isinstance(method, classmethod):
+                return self.call(self.getattr(container, "__class_getitem__"), (key,), {})
+        return container[key]
+
+    def setitem(self, container: Any, key: Any, value: Any) -> None:
+        """`container[key] = value`"""
+        found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__setitem__")
+        if is_python(found):
+            self.call_special(found, container, (key, value))
+        else:
+            container[key] = value
+
+    def delitem(self, container: Any, key: Any) -> None:
+        """`del container[key]`"""
+        found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__delitem__")
+        if is_python(found):
+            self.call_special(found, container, (key,))
+        else:
+            del container[key]
+
+    def contains(self, item: Any, container: Any) -> bool:
+        """`item in container`"""
+        if type(container) in _PLAIN:
+            return item in container
+        found = self.type_lookup(type(container), "__contains__")
+        if is_python(found):
+            return self.truth(self.call_special(found, container, (item,)))
+        if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
+            iterator = self.iter(container)
+            while True:
+                try:
+                    candidate = self.next(iterator)
+                except StopIteration:
+                    return False
+                if candidate is item or self.truth(self.compare("==", candidate, item)):
+                    return True
+        return item in container
+
+    def iter(self, obj: Any) -> Any:
+        """`iter(obj)`"""
+        found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__iter__")
+        if not is_python(found):
+            return iter(obj)
+        iterator = self.call_special(found, obj)
+        if self.type_lookup(type(iterator), "__next__") is NULL:
+            raise TypeError(f"iter() returned non-iterator of type '{type(iterator).__name__}'")
+        return iterator
+
+    def next(self, iterator: Any) -> Any:
+        """`next(iterator)`; raises StopIteration at the end."""
+        found = self.type_lookup(type(iterator), "__next__")
+        return self.call_special(found, iterator) if is_python(found) else next(iterator)
+
+    def send(self, receiver: Any, value: Any) -> tuple[bool, Any]:
+        """Resume what `yield from` waits for: (whether it has returned, what it yields or returns)."""
+        try:
+            if value is None:
+                return False, self.next(receiver)
+            return False, self.call(self.getattr(receiver, "send"), (value,), {})
+        except StopIteration as stop:
+            return True, stop.value
+
+    def unpack(self, obj: Any, count: int) -> Sequence[Any]:
+        """The items of `a, b = obj`"""
+        if type(obj) is tuple or type(obj) is list:
+            items = obj
+        else:
+            items = self._take(self._unpackable(obj), count + 1)
+        if len(items) > count:
+            raise ValueError(f"too many values to unpack (expected {count})")
+        if len(items) < count:
+            raise ValueError(f"not enough values to unpack (expected {count}, got {len(items)})")
+        return items
+
+    def unpack_ex(self, obj: Any, before: int, after: int) -> Sequence[Any]:
+        """The items of `a, *b, c = obj`"""
+        items = list(self._take(self._unpackable(obj), None))
+        if len(items) < before + after:
+            raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+        end = len(items) - after
+        return [*items[:before], items[before:end], *items[end:]]
+
+    def _unpackable(self, obj: Any) -> Any:
+        cls = type(obj)
+        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"cannot unpack non-iterable {cls.__name__} object")
+        return self.iter(obj)
+
+    def _take(self, iterator: Any, count: int | None) -> list[Any]:
+        items: list[Any] = []
+        while count is None or len(items) < count:
+            try:
+                items.append(self.next(iterator))
+            except StopIteration:
+                break
+        return items
+
+    def set_add(self, container: set[Any], item: Any) -> None:
+        """Add to the set of a display or a comprehension."""
+        container.add(item)
+
+    def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
+        """Add to the dict of a display or a comprehension."""
+        container[key] = value

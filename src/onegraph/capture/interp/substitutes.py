@@ -1,0 +1,243 @@
+"""Native functions that depend on the frame that calls them, or whose work may run Python code: done by the machine.
+
+An open set: one `@substitute` per function.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL, Frame
+
+Substitute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+SUBSTITUTES: dict[int, Substitute] = {}  # by the identity of the function
+_kept_alive: list[Any] = []
+
+
+def substitute(*functions: Any) -> Callable[[Substitute], Substitute]:
+    """Register what the machine does instead of calling `functions`."""
+
+    def register(made: Substitute) -> Substitute:
+        for function in functions:
+            SUBSTITUTES[id(function)] = made
+            _kept_alive.append(function)
+        return made
+
+    return register
+
+
+@substitute(builtins.__build_class__)
+def build_class(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.build_class(args, kwargs)
+
+
+@substitute(super)
+def super_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return super(*(args or machine.super_arguments()), **kwargs)
+
+
+@substitute(getattr)
+def getattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or not 2 <= len(args) <= 3 or not isinstance(args[1], str):
+        return getattr(*args, **kwargs)
+    if len(args) == 2:
+        return machine.getattr(*args)
+    try:
+        return machine.getattr(*args[:2])
+    except AttributeError:
+        return args[2]
+
+
+@substitute(hasattr)
+def hasattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or len(args) != 2 or not isinstance(args[1], str):
+        return hasattr(*args, **kwargs)
+    try:
+        machine.getattr(*args)
+    except AttributeError:
+        return False
+    return True
+
+
+@substitute(setattr)
+def setattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or len(args) != 3 or not isinstance(args[1], str):
+        return setattr(*args, **kwargs)
+    return machine.setattr(*args)
+
+
+@substitute(delattr)
+def delattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or len(args) != 2 or not isinstance(args[1], str):
+        return delattr(*args, **kwargs)
+    return machine.delattr(*args)
+
+
+@substitute(object.__getattribute__)
+def generic_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return object.__getattribute__(*args, **kwargs) if len(args) != 2 else machine.generic_getattr(*args)
+
+
+@substitute(object.__setattr__)
+def generic_setattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 3 or isinstance(args[0], type):
+        return object.__setattr__(*args, **kwargs)
+    return machine.generic_setattr(*args)
+
+
+@substitute(object.__delattr__)
+def generic_delattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or isinstance(args[0], type):
+        return object.__delattr__(*args, **kwargs)
+    return machine.generic_delattr(*args)
+
+
+@substitute(len)
+def len_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.length(*args) if len(args) == 1 and not kwargs else len(*args, **kwargs)
+
+
+@substitute(iter)
+def iter_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.iter(*args) if len(args) == 1 and not kwargs else iter(*args, **kwargs)
+
+
+@substitute(next)
+def next_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or not 1 <= len(args) <= 2 or machine.type_lookup(type(args[0]), "__next__") is NULL:
+        return next(*args, **kwargs)
+    if len(args) == 1:
+        return machine.next(args[0])
+    try:
+        return machine.next(args[0])
+    except StopIteration:
+        return args[1]
+
+
+@substitute(bool)
+def bool_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.truth(*args) if len(args) == 1 and not kwargs else bool(*args, **kwargs)
+
+
+@substitute(str)
+def str_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.convert(args[0], "str") if len(args) == 1 and not kwargs else str(*args, **kwargs)
+
+
+@substitute(repr)
+def repr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.convert(args[0], "repr") if len(args) == 1 and not kwargs else repr(*args, **kwargs)
+
+
+@substitute(format)
+def format_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs or not 1 <= len(args) <= 2:
+        return format(*args, **kwargs)
+    return machine.format(args[0], args[1] if len(args) == 2 else "")
+
+
+# What looks at the frame that calls it.
+
+
+def frame_names(frame: Frame) -> Any:
+    """`locals()`: the namespace itself, or a snapshot of a function's variables."""
+    if frame.namespace is not None:
+        return frame.namespace
+    values = dict(frame.locals)
+    for name, cell in frame.cells.items():
+        try:
+            values[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return values
+
+
+@substitute(locals)
+def locals_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return frame_names(machine.frames[-1]) if not (args or kwargs) else locals(*args, **kwargs)
+
+
+@substitute(globals)
+def globals_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.frames[-1].globals if not (args or kwargs) else globals(*args, **kwargs)
+
+
+@substitute(vars)
+def vars_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return vars(*args, **kwargs) if args or kwargs else frame_names(machine.frames[-1])
+
+
+@substitute(dir)
+def dir_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return dir(*args, **kwargs) if args or kwargs else sorted(frame_names(machine.frames[-1]))
+
+
+def _evaluator(function: Any) -> None:
+    @substitute(function)
+    def run(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs.keys() & {"globals", "locals"}:
+            frame = machine.frames[-1]
+            return function(args[0], frame.globals, frame_names(frame), **kwargs)
+        return function(*args, **kwargs)
+
+
+_evaluator(eval)
+_evaluator(exec)
+
+
+@substitute(sys.exc_info)
+def exc_info(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    handled = machine.handled_exception()
+    return (None, None, None) if handled is None else (type(handled), handled, handled.__traceback__)
+
+
+@substitute(sys.exception)
+def exception(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return machine.handled_exception()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameView:
+    """What `sys._getframe` gives of an interpreted frame."""
+
+    f_code: Any
+    f_globals: dict[str, Any]
+    f_locals: Any
+    f_builtins: dict[str, Any]
+    f_lineno: int | None
+    f_back: Any
+
+
+def view(machine: Any, depth: int) -> Any:
+    """The frame `depth` calls up, as the program may look at it; outside of interpreted frames, the real one."""
+    if depth >= len(machine.frames):
+        return sys._getframe()
+    frame = machine.frames[-1 - depth]
+    position = frame.position
+    return FrameView(
+        frame.bytecode.code,
+        frame.globals,
+        frame_names(frame),
+        frame.builtins,
+        position[0] if position else None,
+        view(machine, depth + 1) if depth + 1 < len(machine.frames) else None,
+    )
+
+
+@substitute(sys._getframe)
+def getframe(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return view(machine, *args)
+
+
+def _module_name(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    depth = args[0] if args else kwargs.get("depth", 0)
+    return machine.frames[-1 - depth].globals.get("__name__") if depth < len(machine.frames) else None
+
+
+if hasattr(sys, "_getframemodulename"):
+    substitute(sys._getframemodulename)(_module_name)
