@@ -17,9 +17,7 @@ _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _AND_CLEAR = dis.opmap.get("LOAD_FAST_AND_CLEAR")
 
 # After these the top of the stack is a bool.
-BOOLEAN_RESULT = frozenset(
-    "TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH MATCH_MAPPING MATCH_SEQUENCE".split()
-)
+BOOLEAN_RESULT = frozenset("TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH MATCH_MAPPING MATCH_SEQUENCE".split())
 
 _CACHE_LIMIT = 1 << 14
 _decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive

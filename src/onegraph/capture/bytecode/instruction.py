@@ -1,8 +1,8 @@
 """The normal form of bytecode: one instruction set for CPython 3.11, 3.12 and 3.13.
 
 Names and meanings are CPython 3.13's; `decode` and `encode` translate from and to the running version. Arguments are
-resolved (a name instead of an index, the constant itself, an operator's symbol) and jumps hold the index of their target
-instruction. Caches, EXTENDED_ARG, PRECALL and END_FOR do not exist. Superinstructions are split.
+resolved (a name instead of an index, the constant itself, an operator's symbol) and jumps hold the index of their
+target instruction. Caches, EXTENDED_ARG, PRECALL and END_FOR do not exist. Superinstructions are split.
 
 The stack is written bottom to top. `NULL` is an empty stack slot.
 
@@ -11,17 +11,18 @@ The stack is written bottom to top. `NULL` is an empty stack slot.
     COPY n                               (x .. -- x .. x)      x is n-th from the top
     SWAP n                               exchanges the top with the n-th from the top
     PUSH_NULL                            (-- NULL)
-    NOP, RESUME n                        ( -- )                n: 0 start, 1 after yield, 2 yield from, 3 await (low 2 bits)
+    NOP, RESUME n                        ( -- )                n & 3: at the start, after yield, yield from, await
 
     names
     LOAD_CONST object                    (-- object)
     LOAD_FAST, LOAD_FAST_CHECK name      (-- value)            unbound: UnboundLocalError
     LOAD_FAST_AND_CLEAR name             (-- slot)             the raw slot (cell, value or NULL), then unbinds it
     STORE_FAST name                      (value --)
-    STORE_FAST_MAYBE_NULL name           (slot --)             a name that LOAD_FAST_AND_CLEAR saves somewhere in this code
+    STORE_FAST_MAYBE_NULL name           (slot --)             for names that LOAD_FAST_AND_CLEAR saves in this code
     DELETE_FAST name                     ( -- )
-    LOAD_CLOSURE name                    (-- slot)             the raw slot of a cell or free variable: its cell, or its value
-                                                               where an inlined comprehension uses the name as a plain local
+    LOAD_CLOSURE name                    (-- slot)             the raw slot of a cell or free variable: its cell, or
+                                                               its value where an inlined comprehension uses the name
+                                                               as a plain local
     MAKE_CELL name                       ( -- )                puts the slot's value into a new cell in the same slot
     COPY_FREE_VARS n                     ( -- )                fetches the closure (the encoder computes n)
     LOAD_DEREF, STORE_DEREF, DELETE_DEREF name                 the contents of a cell
@@ -56,13 +57,14 @@ The stack is written bottom to top. `NULL` is an empty stack slot.
     CALL_INTRINSIC_1 name                (a -- b)              names without the prefix INTRINSIC_
     CALL_INTRINSIC_2 name                (a b -- c)
 
-    calls and functions. A callable pair is two slots: if one is NULL the other is the callable, else (method, self). Which of
-    the two is NULL is the running version's choice: NULL_FIRST.
+    calls and functions. A callable pair is two slots: if one is NULL the other is the callable, else (method, self).
+    Which of the two is NULL is the running version's choice: NULL_FIRST.
     CALL n                               (pair a1 .. an -- result)
     CALL_KW (n, names)                   (pair a1 .. an -- result)            the last len(names) arguments are named
     CALL_FUNCTION_EX keywords            (pair args [kwargs] -- result)
     MAKE_FUNCTION                        (code -- function)
-    SET_FUNCTION_ATTRIBUTE kind          (value function -- function)         'closure', 'annotations', 'kwdefaults', 'defaults'
+    SET_FUNCTION_ATTRIBUTE kind          (value function -- function)         'closure', 'annotations', 'kwdefaults' or
+                                                                              'defaults', in this order
     RETURN_VALUE                         (value --)
 
     containers
@@ -71,7 +73,7 @@ The stack is written bottom to top. `NULL` is an empty stack slot.
     BUILD_CONST_KEY_MAP n                (v1 .. vn keys -- dict)
     BUILD_SLICE 2 or 3                   (start stop [step] -- slice)
     LIST_APPEND, LIST_EXTEND, SET_ADD, SET_UPDATE, DICT_UPDATE, DICT_MERGE n  (container .. a -- container ..)
-    MAP_ADD n                            (dict .. key value -- dict ..)       the container is n-th from the top after popping
+    MAP_ADD n                            (dict .. key value -- dict ..)       n counts from the top after popping
     UNPACK_SEQUENCE n                    (sequence -- an .. a1)
     UNPACK_EX (before, after)            (iterable -- ..)                     first item on top
     GET_LEN                              (a -- a length)
@@ -97,7 +99,7 @@ The stack is written bottom to top. `NULL` is an empty stack slot.
     WITH_EXCEPT_START                    (exit lasti previous exception -- exit lasti previous exception result)
 
     generators and coroutines
-    RETURN_GENERATOR                     (-- None)             returns the generator to the caller; goes on when it is resumed
+    RETURN_GENERATOR                     (-- None)             returns the generator, which goes on when it is resumed
     YIELD_VALUE n                        (value -- sent)       n is the compiler's own hint, kept for the encoder
     GET_YIELD_FROM_ITER                  (a -- iterator)
     SEND                                 (receiver value -- receiver yielded), or when it returns
@@ -134,8 +136,9 @@ class Instr:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Instructions `start` to `end` (exclusive) are protected: an exception cuts the stack to `depth` and goes to `target`.
+    """Instructions `start` to `end` (exclusive) are protected.
 
+    An exception cuts the stack to `depth` and goes to `target`.
     With `lasti` the index of the raising instruction is pushed below the exception.
     """
 
@@ -163,7 +166,5 @@ class Bytecode:
 
     def __str__(self) -> str:
         lines = [f"{index:4} {instr}" for index, instr in enumerate(self.instrs)]
-        lines += [
-            f"{h.start} to {h.end} -> {h.target} [{h.depth}]{' lasti' if h.lasti else ''}" for h in self.handlers
-        ]
+        lines += [f"{h.start} to {h.end} -> {h.target} [{h.depth}]{' lasti' if h.lasti else ''}" for h in self.handlers]
         return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Rows of the opcode tables: how one native instruction is read into normal form, and how normal form is written back.
 
-A table for reading maps a native name to a function of an `Operand` that gives pieces of normal form; a table for writing
-maps a normal name to a function of a `Writer` and an index that emits native units and tells how many instructions they
-stand for. What all versions share is declared once, in COMMON, for both directions.
+A table for reading maps a native name to a function of an `Operand` that gives pieces of normal form; a table for
+writing maps a normal name to a function of a `Writer` and an index that emits native units and tells how many
+instructions they stand for. What all versions share is declared once: COMMON_READ and COMMON_WRITE.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Pieces = tuple[Piece, ...]
 
 
 class Operand:
-    """A native instruction's argument and what it may refer to. A label is a byte offset, `send_label` of it, or None."""
+    """A native instruction's argument and what it may refer to. Labels are byte offsets, or `send_label` of them."""
 
     __slots__ = ("arg", "cells", "consts", "following", "keywords", "names", "next", "previous", "saved", "slots")
 
