@@ -7,6 +7,7 @@
    frame_object             the Python frame object, if one was made
    frame_slots              arguments, locals, cells and free variables
    frame_abandon            end a fresh frame with the exception that is set; returns NULL
+   frame_discard            end a fresh frame that was not needed
    code_frame_size          words that a frame of this code takes on the data stack
    code_reserve_frame       let future frames of this code take at least so many words
    code_get_extra, code_set_extra, code_request_extra */
@@ -26,5 +27,8 @@
 #else
 #include "frame_313.h"
 #endif
+
+/* Run `replacement` in a fresh frame; consumes the reference to it (replace.c). */
+PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement);
 
 #endif

@@ -26,6 +26,9 @@ static inline void frame_set_code(Frame *frame, PyCodeObject *code)
 
 static inline PyObject *frame_abandon(PyThreadState *UNUSED(tstate), Frame *UNUSED(frame)) { return NULL; }
 
+/* End a fresh frame that was not needed: nothing to do, its caller clears it. */
+static inline void frame_discard(PyThreadState *UNUSED(tstate), Frame *UNUSED(frame)) {}
+
 static inline Py_ssize_t code_frame_size(PyCodeObject *code)
 {
     return code->co_nlocalsplus + code->co_stacksize + (Py_ssize_t)FRAME_SPECIALS_SIZE;

@@ -29,6 +29,16 @@ static inline PyObject *frame_abandon(PyThreadState *tstate, Frame *frame)
     return _PyEval_EvalFrameDefault(tstate, frame, 1); /* unwinds, and clears the frame */
 }
 
+/* End a fresh frame that was not needed, unseen by tracing. */
+static inline void frame_discard(PyThreadState *tstate, Frame *frame)
+{
+    PyThreadState_EnterTracing(tstate);
+    PyErr_SetNone(PyExc_StopIteration);
+    _PyEval_EvalFrameDefault(tstate, frame, 1);
+    PyErr_Clear();
+    PyThreadState_LeaveTracing(tstate);
+}
+
 static inline Py_ssize_t code_frame_size(PyCodeObject *code) { return code->co_framesize; }
 
 static inline void code_reserve_frame(PyCodeObject *code, Py_ssize_t size)

@@ -31,35 +31,6 @@ static PyObject *run_as_it_is(PyThreadState *tstate, Frame *frame, int throwing)
     return result;
 }
 
-static int count_arguments(PyCodeObject *code)
-{
-    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
-           ((code->co_flags & CO_VARKEYWORDS) != 0);
-}
-
-/* Consumes the reference to `replacement`. */
-static PyObject *run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
-{
-    PyCodeObject *code = frame_code(frame);
-    PyObject **slots = frame_slots(frame);
-    PyObject **end = (PyObject **)frame + code_frame_size(replacement);
-    /* The frame is the top of the data stack. No room to grow is rare, as the code object reserves room from the
-       first entry on. A frame object that exists already has room for the original code only. */
-    bool fits = end < tstate->datastack_limit &&
-                (frame_object(frame) == NULL ||
-                 replacement->co_nlocalsplus <= code->co_nlocalsplus + code->co_stacksize);
-    if (!fits) {
-        Py_DECREF(replacement);
-        return run_as_it_is(tstate, frame, 0);
-    }
-    for (int i = count_arguments(code); i < replacement->co_nlocalsplus; i++) {
-        slots[i] = NULL;
-    }
-    tstate->datastack_top = end;
-    frame_set_code(frame, replacement);
-    return _PyEval_EvalFrameDefault(tstate, frame, 0);
-}
-
 /* ---- asking Python ---- */
 
 /* The first slots of a frame at its start; free variables as the cells that the function brings. */
@@ -132,7 +103,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         Py_XDECREF(replacement);
         return frame_abandon(tstate, frame);
     }
-    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_replaced(tstate, frame, replacement);
+    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : frame_run_replaced(tstate, frame, replacement);
 }
 
 /* ---- the hook ---- */
@@ -167,7 +138,8 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     ContextObject *context = state->context;
     PyCodeObject *code = frame_code(frame);
     CodeRecord *record = code_records(code);
-    if (record == CODE_SKIPPED || !frame_is_fresh(frame)) {
+    if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code) {
+        state->direct = NULL;
         return run_as_it_is(tstate, frame, 0);
     }
     if (record == NULL && ((code->co_flags & SUSPENDS) || (code->co_flags & IS_FUNCTION) != IS_FUNCTION)) {
@@ -186,7 +158,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             PyCodeObject *replacement = find_entry(frame, record->entries);
             state->context = context;
             if (replacement != NULL) {
-                return run_replaced(tstate, frame, replacement);
+                return frame_run_replaced(tstate, frame, replacement);
             }
             if (PyErr_Occurred()) {
                 return frame_abandon(tstate, frame);
@@ -228,7 +200,7 @@ static PyObject *run_traced(PyThreadState *tstate, Frame *frame, HookState *stat
     HookState saved = *state;
     state->context = NULL;
     state->tracer = NULL;
-    PyObject *result = run_replaced(tstate, frame, (PyCodeObject *)answer);
+    PyObject *result = frame_run_replaced(tstate, frame, (PyCodeObject *)answer);
     state->context = saved.context;
     state->tracer = saved.tracer;
     return result;

@@ -121,6 +121,7 @@ typedef struct {
     ContextObject *context; /* borrowed from the running Region; NULL: frames are left alone */
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     void *passed_on;        /* the frame that was handed to another hook below ours */
+    PyCodeObject *direct;   /* the next frame of this code runs as it is */
 } HookState;
 
 extern _Thread_local HookState hook_state;

@@ -1,0 +1,99 @@
+/* Running other code in a frame that has not started. */
+#include "frame.h"
+
+static int count_positions(PyCodeObject *code) { return code->co_argcount + code->co_kwonlyargcount; }
+
+static int count_arguments(PyCodeObject *code)
+{
+    return count_positions(code) + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+/* ---- beside the frame: rare, when the frame cannot grow ---- */
+
+static PyObject *function_like(PyFunctionObject *function, PyCodeObject *code)
+{
+    PyObject *made = PyFunction_NewWithQualName((PyObject *)code, function->func_globals, function->func_qualname);
+    if (made != NULL && code->co_nfreevars > 0) {
+        PyObject *cells = PyTuple_GetSlice(function->func_closure, 0, code->co_nfreevars);
+        if (cells == NULL || PyFunction_SetClosure(made, cells) < 0) {
+            Py_CLEAR(made);
+        }
+        Py_XDECREF(cells);
+    }
+    return made;
+}
+
+static PyObject *positional_arguments(PyCodeObject *code, PyObject **slots)
+{
+    PyObject *rest = code->co_flags & CO_VARARGS ? slots[count_positions(code)] : NULL;
+    Py_ssize_t n_rest = rest == NULL ? 0 : PyTuple_GET_SIZE(rest);
+    PyObject *args = PyTuple_New(code->co_argcount + n_rest);
+    if (args != NULL) {
+        for (int i = 0; i < code->co_argcount; i++) {
+            PyTuple_SET_ITEM(args, i, Py_NewRef(slots[i]));
+        }
+        for (Py_ssize_t i = 0; i < n_rest; i++) {
+            PyTuple_SET_ITEM(args, code->co_argcount + i, Py_NewRef(PyTuple_GET_ITEM(rest, i)));
+        }
+    }
+    return args;
+}
+
+static PyObject *keyword_arguments(PyCodeObject *code, PyObject **slots)
+{
+    PyObject *rest = code->co_flags & CO_VARKEYWORDS ? slots[count_arguments(code) - 1] : NULL;
+    PyObject *kwargs = rest == NULL ? PyDict_New() : PyDict_Copy(rest);
+    for (int i = code->co_argcount; kwargs != NULL && i < count_positions(code); i++) {
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(code->co_localsplusnames, i), slots[i]) < 0) {
+            Py_CLEAR(kwargs);
+        }
+    }
+    return kwargs;
+}
+
+static PyObject *run_beside(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject *function = function_like(frame_function(frame), replacement);
+    PyObject *args = positional_arguments(code, frame_slots(frame));
+    PyObject *kwargs = keyword_arguments(code, frame_slots(frame));
+    PyObject *result = NULL;
+    if (function != NULL && args != NULL && kwargs != NULL) {
+        hook_state.direct = replacement;
+        result = PyObject_Call(function, args, kwargs);
+        hook_state.direct = NULL;
+    }
+    Py_XDECREF(function);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    if (result == NULL) {
+        return frame_abandon(tstate, frame);
+    }
+    frame_discard(tstate, frame);
+    return result;
+}
+
+/* ---- in the frame ---- */
+
+PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject **slots = frame_slots(frame);
+    /* The frame is the top of the data stack, so it may grow. That it finds no room is rare, as the code object
+       reserves room from its first entry on. A frame object that was made already has room for the original only. */
+    PyObject **end = (PyObject **)frame + code_frame_size(replacement);
+    bool fits = end < tstate->datastack_limit &&
+                (frame_object(frame) == NULL ||
+                 replacement->co_nlocalsplus <= code->co_nlocalsplus + code->co_stacksize);
+    if (!fits) {
+        PyObject *result = run_beside(tstate, frame, replacement);
+        Py_DECREF(replacement);
+        return result;
+    }
+    for (int i = count_arguments(code); i < replacement->co_nlocalsplus; i++) {
+        slots[i] = NULL;
+    }
+    tstate->datastack_top = end;
+    frame_set_code(frame, replacement);
+    return _PyEval_EvalFrameDefault(tstate, frame, 0);
+}
