@@ -25,6 +25,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Events
 from onegraph.capture.hook import Region
+from onegraph.capture.policy.registry import policy
 from onegraph.compiler import compile_graph
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -195,6 +196,12 @@ class CompiledModule:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return rebuild_module(copy.deepcopy(type(self).onegraph_original, memo), type(self).onegraph_settings)
+
+
+@policy(CompiledModule.__call__)
+def call_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A compiled module that another compiled region calls is a part of that region."""
+    return tracer.call(torch.nn.Module._call_impl, args, kwargs)
 
 
 def rebuild_module(original: torch.nn.Module, settings: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import dataclasses
 import enum
 import functools
 import math
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -193,7 +194,7 @@ def in_place(x: torch.Tensor) -> torch.Tensor:
 
 
 def factories(x: torch.Tensor) -> Any:
-    return torch.zeros(3) + torch.arange(3) + x, torch.ones_like(x), x.new_full((2,), 7.0), torch.tensor([1.0, 2.0])
+    return torch.zeros(4) + torch.arange(4) + x, torch.ones_like(x), x.new_full((2,), 7.0), torch.tensor([1.0, 2.0])
 
 
 def strings(x: torch.Tensor) -> Any:
@@ -238,10 +239,9 @@ def same_output_twice(x: torch.Tensor) -> Any:
 
 
 PROGRAMS = [
-    value for value in list(globals().values()) if callable(value) and getattr(value, "__module__", "") == __name__
-]
-PROGRAMS = [
-    p for p in PROGRAMS if not isinstance(p, type) and p.__code__.co_varnames[:1] == ("x",) if hasattr(p, "__code__")
+    value
+    for value in list(globals().values())
+    if isinstance(value, types.FunctionType) and value.__module__ == __name__ and value.__code__.co_varnames[:1] == ("x",)
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import Any
 
@@ -46,6 +47,8 @@ class Attributes(Machine):
             return self._super_attribute(obj, name)
         if isinstance(obj, types.FunctionType):
             return self._function_attribute(obj, name)
+        if isinstance(obj, enum.Enum):
+            return getattr(obj, name)
         cls = type(obj)
         if cls.__flags__ & HEAP_TYPE == 0:
             return self._native_attribute(obj, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegraph.base.events import Location
+from onegraph.capture.interp.frame import Abort
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +21,12 @@ class Reason:
     hints: tuple[str, ...] = ()
 
 
-class GraphBreak(BaseException):
-    """Raised where tracing cannot go on. Not an `Exception`: the user's `except` clauses must not see it.
-
-    The frames' locations are filled in by the interpreter's owner when it catches the break.
-    """
+class GraphBreak(Abort):
+    """Raised where tracing cannot go on. The user's `except` clauses do not see it."""
 
     def __init__(self, reason: Reason, **facts: object) -> None:
         self.reason = reason
         self.summary = reason.summary.format(**facts)
-        self.user_stack: tuple[Location, ...] = ()
         super().__init__(self.summary)
 
 

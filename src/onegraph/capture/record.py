@@ -20,9 +20,6 @@ from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, FAILED_OPERATOR, UNTRA
 from onegraph.capture.source import Source
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
-#: Results that are not tensors and that the graph need not compute.
-Scalar = bool | int | float | complex | str | None | torch.dtype | torch.device | torch.layout
-
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
@@ -34,9 +31,10 @@ class GraphInput:
 
 
 class Recorder(TorchFunctionMode):
-    """Records torch calls into `graph`; `rules` are the functions that need more than running and recording.
+    """Records torch calls into `graph`.
 
-    `lift` turns a real tensor that a library owns (a module-level constant) into a fake one with its placeholder.
+    `lift` turns a real tensor that a library owns (a module-level constant) into a fake one with its placeholder;
+    `symbol_node` gives the argument that stands for a symbolic number.
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Recorder(TorchFunctionMode):
         fake: FakeMode,
         locate: Callable[[], Location | None],
         lift: Callable[[torch.Tensor], FakeTensor],
-        rules: dict[Any, Callable[..., Any]],
+        symbol_node: Callable[[Recorder, Any], Any],
     ) -> None:
         super().__init__()
         self.fake = fake
@@ -53,7 +51,8 @@ class Recorder(TorchFunctionMode):
         self.nodes: dict[int, torch.fx.Node] = {}
         self._locate = locate
         self._lift = lift
-        self._rules = rules
+        self._symbol_node = symbol_node
+        self._numbers: dict[Any, torch.fx.Node] = {}
         self._keep: list[Any] = []
         self._last_input: torch.fx.Node | None = None
 
@@ -81,15 +80,8 @@ class Recorder(TorchFunctionMode):
     # ---- calls -------------------------------------------------------------------------------------------------------
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        rule = self._rules.get(func)
-        if rule is not None:
-            return rule(self, func, args, kwargs)
-        return self.run(func, args, kwargs)
-
-    def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        args, kwargs = self._lifted(args), self._lifted(kwargs)
+        args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         try:
             result = func(*args, **kwargs)
         except DATA_DEPENDENT_ERRORS:
@@ -101,7 +93,7 @@ class Recorder(TorchFunctionMode):
                 raise
             named = f"{type(error).__name__}: {first_line(error)}"
             raise GraphBreak(FAILED_OPERATOR, name=function_name(func), error=named) from error
-        if contains_tensor(result) or result is None or is_symbolic(result):
+        if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result
 
@@ -117,12 +109,12 @@ class Recorder(TorchFunctionMode):
     def bind_result(self, node: torch.fx.Node, result: Any) -> None:
         node.meta["example_value"] = result
         match result:
-            case torch.Tensor() | torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            case torch.Tensor():
                 self.nodes.setdefault(id(result), node)
                 self._keep.append(result)
             case tuple() | list():
                 for index, item in enumerate(result):
-                    if contains_tensor(item) or is_symbolic(item):
+                    if contains_tensor(item):
                         self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
 
     def _spelling(self, func: Any, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
@@ -142,7 +134,7 @@ class Recorder(TorchFunctionMode):
             case torch.Tensor():
                 return self.nodes[id(value)]
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
-                return self.symbol_node(value)
+                return self._symbol_node(self, value)
             case torch.Size():
                 return tuple(self.as_argument(item) for item in value)
             case tuple() if hasattr(value, "_fields"):
@@ -158,12 +150,11 @@ class Recorder(TorchFunctionMode):
             case _:
                 return value
 
-    def symbol_node(self, value: Any) -> torch.fx.Node:
-        """The node of a symbolic number; sizes of inputs are read where they are first needed."""
-        node = self.nodes.get(id(value))
-        if node is not None:
-            return node
-        raise GraphBreak(UNTRACEABLE_OPERATOR, name="a symbolic size", error="it has no node in the graph")
+    def number(self, key: Any, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """The node that computes a number from sizes; one for each `key`."""
+        if key not in self._numbers:
+            self._numbers[key] = self.graph.call_function(function, args)
+        return self._numbers[key]
 
     def _lifted(self, value: Any) -> Any:
         """The same arguments with foreign real tensors replaced by fakes."""
@@ -204,10 +195,6 @@ def contains_real(value: Any) -> bool:
             return any(contains_real(item) for item in value)
         case _:
             return False
-
-
-def is_symbolic(value: Any) -> bool:
-    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 RETURNS_ITSELF = frozenset(

@@ -7,8 +7,8 @@ The replacement of a frame that breaks at instruction `i` ends like this (normal
     instruction i               in Python, natively: it is what could not be traced
     call resume(stack..., locals...)
 
-and the resume function is the frame's own bytecode behind a prologue that puts the stack back and jumps to `i + 1`. It is
-an ordinary function, so the hook captures it in turn.
+and the resume function is the frame's own bytecode behind a prologue that puts the stack back and jumps to `i + 1`.
+It is an ordinary function, so the hook captures it in turn.
 """
 
 from __future__ import annotations

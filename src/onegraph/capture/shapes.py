@@ -1,12 +1,30 @@
-"""Which sizes become symbolic, and how symbolic sizes are written as guards and as code."""
+"""Which sizes become symbolic, and how symbolic numbers are written: as guards, as code, as nodes of the graph."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from onegraph.capture.source import Source
+from onegraph.base.events import Location
+from onegraph.capture.guards import ShapeCondition
+from onegraph.capture.source import Source, describe
+from onegraph.ir.index import Index, Symbol
+from onegraph.torchlib.shapes import Condition, Float, Sizes
+
+Step = tuple[Any, ...]
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+GUARD_STEPS = {"//": "IFLOORDIV", "%": "IMOD", "min": "IMIN", "max": "IMAX"}
+GUARD_COMPARISONS = {"==": "IEQ", "!=": "INE", "<": "ILT", "<=": "ILE"}
+NODE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": torch.sym_min,
+    "max": torch.sym_max,
+}
 
 
 @dataclass(slots=True)
@@ -39,3 +57,168 @@ class ShapePolicy:
         if len(seen) == len(sizes):
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the value of a symbol is read: dimension `dim` of the input at `source`."""
+
+    source: Source
+    dim: int
+    tensor: Any
+
+
+class Symbols:
+    """The symbols of one trace, and where their values come from.
+
+    Inputs with equal sizes share a symbol, and a guard that the sizes stay equal: programs combine such inputs.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.places: dict[Symbol, Place] = {}
+        self._by_value: dict[int, torch.SymInt] = {}
+        self._conditions: list[ShapeCondition] = []
+
+    def of_input(self, source: Source, tensor: torch.Tensor, dims: tuple[int, ...]) -> dict[int, torch.SymInt]:
+        """The symbolic sizes of an input, by dimension."""
+        return {dim: self._size(source, tensor, dim) for dim in dims}
+
+    def _size(self, source: Source, tensor: torch.Tensor, dim: int) -> torch.SymInt:
+        value = tensor.shape[dim]
+        known = self._by_value.get(value)
+        if known is None:
+            known = self._by_value[value] = self.sizes.new(value, f"s{len(self.places)}")
+            symbol = known.node.index.symbol
+            self.places[symbol] = Place(source, dim, tensor)
+            steps = (("const", 2), ("size", source, dim), ("ILE",))
+            self._conditions.append(ShapeCondition(steps, f"2 <= size {dim} of {describe(source)}"))
+        else:
+            place = self.places[known.node.index.symbol]
+            steps = (("size", place.source, place.dim), ("size", source, dim), ("IEQ",))
+            text = f"size {place.dim} of {describe(place.source)} == size {dim} of {describe(source)}"
+            self._conditions.append(ShapeCondition(steps, text))
+        return known
+
+    def strides_hold(self, source: Source, strides: tuple[Any, ...]) -> tuple[int | None, ...]:
+        """Guard the strides that depend on symbols; the result has None for them."""
+        fixed: list[int | None] = []
+        for dim, stride in enumerate(strides):
+            if isinstance(stride, torch.SymInt):
+                steps = (*self._steps(stride.node.index), ("stride", source, dim), ("IEQ",))
+                self._conditions.append(ShapeCondition(steps, f"stride {dim} of {describe(source)} == {stride}"))
+                fixed.append(None)
+            else:
+                fixed.append(stride)
+        return tuple(fixed)
+
+    def conditions(self, location: Location | None) -> tuple[ShapeCondition, ...]:
+        """All that the sizes must satisfy for the trace to be valid."""
+        asked = (self._as_guard(condition, location) for condition in self.sizes.guards)
+        return (*self._conditions, *asked)
+
+    def _as_guard(self, condition: Condition, location: Location | None) -> ShapeCondition:
+        steps = (*self._steps(condition.left), *self._steps(condition.right), (GUARD_COMPARISONS[condition.op],))
+        named = ", ".join(f"{s} = size {p.dim} of {describe(p.source)}" for s, p in self.places.items())
+        return ShapeCondition(steps, f"{condition}  [{named}]", location)
+
+    # ---- as guard steps ----------------------------------------------------------------------------------------------
+
+    def _steps(self, value: Index) -> Iterator[Step]:
+        """Postfix steps for the guards' integer registers."""
+        if value.constant is not None:
+            yield ("const", value.constant)
+            return
+        for position, (monomial, coefficient) in enumerate(value.terms):
+            yield ("const", coefficient)
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    place = self.places[atom]
+                    yield ("size", place.source, place.dim)
+                else:
+                    yield from self._steps(atom.a)
+                    yield from self._steps(atom.b)
+                    yield (GUARD_STEPS[atom.op],)
+                yield ("IMUL",)
+            if position:
+                yield ("IADD",)
+
+    # ---- as code -----------------------------------------------------------------------------------------------------
+
+    def text(self, rebuild: Any, value: Any) -> str:
+        """The Python expression of a symbolic number."""
+        match value:
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return self.text(rebuild, value.node.value)
+            case Index():
+                return " + ".join(self._term(rebuild, *term) for term in value.terms) or "0"
+            case Float(function, args):
+                return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
+            case Condition(op, left, right):
+                return f"({self.text(rebuild, left)}) {op} ({self.text(rebuild, right)})"
+        return repr(value)
+
+    def _term(self, rebuild: Any, monomial: tuple[Any, ...], coefficient: int) -> str:
+        factors = [str(coefficient)] if coefficient != 1 or not monomial else []
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                place = self.places[atom]
+                factors.append(f"{rebuild.source(place.source)}.shape[{place.dim}]")
+                continue
+            a, b = self.text(rebuild, atom.a), self.text(rebuild, atom.b)
+            if atom.op in ("min", "max"):
+                factors.append(f"{rebuild.const(min if atom.op == 'min' else max)}({a}, {b})")
+            else:
+                factors.append(f"(({a}) {atom.op} ({b}))")
+        return " * ".join(factors)
+
+    # ---- as nodes ----------------------------------------------------------------------------------------------------
+
+    def node(self, recorder: Any, value: Any) -> Any:
+        """The argument that stands for a symbolic number in the graph; the recorder keeps each expression's node."""
+        match value:
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return self.node(recorder, value.node.value)
+            case Index():
+                return self._index_node(recorder, value)
+            case Float(function, args):
+                return recorder.number(value, function, tuple(self.node(recorder, arg) for arg in args))
+            case Condition():
+                return self.sizes.holds(value)
+        return value
+
+    def _index_node(self, recorder: Any, value: Index) -> Any:
+        if value.constant is not None:
+            return value.constant
+        total = None
+        for monomial, coefficient in value.terms:
+            term: Any = coefficient
+            for atom in monomial:
+                factor = self._atom_node(recorder, atom)
+                whole = (operator.mul, (term, factor))
+                term = factor if term is coefficient and coefficient == 1 else recorder.number(whole, *whole)
+            if total is not None:
+                whole = (operator.add, (total, term))
+                term = recorder.number(whole, *whole)
+            total = term
+        return total
+
+    def _atom_node(self, recorder: Any, atom: Any) -> Any:
+        if isinstance(atom, Symbol):
+            place = self.places[atom]
+            tensor = recorder.nodes[id(recorder.fake.fakeify(place.tensor))]
+            return recorder.number(atom, torch.ops.aten.sym_size.int, (tensor, place.dim))
+        a, b = self._index_node(recorder, atom.a), self._index_node(recorder, atom.b)
+        return recorder.number(atom, NODE_FUNCTIONS[atom.op], (a, b))
+
+
+def specialized(value: Any) -> Any:
+    """A symbolic number as the number it is in this trace (which is guarded); anything else as it is."""
+    match value:
+        case torch.SymInt():
+            return int(value)
+        case torch.SymFloat():
+            return float(value)
+        case torch.SymBool():
+            return bool(value)
+    return value

@@ -21,7 +21,7 @@ from onegraph.capture.policy import builtins, module, tensors
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild
-from onegraph.capture.shapes import ShapePolicy
+from onegraph.capture.shapes import ShapePolicy, Symbols
 from onegraph.capture.source import Arg, Const, FreeCell, Source, describe
 from onegraph.capture.tracer import Tracer
 from onegraph.capture.unchanged import Fingerprints
@@ -29,14 +29,6 @@ from onegraph.capture.world import World
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 
 POLICIES = (builtins, module, tensors)
-
-
-class Stopped(BaseException):
-    """The trace has reached the step at which it was told to stop; `frame` is the root frame before that step."""
-
-    def __init__(self, frame: Frame) -> None:
-        super().__init__()
-        self.frame = frame
 
 
 class Trace:
@@ -54,9 +46,10 @@ class Trace:
         self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
         observe = self.fingerprints.note if self.fingerprints else None
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, observe)
-        self.recorder = Recorder(self.fake, self.locate, self._lift, {})
+        self.symbols = Symbols(self.fake.sizes)
+        self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder)
-        self.state = _C.state_snapshot()
+        self.state = _C.GlobalState()
         self._modes = contextlib.ExitStack()
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -121,9 +114,15 @@ class Trace:
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
-        fake = self.fake.fakeify(real)
+        dims = self.shapes.symbolic_dims(source, real) if guarded else ()
+        symbolic = self.symbols.of_input(source, real, dims)
+        fake = self.fake.fakeify(real, symbolic)
         self.world.adopt(real, fake, source)
-        if guarded:
+        if guarded and symbolic:
+            sizes = [None if dim in symbolic else size for dim, size in enumerate(real.shape)]
+            strides = self.symbols.strides_hold(source, tuple(fake.stride()))
+            self.world.guard(source, "tensor", _C.TensorSpec(real, sizes, strides))
+        elif guarded:
             self.world.guard(source, "tensor", _C.TensorSpec(real))
         self.recorder.add_input(fake, placeholder_name(source), source, real)
         return fake
@@ -135,10 +134,12 @@ class Trace:
     # ---- results -----------------------------------------------------------------------------------------------------
 
     def conditions(self) -> tuple[ShapeCondition, ...]:
-        return ()
+        """The shape conditions of the trace."""
+        return self.symbols.conditions(None)
 
     def symbol_text(self, rebuild: Rebuild, value: Any) -> str:
-        raise AssertionError("symbolic sizes are not enabled")
+        """The residual code's expression for a symbolic number."""
+        return self.symbols.text(rebuild, value)
 
     @property
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:

@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.attributes import MISSING, Attributes, find_in_class
 from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.registry import (
     BREAKS,
@@ -28,7 +30,7 @@ from onegraph.capture.policy.registry import (
     runs_natively,
 )
 from onegraph.capture.record import Recorder
-from onegraph.capture.world import ATOMS, DELETED, World
+from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
 
 NATIVE_FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -68,7 +70,13 @@ class Tracer(Attributes):
         self.world.write_global(frame.globals, name, DELETED)
 
     def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
-        return self.world.contents(cell)
+        value = super().load_cell(frame, cell, name)
+        return self.world.contents(cell) if value is UNFILLED else value
+
+    def make_function(self, frame: Frame, code: types.CodeType, attributes: dict[str, Any]) -> types.FunctionType:
+        made = super().make_function(frame, code, attributes)
+        self.world.made_functions[id(made)] = made
+        return made
 
     # ---- truth and types ---------------------------------------------------------------------------------------------
 
@@ -170,6 +178,8 @@ class Tracer(Attributes):
         if identity in BREAKS:
             why, name = BREAKS[identity]
             raise GraphBreak(why, name=name, what=f"call of {name}()")
+        if identity in SUBSTITUTES:
+            return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():
                 if runs_natively(function):
@@ -188,6 +198,8 @@ class Tracer(Attributes):
 
     def call_object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
+        if isinstance(function, _C.Region):
+            return self.call(function.__wrapped__, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         owner, method = find_in_class(type(function), "__call__")

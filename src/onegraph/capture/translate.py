@@ -25,7 +25,8 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, ResumeFunction, plan_resume, splice, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.trace import Stopped, Trace
+from onegraph.capture.interp.frame import Stopped, Unsupported
+from onegraph.capture.trace import Trace
 from onegraph.torchlib.state import GlobalState
 
 
@@ -165,9 +166,10 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     if all(node.op == "placeholder" for node in graph.nodes):
         return []
     graph.output(tuple(rebuild.outputs))
+    placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     used = []
     for given in trace.recorder.inputs:
-        node = trace.recorder.input_node(given.name)
+        node = placeholders[given.name]
         if node.users:
             used.append(given)
         else:
@@ -177,9 +179,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), lambda: module.print_readable(print_output=False)))
     trace.pause()
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
-    arguments = ", ".join(
-        rebuild.source(given.source) if given.symbol is None else given.symbol(rebuild) for given in used
-    )
+    arguments = ", ".join(rebuild.source(given.source) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(compiled)}({arguments})"
     return [f"{outputs}= {call}" if outputs else call]

@@ -1,0 +1,288 @@
+"""Guard soundness: change anything that the result depends on, and the next call still equals eager's.
+
+Each case makes a function and a list of changes; after every change the compiled function is compared with the plain
+one, on state that both share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onegraph
+from tests.capture.test_small_programs import tree_equal
+
+GLOBAL = types.SimpleNamespace(number=2.0, flag=True, items=[1, 2], table={"k": 3}, tensor=torch.ones(3))
+NUMBER = 1
+
+
+@dataclasses.dataclass
+class Holder:
+    value: Any = 1
+    inner: Any = None
+
+
+class Base:
+    factor = 2
+
+    def scale(self, x):
+        return x * self.factor
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+    def __init__(self, a):
+        self.a = a
+
+
+def set_number(value):
+    global NUMBER
+    NUMBER = value
+
+
+Case = tuple[Callable[..., Any], list[Callable[[], None]]]
+
+
+def case_global_number() -> Case:
+    set_number(1)
+    return (lambda x: x + NUMBER), [lambda: set_number(2), lambda: set_number(2.0), lambda: set_number(True)]
+
+
+def case_namespace_attribute() -> Case:
+    n = types.SimpleNamespace(a=1)
+    return (lambda x: x + n.a), [lambda: setattr(n, "a", 5), lambda: setattr(n, "a", torch.ones(3))]
+
+
+def case_list_item() -> Case:
+    items = [1, 2]
+    return (lambda x: x * items[0]), [lambda: items.__setitem__(0, 7), lambda: items.insert(0, 9)]
+
+
+def case_list_length() -> Case:
+    items = [1, 2]
+    return (lambda x: x * len(items) + sum(items)), [lambda: items.append(3), lambda: items.clear()]
+
+
+def case_negative_index() -> Case:
+    items = [1, 2]
+    return (lambda x: x * items[-1]), [lambda: items.append(5)]
+
+
+def case_dict_value() -> Case:
+    table = {"a": 1, "b": 2}
+    return (lambda x: x + table["a"]), [lambda: table.update(a=3), lambda: table.update(c=1)]
+
+
+def case_dict_missing_key() -> Case:
+    table: dict[str, int] = {}
+    return (lambda x: x + table.get("a", 10)), [lambda: table.update(a=3), lambda: table.clear()]
+
+
+def case_dict_iteration() -> Case:
+    table = {"a": 1, "b": 2}
+
+    def f(x):
+        for i, (key, value) in enumerate(table.items()):
+            x = x * (i + 1) + value + len(key)
+        return x
+
+    def reorder():
+        table["a"] = table.pop("a")
+
+    return f, [lambda: table.update(b=5), lambda: table.update(ccc=5), reorder]
+
+
+def case_membership() -> Case:
+    table = {"a": 1}
+    return (lambda x: x + 1 if "b" in table else x - 1), [lambda: table.update(b=1), lambda: table.pop("b")]
+
+
+def case_set() -> Case:
+    names = {"a"}
+    return (lambda x: x + 1 if "b" in names else x - 1), [lambda: names.add("b"), lambda: names.discard("b")]
+
+
+def case_object_attribute() -> Case:
+    h = Holder(1, Holder(2))
+    return (lambda x: x + h.value * h.inner.value), [
+        lambda: setattr(h.inner, "value", 5),
+        lambda: setattr(h, "inner", Holder(7)),
+    ]
+
+
+def case_missing_attribute() -> Case:
+    h = Holder()
+    return (lambda x: x + getattr(h, "extra", 4)), [lambda: setattr(h, "extra", 1), lambda: delattr(h, "extra")]
+
+
+def case_class_attribute() -> Case:
+    b = Base()
+    return (lambda x: b.scale(x)), [lambda: setattr(Base, "factor", 3), lambda: setattr(b, "factor", 4)]
+
+
+def case_method_replaced() -> Case:
+    class Local(Base):
+        pass
+
+    b = Local()
+    return (lambda x: b.scale(x)), [
+        lambda: setattr(Local, "scale", lambda self, x: x - 1),
+        lambda: setattr(b, "scale", lambda x: x + 100),
+    ]
+
+
+def case_slots() -> Case:
+    s = Slotted(3)
+    return (lambda x: x * s.a), [lambda: setattr(s, "a", 4)]
+
+
+def case_class_changed() -> Case:
+    class Other(Base):
+        def scale(self, x):
+            return x + 1
+
+    b = Base()
+    return (lambda x: b.scale(x)), [lambda: setattr(b, "__class__", Other)]
+
+
+def case_closure_cell() -> Case:
+    n = 1
+
+    def change():
+        nonlocal n
+        n += 1
+
+    return (lambda x: x * n), [change, change]
+
+
+def case_default_argument() -> Case:
+    def g(x, k=2):
+        return x * k
+
+    def change():
+        g.__defaults__ = (5,)
+
+    return (lambda x: g(x)), [change]
+
+
+def case_function_replaced() -> Case:
+    h = Holder(lambda x: x + 1)
+    return (lambda x: h.value(x)), [lambda: setattr(h, "value", lambda x: x * 5)]
+
+
+def case_module_parameter() -> Case:
+    m = torch.nn.Linear(3, 3)
+
+    def replace():
+        m.weight = torch.nn.Parameter(torch.ones(3, 3))
+
+    def change():
+        with torch.no_grad():
+            m.weight.mul_(2)
+
+    return (lambda x: m(x)), [replace, change, lambda: setattr(m, "bias", None)]
+
+
+def case_module_flag() -> Case:
+    m = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3))
+    m.eval()
+    return (lambda x: m(x.expand(4, 3))), [
+        lambda: m[1].train(),
+        lambda: m.append(torch.nn.ReLU()),
+        lambda: m.__setitem__(2, torch.nn.Tanh()),
+    ]
+
+
+def case_module_hook() -> Case:
+    m = torch.nn.ReLU()
+    handles: list[Any] = []
+    return (lambda x: m(x)), [
+        lambda: handles.append(m.register_forward_hook(lambda mod, args, out: out + 1)),
+        lambda: handles.pop().remove(),
+        lambda: handles.append(m.register_forward_pre_hook(lambda mod, args: (args[0] * 2,))),
+    ]
+
+
+def case_module_forward() -> Case:
+    m = torch.nn.ReLU()
+    return (lambda x: m(x)), [lambda: setattr(m, "forward", lambda x: x - 3)]
+
+
+def case_tensor_global() -> Case:
+    h = Holder(torch.ones(3))
+    return (lambda x: x + h.value), [
+        lambda: setattr(h, "value", torch.ones(3, dtype=torch.float64)),
+        lambda: setattr(h, "value", torch.ones(1)),
+        lambda: h.value.add_(1),
+        lambda: setattr(h, "value", 3),
+    ]
+
+
+def case_identity() -> Case:
+    a, b = Holder(), Holder()
+    pair = [a, b]
+
+    def join():
+        pair[1] = pair[0]
+
+    return (lambda x: x + 1 if pair[0] is pair[1] else x - 1), [join]
+
+
+def case_grad_mode() -> Case:
+    return (lambda x: x + int(torch.is_grad_enabled())), [
+        lambda: torch.set_grad_enabled(False),
+        lambda: torch.set_grad_enabled(True),
+    ]
+
+
+def case_default_dtype() -> Case:
+    return (lambda x: x + torch.ones(3)), [
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_dtype(torch.float32),
+    ]
+
+
+CASES = [value for name, value in list(globals().items()) if name.startswith("case_")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__[5:])
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_change(case: Callable[[], Case], backend: str) -> None:
+    onegraph.reset()
+    function, changes = case()
+    compiled = onegraph.compile(function, backend=backend, options={"check_unchanged": True})
+    for change in [lambda: None, lambda: None, *changes]:
+        change()
+        x = torch.rand(3)
+        torch.manual_seed(0)
+        expected = function(x.clone())
+        torch.manual_seed(0)
+        assert tree_equal(expected, compiled(x.clone())), change
+
+
+@pytest.mark.parametrize("change", ["dtype", "size", "rank", "stride", "requires_grad", "type", "none"])
+def test_argument_change(change: str) -> None:
+    def f(x, y):
+        if y is None:
+            return x
+        return x * y + (y.dim() if isinstance(y, torch.Tensor) else 0)
+
+    compiled = onegraph.compile(f)
+    other = {
+        "dtype": torch.rand(3, 3, dtype=torch.float64),
+        "size": torch.rand(1, 3),
+        "rank": torch.rand(3),
+        "stride": torch.rand(3, 3).t(),
+        "requires_grad": torch.rand(3, 3, requires_grad=True),
+        "type": 4,
+        "none": None,
+    }[change]
+    for y in (torch.rand(3, 3), other, torch.rand(3, 3), other):
+        x = torch.rand(3, 3)
+        assert tree_equal(f(x, y), compiled(x, y))
