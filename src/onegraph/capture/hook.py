@@ -20,6 +20,7 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import RecompileLimitError
 from onegraph.base.events import Location
+from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.guards import Guard, GuardProgram, fact
 from onegraph.capture.shapes import History
 from onegraph.capture.skip import is_skipped
@@ -79,6 +80,7 @@ class Region:
         if versions.compiled and not self._may_recompile(function, values, versions, cx):
             return None
         cx.emit(ev.FrameStarted(frame, len(versions.compiled)))
+        cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
         start = FrameStart(function, code, values)
         result = translate(start, self.compile_graph, cx, self.fullgraph, versions.history.policy(self.dynamic))
         if isinstance(result, Skipped):
