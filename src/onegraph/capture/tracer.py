@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture.attributes import MISSING, Attributes, find_in_class
+from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.operators import Operators
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.registry import (
     BREAKS,
@@ -41,7 +42,7 @@ NATIVE_FUNCTIONS = (
 )
 
 
-class Tracer(Attributes):
+class Tracer(Operators):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
     def __init__(self, world: World, recorder: Recorder) -> None:

@@ -1,0 +1,71 @@
+"""Operators and displays over the shadow world: before native code looks into a shadow, the shadow is filled.
+
+How far it looks decides how much is filled, and guarded: `[*a]` one level, `a == b` everything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onegraph.capture.attributes import Attributes
+from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
+from onegraph.capture.world import ATOMS
+
+
+class Operators(Attributes):
+    """The part of the tracer that operates on values as a whole."""
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is str and op in ("%", "%="):
+            return super().binary(op, a, self._text_of(b))
+        return super().binary(op, self._filled(a), self._filled(b))
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        return super().compare(op, self._filled_deep(a), self._filled_deep(b))
+
+    def convert(self, obj: Any, kind: str) -> str:
+        return super().convert(self._text_of(obj), kind)
+
+    def format(self, obj: Any, spec: Any) -> str:
+        return super().format(self._text_of(obj), spec)
+
+    def list_extend(self, container: list[Any], items: Any) -> None:
+        super().list_extend(container, self._items_of(items))
+
+    def set_update(self, container: set[Any], items: Any) -> None:
+        super().set_update(container, self._items_of(items))
+
+    def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
+        return super().star_arguments(function, self._items_of(args))
+
+    def unpack_ex(self, obj: Any, before: int, after: int) -> Any:
+        return super().unpack_ex(self._items_of(obj), before, after)
+
+    def dict_update(self, container: dict[Any, Any], other: Any) -> None:
+        super().dict_update(container, self._filled(other))
+
+    def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
+        super().dict_merge(container, self._filled(other), function)
+
+    def _items_of(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor) and obj.dim():
+            return obj.unbind(0)
+        return self._filled(obj)
+
+    def _filled(self, value: Any) -> Any:
+        if type(value) in ATOMS or isinstance(value, torch.Tensor):
+            return value
+        return self.world.realize(value)
+
+    def _filled_deep(self, value: Any) -> Any:
+        if type(value) in ATOMS or isinstance(value, torch.Tensor):
+            return value
+        return self.world.realize_deep(value) if isinstance(value, dict | list | tuple | set | frozenset) else value
+
+    def _text_of(self, value: Any) -> Any:
+        """A value that is about to be printed; the numbers of a tensor are not known yet."""
+        if isinstance(value, torch.Tensor):
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a tensor")
+        return self._filled_deep(value)
