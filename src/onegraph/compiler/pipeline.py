@@ -21,6 +21,8 @@ from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
+from onegraph.ir.loop_check import check_program
+from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import ExecPlan, KernelInfo
 
 SCHEDULE: tuple[Pass[Program], ...] = (
@@ -57,9 +59,9 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`."""
     lowered = lower_graph(module, cx)
     loops = lowered.program
-    cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: str(loops)))
-    fused = run_passes(loops, SCHEDULE, cx, stage="schedule")
-    cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: str(fused)))
+    cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
+    fused = run_passes(loops, SCHEDULE, cx, check_program, format_program, "schedule")
+    cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
     table = fused.table()
     sources = [
         KernelSource(k.name, k, {name: b.type.dtype for name, b in table.items()}) for k in fused.kernels
@@ -72,12 +74,12 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     infos = tuple(KernelInfo(s.name, made.errors[s.name]) for s in sources)
     steps = plan(fused, functions, infos)
     cx.emit(MemoryPlanned(cx.frame, 0, 0, lambda: str(steps)))
-    executor = Executor(steps, [compiled.addresses[s.name] for s in sources], lowered.constants, cx.config.threads)
-    executor.code = compiled
+    addresses = [compiled.addresses[s.name] for s in sources]
+    executor = Executor(steps, addresses, lowered.constants, cx.config.threads, compiled)
     texts = {
         "aten": lambda: str(module.graph),
-        "loops": lambda: str(loops),
-        "fused": lambda: str(fused),
+        "loops": lambda: format_program(loops),
+        "fused": lambda: format_program(fused),
         "memory": lambda: str(steps),
         "llvm": lambda: made.text,
         "asm": lambda: assembly(made.text, cx.config.target_cpu),

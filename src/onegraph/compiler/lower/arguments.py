@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onegraph.ir.index import Index, Symbol, apply, product
+from onegraph.ir.index import Index
 from onegraph.ir.loop import Argument, Named
 from onegraph.ir.types import DType, TensorType, dtype_of_torch
 
@@ -32,33 +32,6 @@ def index_of(value: int | torch.SymInt) -> Index:
     if isinstance(value, torch.SymInt):
         return value.node.index
     return Index.of(int(value))
-
-
-def index_of_sympy(expression: Any) -> Index:
-    """A sympy expression over sizes as an index expression. Classes go by name: sympy need not be imported."""
-    kind = type(expression).__name__
-    if getattr(expression, "is_Symbol", False):
-        return Index.of(Symbol(expression.name))
-    if getattr(expression, "is_Integer", False):
-        return Index.of(int(expression))
-    args = [index_of_sympy(arg) for arg in expression.args]
-    match kind:
-        case "Add":
-            return sum(args, Index.of(0))
-        case "Mul":
-            return product(args)
-        case "Pow":
-            return product([args[0]] * int(expression.args[1]))
-        case "FloorDiv" | "CleanDiv":
-            return args[0] // args[1]
-        case "Mod" | "PythonMod":
-            return args[0] % args[1]
-        case "Max" | "Min":
-            result = args[0]
-            for arg in args[1:]:
-                result = apply(kind.lower(), result, arg)
-            return result
-    raise NotImplementedError(f"the size {expression} has no index expression ({kind})")
 
 
 def literal_argument(value: Any) -> Argument:

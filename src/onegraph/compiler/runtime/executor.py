@@ -52,9 +52,15 @@ class Executor:
     """Callable with the inputs of a plan; gives its results. `addresses` are those of the plan's kernels."""
 
     def __init__(
-        self, plan: ExecPlan, addresses: Sequence[int], constants: Mapping[str, torch.Tensor], threads: int = 0
+        self,
+        plan: ExecPlan,
+        addresses: Sequence[int],
+        constants: Mapping[str, torch.Tensor],
+        threads: int = 0,
+        code: object = None,
     ) -> None:
         self.plan = plan
+        self.code = code  # keeps the memory of the functions
         self.kernels = [_KERNEL(address) for address in addresses]
         self.constants = [(slot, constants[name]) for slot, name in plan.constants]
         self.operators = {s.operator: find_operator(s.operator) for s in plan.steps if isinstance(s, ExternCall)}
