@@ -19,6 +19,8 @@ _AND_CLEAR = dis.opmap.get("LOAD_FAST_AND_CLEAR")
 # After these the top of the stack is a bool.
 BOOLEAN_RESULT = frozenset("TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH MATCH_MAPPING MATCH_SEQUENCE".split())
 
+FREE_MARK = "'"
+
 _CACHE_LIMIT = 1 << 14
 _decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive
 
@@ -33,11 +35,16 @@ def decode(code: CodeType) -> Bytecode:
     return found
 
 
+def free_names(code: CodeType) -> tuple[str, ...]:
+    """Names of the free variables; one that is the name of a cell too (only `__class__` can be) is marked."""
+    return tuple(name + FREE_MARK if name in code.co_cellvars else name for name in code.co_freevars)
+
+
 def slot_names(code: CodeType) -> tuple[str, ...]:
     """Names of the fast locals in frame order: variables, cells that are no variables, free variables."""
     variables = code.co_varnames
     cells = tuple(name for name in code.co_cellvars if name not in variables)
-    return variables + cells + code.co_freevars
+    return variables + cells + free_names(code)
 
 
 def _units(code: CodeType) -> list[tuple[int, int, int, int]]:
@@ -62,7 +69,7 @@ def _units(code: CodeType) -> list[tuple[int, int, int, int]]:
 def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
     x = Operand()
     x.names, x.consts, x.slots = code.co_names, code.co_consts, slot_names(code)
-    x.cells = frozenset(code.co_cellvars + code.co_freevars)
+    x.cells = frozenset(code.co_cellvars + free_names(code))
     x.saved = frozenset(x.slots[arg] for _, _, opcode, arg in units if opcode == _AND_CLEAR)
     x.keywords, x.previous = None, ""
     last = len(units) - 1

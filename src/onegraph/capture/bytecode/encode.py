@@ -92,12 +92,12 @@ class _Writer:
     # Layout.
 
     def write(self) -> None:
-        landings = {i.target for i in self.instrs if i.op == "FOR_ITER"} if native.LANDING else frozenset()
+        loops = {instr.target: at for at, instr in enumerate(self.instrs) if instr.op == "FOR_ITER" and native.LANDING}
         index = 0
         while index < len(self.instrs):
+            if index in loops:
+                self._write_landing(index, loops[index])
             self._owner = index
-            if index in landings:
-                self._write_landing(index)
             self._labels[index] = len(self._units)
             instr = self.instrs[index]
             if instr.op == "COPY_FREE_VARS":
@@ -110,8 +110,9 @@ class _Writer:
             index += consumed
         self._labels[index] = len(self._units)
 
-    def _write_landing(self, index: int) -> None:
+    def _write_landing(self, index: int, loop: int) -> None:
         """The end of a loop stands before the instruction that an exhausted FOR_ITER goes to; others pass it by."""
+        self._owner = loop
         if index == 0 or falls_through(self.instrs[index - 1]):
             self._units.append(("JUMP_FORWARD", 0, index, self._owner))
         self._labels[~index] = len(self._units)

@@ -4,6 +4,9 @@ Names and meanings are CPython 3.13's; `decode` and `encode` translate from and 
 resolved (a name instead of an index, the constant itself, an operator's symbol) and jumps hold the index of their
 target instruction. Caches, EXTENDED_ARG, PRECALL and END_FOR do not exist. Superinstructions are split.
 
+Names are those of the source; a free variable that shares its name with a cell of the same code (only `__class__` in a
+class body can) carries FREE_MARK behind its name.
+
 The stack is written bottom to top. `NULL` is an empty stack slot.
 
     stack

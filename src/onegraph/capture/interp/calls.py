@@ -66,10 +66,15 @@ class Calls:
         plain = not (kwargs or code.co_kwonlyargcount or code.co_flags & _VARIADIC)
         if plain and len(args) == code.co_argcount:
             return dict(zip(code.co_varnames, args, strict=False))
-        binder = FunctionType(binder_code(code), function.__globals__, function.__name__, function.__defaults__)
-        binder.__kwdefaults__ = function.__kwdefaults__
+        defaults, keyword_defaults = self.defaults(function)
+        binder = FunctionType(binder_code(code), function.__globals__, function.__name__, defaults)
+        binder.__kwdefaults__ = keyword_defaults
         binder.__qualname__ = function.__qualname__
         return binder(*args, **kwargs)
+
+    def defaults(self, function: FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
+        """The default values of a function's parameters: positional, keyword-only."""
+        return function.__defaults__, function.__kwdefaults__
 
     # ---- classes -----------------------------------------------------------------------------------------------------
 

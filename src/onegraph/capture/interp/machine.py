@@ -22,7 +22,7 @@ from collections.abc import Generator
 from types import CellType, FunctionType
 from typing import Any, NoReturn
 
-from onegraph.capture.bytecode import Bytecode, Instr
+from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.interp import (  # noqa: F401  (they fill the table of handlers)
     op_calls,
     op_containers,
@@ -77,7 +77,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         """A frame of `function` before its first instruction. `cells` are its closure, if not the function's own."""
         if cells is None:
             closure = function.__closure__
-            cells = dict(zip(bytecode.code.co_freevars, closure, strict=True)) if closure else {}
+            cells = dict(zip(free_names(bytecode.code), closure, strict=True)) if closure else {}
         program = self._programs.get(bytecode)
         if program is None:
             handlers = self.handlers

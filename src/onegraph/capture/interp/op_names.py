@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
-from onegraph.capture.bytecode import Instr
+from onegraph.capture.bytecode import FREE_MARK, Instr
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.opcodes import opcode
 
@@ -122,7 +122,7 @@ def load_locals(machine: Any, frame: Frame, instr: Instr) -> None:
 @opcode("LOAD_FROM_DICT_OR_DEREF")
 def load_from_dict_or_deref(machine: Any, frame: Frame, instr: Instr) -> None:
     name = instr.arg
-    value = machine.find_name(frame.stack.pop(), name)
+    value = machine.find_name(frame.stack.pop(), name.removesuffix(FREE_MARK))
     if value is NULL:
         value = machine.load_cell(frame, frame.cells[name], name)
     frame.stack.append(value)
