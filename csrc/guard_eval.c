@@ -273,6 +273,10 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
             REQUIRE(closure != NULL && ip->v < PyTuple_GET_SIZE(closure));
             LOAD(PyCell_GET(PyTuple_GET_ITEM(closure, ip->v)));
             break;
+        case OP_FREECELL:
+            REQUIRE(closure != NULL && ip->v < PyTuple_GET_SIZE(closure));
+            LOAD(PyTuple_GET_ITEM(closure, ip->v));
+            break;
         case OP_GLOBALS: r[ip->d] = function->func_globals; break;
         case OP_CONST: r[ip->d] = ip->k; break;
         case OP_ATTR: r[ip->d] = PyObject_GetAttr(r[ip->s], ip->k); REQUIRE(r[ip->d] != NULL); break;

@@ -91,8 +91,9 @@ class Attributes(Machine):
     def class_attribute(self, cls: type, name: str) -> Any:
         return find_in_class(cls, name)[1]
 
-    def _admit_class_value(self, owner: type, found: Any, name: str) -> Any:
+    def _admit_class_value(self, cls: type, owner: type, found: Any, name: str) -> Any:
         """A value of a class dictionary, guarded unless the class belongs to a library."""
+        self._guard_not_overridden(cls, owner, name)
         if id(found) in self.world.shadow_of or type(found) in ATOMS and is_library(owner.__module__ or ""):
             return self.world.shadow_of.get(id(found), found)
         source = Item(DictOf(Const(id(owner), owner.__qualname__, owner)), name)
@@ -100,6 +101,12 @@ class Attributes(Machine):
         if self.is_made(owner):
             return found
         return self.world.admit(found, source, guarded)
+
+    def _guard_not_overridden(self, cls: type, owner: type, name: str) -> None:
+        """The classes before `owner` in the MRO do not have the name."""
+        for kind in cls.__mro__[: cls.__mro__.index(owner)]:
+            if not is_library(kind.__module__ or "") and not self.is_made(kind):
+                self.world.guard(DictOf(Const(id(kind), kind.__qualname__, kind)), "lacks", name)
 
     def is_made(self, cls: type) -> bool:
         """Whether the traced program itself made the class."""
@@ -109,7 +116,7 @@ class Attributes(Machine):
         """What a class attribute gives on an instance."""
         match found:
             case types.FunctionType():
-                return types.MethodType(self._admit_class_value(owner, found, name), obj)
+                return types.MethodType(self._admit_class_value(type(obj), owner, found, name), obj)
             case property():
                 if found.fget is None:
                     raise AttributeError(f"property '{name}' of '{owner.__name__}' object has no getter")
@@ -125,7 +132,7 @@ class Attributes(Machine):
             case types.BuiltinFunctionType() | types.ClassMethodDescriptorType():
                 return found.__get__(obj, type(obj)) if hasattr(found, "__get__") else found
         getter = self.class_lookup(type(found), "__get__")
-        value = self._admit_class_value(owner, found, name)
+        value = self._admit_class_value(type(obj), owner, found, name)
         if getter is MISSING:
             return value
         if isinstance(getter, types.FunctionType):
@@ -189,10 +196,10 @@ class Attributes(Machine):
             case staticmethod():
                 return found.__func__
             case types.FunctionType():
-                return self._admit_class_value(owner, found, name)
+                return self._admit_class_value(cls, owner, found, name)
         if is_descriptor(found):
             return getattr(cls, name)
-        return self._admit_class_value(owner, found, name)
+        return self._admit_class_value(cls, owner, found, name)
 
     def _super_attribute(self, obj: super, name: str) -> Any:
         start, owner = obj.__thisclass__, obj.__self__

@@ -197,8 +197,8 @@ class Assembler:
                 return ("ARG", index)
             case CellOf(FreeCell(index, _)):
                 return ("FREE", index)
-            case FreeCell():
-                raise AssertionError("only the contents of a free variable's cell can be guarded")
+            case FreeCell(index, _):
+                return ("FREECELL", index)
             case Globals(_, _, namespace) if namespace is self.frame_globals:
                 return ("GLOBALS",)
             case Globals(_, _, namespace):

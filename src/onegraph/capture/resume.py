@@ -126,7 +126,7 @@ def splice(code: CodeType, continuation: Continuation, start: Any) -> CodeType:
     bytecode = decode(code)
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     tail = list(ending(continuation, place))
-    stored = [instr.arg for instr in tail if instr.op == "STORE_FAST"]
+    stored = [instr.arg for instr in tail if instr.op in WRITES]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
     return encode(Bytecode(code, (*bytecode.instrs[:place], *tail), bytecode.handlers), co_varnames=names)
 
@@ -161,7 +161,7 @@ def call_resume(function: str, continuation: Continuation, depth: int, names: li
     results = [f"result{index}_" for index in range(depth)]
     out = []
     for name, null in zip(reversed(results), reversed(nulls), strict=True):
-        out.append(Instr("POP_TOP") if null else Instr("STORE_FAST", name))
+        out.append(Instr("STORE_FAST_MAYBE_NULL" if null else "STORE_FAST", name))
     arguments = [name for name, null in zip(results, nulls, strict=True) if not null] + names
     out += (
         [Instr("PUSH_NULL"), Instr("LOAD_FAST", function)]

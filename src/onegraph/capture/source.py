@@ -25,7 +25,7 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class FreeCell:
-    """The cell of the frame's free variable number `index`; only its contents (`CellOf`) can be guarded."""
+    """The cell of the frame's free variable number `index`; `CellOf` it are the contents."""
 
     index: int
     name: str

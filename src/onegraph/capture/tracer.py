@@ -17,6 +17,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
+from onegraph.capture.bytecode import Bytecode
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.operators import Operators
@@ -31,6 +32,7 @@ from onegraph.capture.policy.registry import (
     runs_natively,
 )
 from onegraph.capture.record import Recorder
+from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
 
 NATIVE_FUNCTIONS = (
@@ -73,6 +75,38 @@ class Tracer(Operators):
     def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
         value = super().load_cell(frame, cell, name)
         return self.world.contents(cell) if value is UNFILLED else value
+
+    def make_frame(
+        self,
+        bytecode: Bytecode,
+        function: types.FunctionType,
+        local_values: dict[str, Any],
+        cells: dict[str, types.CellType] | None = None,
+    ) -> Frame:
+        """A frame whose closure, if it came from outside, is used through shadows."""
+        if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
+            closure = Attr(self.source_of(function), "__closure__")
+            guarded = self.is_guarded_function(function)
+            names = bytecode.code.co_freevars
+            cells = {
+                name: self.world.admit(cell, Item(closure, index), guarded)
+                for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
+            }
+        return super().make_frame(bytecode, function, local_values, cells)
+
+    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
+        positional, named = super().defaults(function)
+        if id(function) in self.world.made_functions or not (positional or named):
+            return positional, named
+        source, guarded = self.source_of(function), self.is_guarded_function(function)
+        return (
+            self.world.admit(positional, Attr(source, "__defaults__"), guarded),
+            self.world.realize(self.world.admit(named, Attr(source, "__kwdefaults__"), guarded)),
+        )
+
+    def source_of(self, function: types.FunctionType) -> Source:
+        """Where a function is found; one that native code has handed out is known by its identity."""
+        return self.world.origin.get(id(function)) or Const(id(function), function.__qualname__, function)
 
     def make_function(self, frame: Frame, code: types.CodeType, attributes: dict[str, Any]) -> types.FunctionType:
         made = super().make_function(frame, code, attributes)
@@ -205,7 +239,9 @@ class Tracer(Operators):
             return self.call_cached(function, args, kwargs)
         owner, method = find_in_class(type(function), "__call__")
         if isinstance(method, types.FunctionType) and not runs_natively(method):
-            return self.call(self._admit_class_value(owner, method, "__call__"), (function, *args), kwargs)
+            return self.call(
+                self._admit_class_value(type(function), owner, method, "__call__"), (function, *args), kwargs
+            )
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if is_library(type(function).__module__ or ""):

@@ -20,12 +20,12 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, GraphBreakError, OnegraphError
 from onegraph.base.events import Location
-from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.breaks import PYTHON_FEATURE, GraphBreak
 from onegraph.capture.guards import GuardProgram, assemble
+from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, ResumeFunction, plan_resume, splice, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.trace import Trace
 from onegraph.torchlib.state import GlobalState
 
@@ -67,14 +67,28 @@ def translate(
         GraphBreakError: under `fullgraph`, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
+    return checked(translate_unchecked(start, compile_graph, cx, fullgraph, shapes), start, cx)
+
+
+def translate_unchecked(
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
+) -> Translated | Skipped:
     with traced(start, cx, shapes) as trace:
         try:
-            result = trace.run()
+            try:
+                result = trace.run()
+            except (
+                Exception
+            ) as raised:  # whatever the program raises: running it for real raises it with all its effects
+                return Skipped(f"it raises {type(raised).__name__}: {raised}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
+        except Unsupported as unsupported:
+            broken = GraphBreak(PYTHON_FEATURE, what=str(unsupported))
+            broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
-            stack, step = trace.position(broken)
-            report(broken, stack, cx, fullgraph)
+        stack, step = trace.position(broken)
+        report(broken, stack, cx, fullgraph)
     return translate_prefix(start, compile_graph, cx, shapes, step, broken)
 
 
@@ -139,13 +153,19 @@ def finish(
     if continuation is not None:
         code = splice(code, continuation, start)
     cx.emit(ev.ResidualCode(cx.frame, text))
+    trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
-    if not guards.native.check(start.function, start.values):
-        failed = guards.failing(start.function, start.values)
-        raise OnegraphError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
     return Translated(code, guards)
+
+
+def checked(result: Translated | Skipped, start: FrameStart, cx: Context) -> Translated | Skipped:
+    """The result, if its guards hold for the call that it was made for: anything else is a fault of the tracer."""
+    if isinstance(result, Translated) and not result.guards.native.check(start.function, start.values):
+        failed = result.guards.failing(start.function, start.values) or "the state of the process"
+        raise OnegraphError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
+    return result
 
 
 def resulting(rebuild: Rebuild, value: Any) -> str:
