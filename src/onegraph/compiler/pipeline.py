@@ -7,25 +7,28 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
 from onegraph.base.context import Context
 from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import Pass, run_passes
-from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.target import assembly, compile_text
+from onegraph.compiler.codegen.kernels import compile_kernels
+from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.schedule.flatten import flatten
+from onegraph.compiler.schedule.fuse import fuse
+from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
 from onegraph.ir.loop_text import format_program
-from onegraph.ir.plan import ExecPlan, KernelInfo
+from onegraph.ir.plan import ExecPlan
 
 SCHEDULE: tuple[Pass[Program], ...] = (
+    Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves fuse the choices that matter"),
+    Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
     Pass("vectorize", vectorize, "last: it needs the final axes and body of each kernel"),
 )
@@ -62,29 +65,19 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
     fused = run_passes(loops, SCHEDULE, cx, check_program, format_program, "schedule")
     cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
-    table = fused.table()
-    sources = [
-        KernelSource(k.name, k, {name: b.type.dtype for name, b in table.items()}) for k in fused.kernels
-    ]
     start = perf_counter()
-    made = module_text(sources)
-    compiled = compile_text(made.text, [s.name for s in sources])
-    cx.emit(KernelsCompiled(cx.frame, len(sources), perf_counter() - start, False, made.text))
-    functions = {s.name: number for number, s in enumerate(sources)}
-    infos = tuple(KernelInfo(s.name, made.errors[s.name]) for s in sources)
-    steps = plan(fused, functions, infos)
+    code = compile_kernels(fused, cx)
+    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, not code.text, code.text))
+    steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, 0, 0, lambda: str(steps)))
-    addresses = [compiled.addresses[s.name] for s in sources]
-    executor = Executor(steps, addresses, lowered.constants, cx.config.threads, compiled)
+    executor = Executor(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(loops),
         "fused": lambda: format_program(fused),
         "memory": lambda: str(steps),
-        "llvm": lambda: made.text,
-        "asm": lambda: assembly(made.text, cx.config.target_cpu),
+        "llvm": lambda: code.text,
+        "asm": lambda: assembly(code.text, cx.config.target_cpu),
     }
     return NativeGraph(executor, steps, len(fused.kernels), lowered.fallbacks, texts)
 
-
-__all__ = ["NativeGraph", "compile_graph", "torch"]

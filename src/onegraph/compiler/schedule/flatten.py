@@ -36,6 +36,8 @@ def _statement(statement: Statement, table: dict[str, Buffer]) -> Statement:
 
 
 def _offset(buffer: str, place: Place, table: dict[str, Buffer]) -> Place:
-    if isinstance(place, Coordinates) and buffer in table:
-        return Offset(table[buffer].type.offset(place.indices))
-    return place
+    if isinstance(place, Offset):
+        return place
+    if buffer not in table:  # a local, which has one dimension
+        return Offset(place.indices[0])
+    return Offset(table[buffer].type.offset(place.indices))

@@ -1,0 +1,138 @@
+"""Operators that make tensors from numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.scalars import Scalar, where
+from onegraph.compiler.lower.views import View
+from onegraph.ir.index import Index
+from onegraph.ir.types import F64
+
+aten = torch.ops.aten
+
+
+def filled(g: Lowerer, value: Any) -> View:
+    """A tensor of the result's type that holds a number everywhere."""
+    result = g.result
+
+    def compute(cell: Cell) -> Scalar:
+        if isinstance(value, Index) and value.constant is None:
+            return cell.index(value)
+        return cell.literal(value.constant if isinstance(value, Index) else value, result.dtype)
+
+    return g.pointwise(result.shape, result.dtype, compute)
+
+
+# Memory that nobody has written to may hold anything: zeros, which fuse into whatever reads them.
+@lower(
+    aten.zeros.default,
+    aten.zeros_like.default,
+    aten.new_zeros.default,
+    aten.zero.default,
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_strided.default,
+    aten.empty_permuted.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
+def zeros(g: Lowerer, *_: Any, **__: Any) -> View:
+    return filled(g, 0)
+
+
+@lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)
+def ones(g: Lowerer, *_: Any, **__: Any) -> View:
+    return filled(g, 1)
+
+
+@lower(aten.full.default, aten.full_like.default, aten.fill.Scalar)
+def full(g: Lowerer, size: Any, value: Any, **_: Any) -> View:
+    return NotImplemented if isinstance(value, complex) else filled(g, value)
+
+
+@lower(aten.new_full.default)
+def new_full(g: Lowerer, x: View, size: Any, value: Any, **_: Any) -> View:
+    return NotImplemented if isinstance(value, complex) else filled(g, value)
+
+
+@lower(aten.fill.Tensor)
+def fill_tensor(g: Lowerer, x: View, value: View) -> View:
+    result = g.result
+    return g.pointwise(result.shape, result.dtype, lambda cell: cell.load(value).to(result.dtype))
+
+
+@lower(aten.scalar_tensor.default)
+def scalar_tensor(g: Lowerer, value: Any, **_: Any) -> View:
+    return NotImplemented if isinstance(value, complex) else filled(g, value)
+
+
+@lower(aten.arange.default)
+def arange(g: Lowerer, end: Any, **_: Any) -> View:
+    return arange_step(g, 0, end)
+
+
+@lower(aten.arange.start)
+def arange_start(g: Lowerer, start: Any, end: Any, **_: Any) -> View:
+    return arange_step(g, start, end)
+
+
+@lower(aten.arange.start_step)
+def arange_step(g: Lowerer, start: Any, end: Any, step: Any = 1, **_: Any) -> View:
+    """Integers count exactly; fractions are computed in double precision, as eager does."""
+    result = g.result
+
+    def compute(cell: Cell) -> Scalar:
+        at = cell.position[0]
+        if all(isinstance(value, Index | int) for value in (start, step)):
+            return cell.index(Index.of(start) + at * step)
+        first, by = (number(cell, value) for value in (start, step))
+        return first + cell.index(at).to(F64) * by
+
+    return g.pointwise(result.shape, result.dtype, compute)
+
+
+def number(cell: Cell, value: Any) -> Scalar:
+    """A Python number in double precision."""
+    if isinstance(value, Index):
+        return cell.index(value).to(F64)
+    return cell.literal(value, F64)
+
+
+@lower(aten.eye.default, aten.eye.m)
+def eye(g: Lowerer, *_: Any, **__: Any) -> View:
+    result = g.result
+
+    def compute(cell: Cell) -> Scalar:
+        row, column = (cell.index(at) for at in cell.position)
+        return row.eq(column)
+
+    return g.pointwise(result.shape, result.dtype, compute)
+
+
+@lower(aten.tril.default)
+def tril(g: Lowerer, x: View, diagonal: Any = 0) -> View:
+    return triangle(g, x, diagonal, lower_part=True)
+
+
+@lower(aten.triu.default)
+def triu(g: Lowerer, x: View, diagonal: Any = 0) -> View:
+    return triangle(g, x, diagonal, lower_part=False)
+
+
+def triangle(g: Lowerer, x: View, diagonal: Any, lower_part: bool) -> View:
+    by = static(diagonal)
+    if by is None:
+        return NotImplemented
+
+    def compute(cell: Cell) -> Scalar:
+        row, column = cell.index(cell.position[-2]), cell.index(cell.position[-1])
+        kept = column <= row + by if lower_part else column >= row + by
+        return where(kept, cell.load(x), cell.literal(0, x.dtype))
+
+    return g.pointwise(x.shape, x.dtype, compute)

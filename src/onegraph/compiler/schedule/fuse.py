@@ -1,0 +1,203 @@
+"""Kernels that share outer axes become one, so that what they exchange stays in registers or in the nearest cache.
+
+    kernel k_m(i0: 64):                            kernel k_y(i0: 64):
+      for r0: 128:                                   for r0: 128:
+        t0: f32 = load x[i0, r0]                       t0: f32 = load x[i0, r0]
+        t1: f32 = max over t0                          t1: f32 = max over t0
+      store m[i0] = t1                               for r0: 128:
+    kernel k_y(i0: 64, i1: 128):                       t2: f32 = load x[i0, r0]
+      t0: f32 = load x[i0, i1]                         t3: f32 = sub(t2, t1)
+      t1: f32 = load m[i0]                             store y[i0, r0] = t3
+      t2: f32 = sub(t0, t1)
+      store y[i0, i1] = t2
+
+Greedy: the pair of groups that saves most bytes of memory traffic is merged first, until none saves any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from onegraph.base.context import Context
+from onegraph.compiler.schedule.assemble import assemble
+from onegraph.compiler.schedule.group import Group, group_of, merged
+from onegraph.ir.index import ONE, Index, product
+from onegraph.ir.loop import Kernel, Program, Step, reads, writes
+
+MAX_STATEMENTS = 300  # of a fused kernel
+UNKNOWN_SIZE = 4096  # what a size that is known at the call only counts as
+FEW_ROWS = 16  # a reduction to fewer results than this runs on few threads ...
+MUCH_WORK = 1 << 16  # ... so that kernels with this many elements are better off alone
+
+
+def fuse(program: Program, cx: Context) -> Program:
+    """Merge kernels into groups, and each group into one kernel."""
+    return Fuser(program).run()
+
+
+class Fuser:
+    """Groups by number (that of their first step); a step that cannot be in a group is one by itself."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.table = program.table()
+        self.groups: dict[int, Group] = {}
+        self.home: dict[int, int] = {}  # the group of each step
+        self.producer: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = {}
+        for number, step in enumerate(program.steps):
+            group = group_of(step, number) if isinstance(step, Kernel) else None
+            if group is not None:
+                self.groups[number] = group
+            self.home[number] = number
+            for name in reads(step):
+                self.readers.setdefault(name, []).append(number)
+            for name in writes(step):
+                self.producer.setdefault(name, number)
+        self.before: dict[int, set[int]] = {n: set() for n in range(len(program.steps))}
+        for number, step in enumerate(program.steps):
+            for name in (*reads(step), *writes(step)):
+                origin = self.producer.get(name)
+                if origin is not None and origin != number:
+                    self.before[number].add(origin)
+
+    def run(self) -> Program:
+        refused: set[tuple[int, int]] = set()
+        while True:
+            best = max(self.candidates(refused), default=None)
+            if best is None:
+                break
+            _, first, second = best
+            first, second = -first, -second
+            group = self.try_merge(first, second)
+            if group is None:
+                refused.add((first, second))
+                continue
+            self.adopt(group, first, second)
+            refused = {pair for pair in refused if not {first, second} & set(pair)}
+        return self.rebuilt()
+
+    # ---- choice ------------------------------------------------------------------------------------------------------
+
+    def candidates(self, refused: set[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+        """Pairs of groups with the bytes that merging them saves; ties go to the earliest."""
+        saved: dict[tuple[int, int], int] = {}
+        for buffer in self.table:
+            touched = sorted({self.home[n] for n in self.readers.get(buffer, ())} & self.groups.keys())
+            origin = self.producer.get(buffer)
+            home = self.home[origin] if origin is not None else None
+            size = self.bytes_of(buffer)
+            if home in self.groups:
+                for reader in touched:
+                    if reader != home:
+                        pair = (min(home, reader), max(home, reader))
+                        saved[pair] = saved.get(pair, 0) + 2 * size
+            for position, a in enumerate(touched):
+                for b in touched[position + 1 : position + 8]:
+                    saved[a, b] = saved.get((a, b), 0) + size
+        return [(gain, -a, -b) for (a, b), gain in saved.items() if (a, b) not in refused]
+
+    def bytes_of(self, buffer: str) -> int:
+        type = self.table[buffer].type
+        return value_of(product(type.shape)) * type.dtype.size
+
+    def try_merge(self, first: int, second: int) -> Group | None:
+        """The merged group, if axes, dependences and size allow it."""
+        a, b = self.groups[first], self.groups[second]
+        if a.statements() + b.statements() > MAX_STATEMENTS or self.starves(a, b):
+            return None
+        if self.reaches_around(first, second) or self.reaches_around(second, first):
+            return None
+        return merged(a, b)
+
+    def starves(self, a: Group, b: Group) -> bool:
+        """Whether work that could run on many threads would join a reduction that cannot."""
+        if a.has_reduction == b.has_reduction:
+            return False
+        reducing, other = (a, b) if a.has_reduction else (b, a)
+        rows = value_of(product([axis.extent or ONE for axis in reducing.outer]))
+        work = value_of(product([axis.extent or ONE for axis in other.outer]))
+        return rows < FEW_ROWS and work >= MUCH_WORK
+
+    def reaches_around(self, start: int, end: int) -> bool:
+        """Whether a path leads from `start` to `end` through another step: then they cannot run together."""
+        todo = [self.home[n] for n in self.before_group(end) if self.home[n] not in (start, end)]
+        seen: set[int] = set()
+        lowest = self.members(start)[0]
+        while todo:
+            at = todo.pop()
+            if at in seen or self.members(at)[-1] < lowest:
+                continue
+            seen.add(at)
+            for number in self.before_group(at):
+                home = self.home[number]
+                if home == start:
+                    return True
+                if home != at:
+                    todo.append(home)
+        return False
+
+    def members(self, home: int) -> tuple[int, ...]:
+        group = self.groups.get(home)
+        return group.steps if group is not None else (home,)
+
+    def before_group(self, home: int) -> set[int]:
+        return set().union(*(self.before[n] for n in self.members(home)))
+
+    def adopt(self, group: Group, first: int, second: int) -> None:
+        del self.groups[first], self.groups[second]
+        self.groups[group.steps[0]] = group
+        for number in group.steps:
+            self.home[number] = group.steps[0]
+
+    # ---- the result --------------------------------------------------------------------------------------------------
+
+    def rebuilt(self) -> Program:
+        """The program with one kernel per group, in an order that keeps the dependences."""
+        needed = {name for name in self.program.outputs if isinstance(name, str)}
+        for buffer, numbers in self.readers.items():
+            origin = self.producer.get(buffer)
+            if origin is not None and any(self.home[n] != self.home[origin] for n in numbers):
+                needed.add(buffer)
+        steps: list[Step] = []
+        gone: set[str] = set()
+        for home in self.ordered():
+            group = self.groups.get(home)
+            if group is None:
+                steps.append(self.program.steps[home])
+            elif len(group.members) == 1:
+                steps.append(group.members[0].kernel)
+            else:
+                gone |= {member.output for member in group.members if member.output not in needed}
+                steps.append(assemble(group, needed, self.table))
+        buffers = tuple(buffer for buffer in self.program.buffers if buffer.name not in gone)
+        return replace(self.program, steps=tuple(steps), buffers=buffers)
+
+    def ordered(self) -> list[int]:
+        """Groups after all that they depend on, otherwise as early as their first step."""
+        done: list[int] = []
+        state: dict[int, bool] = {}
+        for start in sorted(set(self.home.values())):
+            stack = [start]
+            while stack:
+                home = stack[-1]
+                if home not in state:
+                    state[home] = False
+                    before = {self.home[n] for n in self.before_group(home)} - {home}
+                    stack += sorted((b for b in before if b not in state), reverse=True)
+                else:
+                    stack.pop()
+                    if not state[home]:
+                        state[home] = True
+                        done.append(home)
+        return done
+
+
+def value_of(index: Index) -> int:
+    """A size as a number; sizes that are known at the call only count as `UNKNOWN_SIZE`."""
+    if index.constant is not None:
+        return index.constant
+    value = index.evaluate({symbol.name: UNKNOWN_SIZE for symbol in index.symbols})
+    assert isinstance(value, int)
+    return max(value, 0)

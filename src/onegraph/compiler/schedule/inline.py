@@ -1,0 +1,181 @@
+"""Kernels that work element by element are computed where they are needed, instead of going through memory.
+
+    kernel k_a(i0: 8):                          kernel k_b(i0: 8):
+      t0: f32 = load x[i0]                        t0: f32 = load x[i0]
+      t1: f32 = mul(t0, 2.0)                      t1: f32 = mul(t0, 2.0)
+      store a[i0] = t1                            t2: f32 = add(t1, 1.0)
+    kernel k_b(i0: 8):                            store b[i0] = t2
+      t0: f32 = load a[i0]
+      t1: f32 = add(t0, 1.0)
+      store b[i0] = t1
+
+A kernel with one consumer always goes into it. With several, or where a consumer broadcasts it, the work is repeated:
+it is, if that costs less than the memory traffic. What is too expensive to repeat stays, for `fuse` to place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from onegraph.base.context import Context
+from onegraph.compiler.body import Body
+from onegraph.compiler.schedule.cost import block_cost
+from onegraph.compiler.schedule.splice import Loader, Splicer, plain_load
+from onegraph.ir.index import ONE, Index, Symbol, product
+from onegraph.ir.loop import (
+    Block,
+    Buffer,
+    Check,
+    Coordinates,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Operand,
+    Program,
+    Statement,
+    Step,
+    Store,
+    reads,
+)
+from onegraph.ir.types import DType
+
+MAX_STATEMENTS = 300  # of a kernel: longer ones cost more in compile time and registers than they save
+STORE_AND_LOAD = 6.0  # of one element, in units of an addition
+KERNEL = 20_000.0  # what one kernel less is worth, in units of an addition
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What an element of a buffer is: statements over `axes`, the last of which stores it."""
+
+    axes: tuple[Symbol, ...]
+    body: Block
+    place: tuple[Index, ...]
+
+    def bindings(self, indices: tuple[Index, ...]) -> dict[Symbol, Index]:
+        """The axes for the element at these coordinates."""
+        return {at.symbol: index for at, index in zip(self.place, indices, strict=True) if at.symbol is not None}
+
+
+def definition_of(step: Step) -> Definition | None:
+    """The definition that a kernel is, if it computes one buffer element by element."""
+    if not isinstance(step, Kernel) or step.locals:
+        return None
+    if not all(isinstance(s, Let | Store | Check) for s in step.body):
+        return None
+    stores = [s for s in step.body if isinstance(s, Store)]
+    if len(stores) != 1 or stores[0].atomic or not isinstance(stores[0].place, Coordinates):
+        return None
+    place = stores[0].place.indices
+    symbols = [index.symbol for index in place if index.constant != 0]
+    if any(symbol is None for symbol in symbols) or set(symbols) != set(step.axes) or len(symbols) != len(step.axes):
+        return None
+    return Definition(step.axes, step.body, place)
+
+
+def inline(program: Program, cx: Context) -> Program:
+    """Put element-by-element kernels into their consumers where that saves time."""
+    table = program.table()
+    consumers, pinned = _consumers(program)
+    inlined: dict[str, Definition] = {}
+    steps: list[Step] = []
+    for step in program.steps:
+        if isinstance(step, Kernel):
+            step = _with_inlined(step, inlined)
+            definition = definition_of(step)
+            if definition is not None:
+                (name,) = (s.buffer for s in step.body if isinstance(s, Store))
+                if name not in pinned and _pays(definition, table[name], consumers.get(name, [])):
+                    inlined[name] = definition
+                    continue
+        steps.append(step)
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name not in inlined)
+    return replace(program, steps=tuple(steps), buffers=buffers)
+
+
+def _consumers(program: Program) -> tuple[dict[str, list[Kernel]], set[str]]:
+    """The kernels that read each buffer, and the buffers that something else needs in memory."""
+    consumers: dict[str, list[Kernel]] = {}
+    pinned = {name for name in program.outputs if isinstance(name, str)}
+    for step in program.steps:
+        for name in reads(step):
+            if isinstance(step, Kernel):
+                consumers.setdefault(name, []).append(step)
+            else:
+                pinned.add(name)
+    return consumers, pinned
+
+
+def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bool:
+    """Whether computing the elements at every use is cheaper than storing them once."""
+    if not consumers:
+        return True
+    size = product(buffer.type.shape)
+    uses = sum((evaluations(kernel, buffer.name) for kernel in consumers), Index.of(0))
+    if uses == size:
+        return len(definition.body) < MAX_STATEMENTS
+    cost = block_cost(definition.body)
+    if uses.constant is None or size.constant is None:
+        return cost <= STORE_AND_LOAD
+    stored = size.constant * cost + (size.constant + uses.constant) * STORE_AND_LOAD / 2 + KERNEL
+    return uses.constant * cost <= stored and len(definition.body) * len(consumers) < MAX_STATEMENTS
+
+
+def evaluations(kernel: Kernel, buffer: str) -> Index:
+    """How often a kernel loads an element of the buffer."""
+    total = Index.of(0)
+
+    def visit(block: Block, axes: tuple[Symbol, ...], outer: tuple[Symbol, ...]) -> None:
+        nonlocal total
+        for statement in block:
+            match statement:
+                case Let(value=Load(buffer=name, place=Coordinates(indices))) if name == buffer:
+                    used = {symbol for index in indices for symbol in index.symbols}
+                    inner = axes if any(symbol not in outer for symbol in used) else outer
+                    total = total + product([axis.extent or ONE for axis in inner])
+                case Loop(inner_axes, body):
+                    visit(body, (*axes, *inner_axes), axes)
+
+    visit(kernel.body, kernel.axes, kernel.axes)
+    return total
+
+
+def _with_inlined(kernel: Kernel, inlined: Mapping[str, Definition]) -> Kernel:
+    if not any(name in inlined for name in reads(kernel)):
+        return kernel
+    rebuilder = _Rebuilder(kernel, inlined)
+    rebuilder.block(kernel.body)
+    return replace(kernel, body=rebuilder.body.block())
+
+
+class _Rebuilder(Splicer):
+    """Copies a kernel, with definitions in place of loads."""
+
+    def __init__(self, kernel: Kernel, inlined: Mapping[str, Definition]) -> None:
+        super().__init__(Body(kernel.axes), self.resolve, {})
+        self.inlined = inlined
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Store):
+            coordinates = Coordinates(self.coordinates(statement.place))
+            self.body.store(statement.buffer, coordinates, self.operand(statement.value), statement.atomic)
+        else:
+            super().statement(statement)
+
+    def resolve(self, dtype: DType, buffer: str, indices: tuple[Index, ...], condition: Operand | None) -> Operand:
+        definition = self.inlined.get(buffer)
+        if definition is None:
+            return self.body.load(dtype, buffer, Coordinates(indices), condition)
+        return expand(self.body, definition, indices, condition, plain_load(self.body))
+
+
+def expand(
+    body: Body, definition: Definition, indices: tuple[Index, ...], condition: Operand | None, load: Loader
+) -> Operand:
+    """The element of a definition at these coordinates."""
+    splicer = Splicer(body, load, definition.bindings(indices), condition)
+    splicer.block(definition.body)
+    (value,) = splicer.stored.values()
+    return value
