@@ -103,9 +103,9 @@ class Attributes(Machine):
         return self.world.admit(found, source, guarded)
 
     def _guard_not_overridden(self, cls: type, owner: type, name: str) -> None:
-        """The classes before `owner` in the MRO do not have the name."""
+        """The classes before `owner` in the MRO do not have the name. (`super()` passes over some that do.)"""
         for kind in cls.__mro__[: cls.__mro__.index(owner)]:
-            if not is_library(kind.__module__ or "") and not self.is_made(kind):
+            if name not in kind.__dict__ and not is_library(kind.__module__ or "") and not self.is_made(kind):
                 self.world.guard(DictOf(Const(id(kind), kind.__qualname__, kind)), "lacks", name)
 
     def is_made(self, cls: type) -> bool:
