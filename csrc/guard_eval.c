@@ -119,6 +119,9 @@ static PyObject *item_of(PyObject *container, PyObject *key)
         return NULL;
     }
     Py_ssize_t index = PyLong_AsSsize_t(key);
+    if (index == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
     Py_ssize_t size = Py_SIZE(container);
     index += index < 0 ? size : 0;
     if (index < 0 || index >= size) {

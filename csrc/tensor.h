@@ -11,7 +11,13 @@ typedef struct TensorSpecObject TensorSpecObject;
 /* 1, 0, or -1 with an exception set. */
 int tensor_spec_matches(TensorSpecObject *spec, PyObject *object);
 
-/* One number of a tensor. 1, 0 if it has none (no tensor, no such dimension), or -1 with an exception set. */
+bool is_tensor(PyObject *object);
+
+/* The numbers of shape or stride() as Python gives them: a tuple, or NULL with an exception set. */
+PyObject *tensor_numbers(PyObject *tensor, bool strides);
+
+/* One number of a tensor (tensor_numbers.c). 1, 0 if it has none (no tensor, no such dimension), or -1 with an exception set. */
+int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out);
 int tensor_size(PyObject *object, int64_t dim, int64_t *out);
 int tensor_stride(PyObject *object, int64_t dim, int64_t *out);
 int tensor_offset(PyObject *object, int64_t *out);

@@ -19,7 +19,7 @@ struct TensorSpecObject {
     int32_t layout;
     uint64_t keys;
     PyObject *attributes; /* (dtype, device, layout, is_conj, is_neg) as Python objects */
-    int64_t ndim;         /* in both; -1: the tensor has no sizes of its own (nested) */
+    int64_t ndim;         /* in both */
     bool strided;         /* it has strides */
     int64_t *sizes;       /* ANY: not checked */
     int64_t *strides;
@@ -43,17 +43,6 @@ static PyObject *attributes_of(PyObject *tensor)
     return all;
 }
 
-/* The numbers of shape or stride(): a tuple, or NULL with an exception. */
-static PyObject *numbers_of(PyObject *tensor, bool strides)
-{
-    PyObject *numbers =
-        strides ? PyObject_CallMethod(tensor, "stride", NULL) : PyObject_GetAttrString(tensor, "shape");
-    if (numbers != NULL && !PyTuple_Check(numbers)) {
-        Py_SETREF(numbers, PySequence_Tuple(numbers));
-    }
-    return numbers;
-}
-
 static int requires_grad_of(PyObject *tensor)
 {
     PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad");
@@ -67,9 +56,13 @@ static int requires_grad_of(PyObject *tensor)
 
 static int matches_numbers(PyObject *tensor, bool strides, int64_t ndim, const int64_t *expected)
 {
-    PyObject *numbers = numbers_of(tensor, strides);
+    PyObject *numbers = tensor_numbers(tensor, strides);
     if (numbers == NULL) {
-        return -1;
+        if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+            return -1;
+        }
+        PyErr_Clear(); /* a nested tensor has none */
+        return 0;
     }
     int same = PyTuple_GET_SIZE(numbers) == ndim;
     for (int64_t i = 0; same && i < ndim; i++) {
@@ -87,7 +80,7 @@ static int matches_in_python(TensorSpecObject *spec, PyObject *tensor)
     }
     int same = PyObject_RichCompareBool(attributes, spec->attributes, Py_EQ);
     Py_DECREF(attributes);
-    if (same == 1 && spec->ndim >= 0) {
+    if (same == 1) {
         same = matches_numbers(tensor, false, spec->ndim, spec->sizes);
     }
     if (same == 1 && spec->strided) {
@@ -120,9 +113,8 @@ static bool matches_natively(const Libtorch *torch, TensorSpecObject *spec, PyOb
     /* The keys tell device type, layout, conj and neg. */
     return tensor_keys(torch, tensor) == spec->keys && torch->get_dtype(handle, &dtype) == 0 && dtype == spec->dtype &&
            torch->get_device_index(handle, &device_index) == 0 && device_index == spec->device_index &&
-           (spec->ndim < 0 ||
-            (torch->get_dim(handle, &dim) == 0 && dim == spec->ndim && torch->get_sizes(handle, &sizes) == 0 &&
-             matches_each(spec->sizes, sizes, dim, spec->exact_sizes))) &&
+           torch->get_dim(handle, &dim) == 0 && dim == spec->ndim && torch->get_sizes(handle, &sizes) == 0 &&
+           matches_each(spec->sizes, sizes, dim, spec->exact_sizes) &&
            (!spec->strided || (torch->get_strides(handle, &strides) == 0 &&
                                matches_each(spec->strides, strides, dim, spec->exact_strides))) &&
            torch->requires_grad(tensor_impl(tensor)) == spec->requires_grad;
@@ -135,68 +127,6 @@ int tensor_spec_matches(TensorSpecObject *spec, PyObject *object)
     }
     const Libtorch *torch = spec->native ? libtorch() : NULL;
     return torch != NULL ? matches_natively(torch, spec, object) : matches_in_python(spec, object);
-}
-
-/* ---- single numbers ---- */
-
-static int number_in_python(PyObject *tensor, bool strides, int64_t dim, int64_t *out)
-{
-    PyObject *numbers = numbers_of(tensor, strides);
-    if (numbers == NULL) {
-        return -1;
-    }
-    int got = dim < PyTuple_GET_SIZE(numbers);
-    if (got) {
-        *out = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, dim));
-    }
-    Py_DECREF(numbers);
-    return PyErr_Occurred() ? -1 : got;
-}
-
-static bool is_tensor(PyObject *object)
-{
-    PyTypeObject *type = tensor_type();
-    return type != NULL && PyType_IsSubtype(Py_TYPE(object), type);
-}
-
-static int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out)
-{
-    if (!is_tensor(object)) {
-        return 0;
-    }
-    const Libtorch *torch = libtorch();
-    if (torch == NULL) {
-        return number_in_python(object, strides, dim, out);
-    }
-    int64_t ndim, *numbers;
-    void *handle = tensor_handle(object);
-    if (torch->get_dim(handle, &ndim) || dim >= ndim ||
-        (strides ? torch->get_strides(handle, &numbers) : torch->get_sizes(handle, &numbers))) {
-        return 0;
-    }
-    *out = numbers[dim];
-    return 1;
-}
-
-int tensor_size(PyObject *object, int64_t dim, int64_t *out) { return tensor_number(object, false, dim, out); }
-int tensor_stride(PyObject *object, int64_t dim, int64_t *out) { return tensor_number(object, true, dim, out); }
-
-int tensor_offset(PyObject *object, int64_t *out)
-{
-    if (!is_tensor(object)) {
-        return 0;
-    }
-    const Libtorch *torch = libtorch();
-    if (torch != NULL) {
-        return torch->get_storage_offset(tensor_handle(object), out) == 0;
-    }
-    PyObject *offset = PyObject_CallMethod(object, "storage_offset", NULL);
-    if (offset == NULL) {
-        return -1;
-    }
-    *out = PyLong_AsLongLong(offset);
-    Py_DECREF(offset);
-    return PyErr_Occurred() ? -1 : 1;
 }
 
 /* ---- making a TensorSpec ---- */
@@ -242,6 +172,11 @@ static int own_numbers(PyObject *tensor, bool strides, int64_t ndim, int64_t *ha
     return 0;
 }
 
+static void refuse_nested(void)
+{
+    PyErr_SetString(PyExc_ValueError, "a tensor without sizes that are numbers (a nested tensor) cannot be described");
+}
+
 static int read_natively(const Libtorch *torch, TensorSpecObject *self, PyObject *tensor)
 {
     void *handle = tensor_handle(tensor);
@@ -255,8 +190,8 @@ static int read_natively(const Libtorch *torch, TensorSpecObject *self, PyObject
     self->requires_grad = torch->requires_grad(tensor_impl(tensor));
     self->strided = self->layout == 0;
     if (torch->get_dim(handle, &self->ndim) || torch->get_sizes(handle, &ignored)) {
-        self->ndim = -1; /* a nested tensor */
-        self->strided = false;
+        refuse_nested();
+        return -1;
     }
     return 0;
 }
@@ -269,15 +204,22 @@ static int read_in_python(TensorSpecObject *self, PyObject *tensor)
         return -1;
     }
     self->requires_grad = requires_grad;
-    PyObject *shape = numbers_of(tensor, false);
-    self->ndim = shape == NULL ? -1 : PyTuple_GET_SIZE(shape);
-    PyErr_Clear(); /* a nested tensor has no shape */
+    PyObject *shape = tensor_numbers(tensor, false);
+    bool numeric = shape != NULL;
+    for (Py_ssize_t i = 0; numeric && i < PyTuple_GET_SIZE(shape); i++) {
+        numeric = PyLong_CheckExact(PyTuple_GET_ITEM(shape, i));
+    }
+    if (!numeric) {
+        Py_XDECREF(shape);
+        refuse_nested();
+        return -1;
+    }
+    self->ndim = PyTuple_GET_SIZE(shape);
+    Py_DECREF(shape);
     PyObject *layout = PyObject_Str(PyTuple_GET_ITEM(self->attributes, 2));
-    self->strided = shape != NULL && layout != NULL &&
-                    PyUnicode_CompareWithASCIIString(layout, "torch.strided") == 0;
+    self->strided = layout != NULL && PyUnicode_CompareWithASCIIString(layout, "torch.strided") == 0;
     Py_XDECREF(layout);
-    Py_XDECREF(shape);
-    return PyErr_Occurred() ? -1 : 0;
+    return layout == NULL ? -1 : 0;
 }
 
 static int spec_init(TensorSpecObject *self, PyObject *tensor, PyObject *sizes, PyObject *strides)
@@ -288,7 +230,7 @@ static int spec_init(TensorSpecObject *self, PyObject *tensor, PyObject *sizes, 
     if ((self->native ? read_natively(torch, self, tensor) : read_in_python(self, tensor)) < 0) {
         return -1;
     }
-    size_t n = self->ndim < 0 ? 0 : (size_t)self->ndim;
+    size_t n = (size_t)self->ndim;
     self->exact_sizes = self->exact_strides = true;
     self->sizes = PyMem_Calloc(2 * n + 1, sizeof(int64_t));
     if (self->sizes == NULL) {
@@ -296,9 +238,9 @@ static int spec_init(TensorSpecObject *self, PyObject *tensor, PyObject *sizes, 
         return -1;
     }
     self->strides = self->sizes + n;
-    if (self->ndim >= 0 && (own_numbers(tensor, false, self->ndim, self->sizes) < 0 ||
-                            (sizes != Py_None && override_numbers(sizes, "sizes", self->ndim, self->sizes,
-                                                                  &self->exact_sizes) < 0))) {
+    if (own_numbers(tensor, false, self->ndim, self->sizes) < 0 ||
+        (sizes != Py_None &&
+         override_numbers(sizes, "sizes", self->ndim, self->sizes, &self->exact_sizes) < 0)) {
         return -1;
     }
     if (self->strided && (own_numbers(tensor, true, self->ndim, self->strides) < 0 ||
@@ -338,7 +280,7 @@ static void spec_dealloc(TensorSpecObject *self)
 
 static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
 {
-    PyObject *tuple = PyTuple_New(n < 0 ? 0 : n);
+    PyObject *tuple = PyTuple_New(n);
     for (int64_t i = 0; tuple != NULL && i < n; i++) {
         PyObject *number = numbers[i] == ANY ? Py_NewRef(Py_None) : PyLong_FromLongLong(numbers[i]);
         if (number == NULL) {
@@ -352,7 +294,7 @@ static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
 
 static PyObject *spec_sizes(TensorSpecObject *self, void *UNUSED(closure))
 {
-    return self->ndim < 0 ? Py_NewRef(Py_None) : numbers_tuple(self->ndim, self->sizes);
+    return numbers_tuple(self->ndim, self->sizes);
 }
 
 static PyObject *spec_strides(TensorSpecObject *self, void *UNUSED(closure))
@@ -407,7 +349,7 @@ static PyMethodDef spec_methods[] = {
 };
 
 static PyGetSetDef spec_attributes[] = {
-    {"sizes", (getter)spec_sizes, NULL, "a tuple; None in it: not checked; None: it has none", NULL},
+    {"sizes", (getter)spec_sizes, NULL, "a tuple; None in it: not checked", NULL},
     {"strides", (getter)spec_strides, NULL, "a tuple; None in it: not checked; None: it has none", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

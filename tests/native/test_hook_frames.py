@@ -185,26 +185,23 @@ def many_locals_for_objects(a):
 
 
 def test_every_frame_is_replaced_also_where_the_data_stack_has_no_room_left() -> None:
-    """A chain of 600 different functions, each replaced by code with a much larger frame at its first call: some of
+    """A chain of 300 different functions, each replaced by code with a much larger frame at its first call: some of
     the frames stand at the end of a chunk of the data stack."""
-    count, source, wide = 600, [], ", ".join(f"x{i}" for i in range(40))
+    count, source, wide = 300, [], ", ".join(f"x{i}" for i in range(300))
     for i in range(count):
         source.append(f"def old{i}(n, *rest, k=0, **names): return 'not replaced'")
         source.append(
             f"def new{i}(n, *rest, k=0, **names):\n"
             f"    assert (rest, k, names) == ((n,), n + 1, {{'z': n}})\n"
-            f"    {wide} = range(40)\n"
+            f"    {wide} = range(300)\n"
             f"    below = call(n)\n"
-            f"    return below + (x39 == 39)"
+            f"    return below + (x299 == 299)"
         )
-    namespace: dict[str, Any] = {"call": lambda n: chain[n](n, n, k=n + 1, z=n) if n < count else 0}
+    namespace: dict[str, Any] = {}
     exec("\n".join(source), namespace)
-    swapper = Swapper({namespace[f"old{i}"]: namespace[f"new{i}"] for i in range(count)})
     chain = [namespace[f"old{i}"] for i in range(count)]
     namespace["call"] = lambda n: chain[n + 1](n + 1, n + 1, k=n + 2, z=n + 1) if n + 1 < count else 0
-    depth = 300 if sys.version_info[:2] == (3, 12) else count  # 3.12 counts two units of 1500 a frame under a hook
-    chain = chain[:depth]
-    count = depth
+    swapper = Swapper({namespace[f"old{i}"]: namespace[f"new{i}"] for i in range(count)})
     threading.stack_size(64 << 20)
     results: list[Any] = []
     limit = sys.getrecursionlimit()
@@ -217,7 +214,7 @@ def test_every_frame_is_replaced_also_where_the_data_stack_has_no_room_left() ->
     finally:
         sys.setrecursionlimit(limit)
         threading.stack_size(0)
-    assert results == [depth, depth]
+    assert results == [count, count]
 
 
 # ---- tracing and profiling by the user ----
