@@ -96,6 +96,13 @@ class Trace:
                 return location(frame)
         return None
 
+    def raised_at(self) -> str:
+        """Where the last exception of the program was raised, as text."""
+        if not self.tracer.trace:
+            return ""
+        code, line, _ = self.tracer.trace[0]
+        return f" at {code.co_filename}:{line}"
+
     def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int]:
         """The user's stack at a break, outermost first, and the root frame's step."""
         frames = broken.frames

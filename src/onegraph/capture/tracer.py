@@ -32,6 +32,7 @@ from onegraph.capture.policy.registry import (
     runs_natively,
 )
 from onegraph.capture.record import Recorder
+from onegraph.capture.reentry import Reentry
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
 
@@ -56,6 +57,7 @@ class Tracer(Operators):
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
         self.made_classes: dict[int, type] = {}
+        self._reentry = Reentry(self)
 
     # ---- names -------------------------------------------------------------------------------------------------------
 
@@ -312,7 +314,10 @@ class Tracer(Operators):
                 self.world.realize_deep(value)
             elif depth == "level":
                 self.world.realize(value)
-        return function(*args, **kwargs)
+        if is_torch(function):
+            return function(*args, **kwargs)
+        with _C.trace_hook(self._reentry):
+            return function(*args, **kwargs)
 
     def _refuse_opaque_argument(self, function: Any, value: Any) -> None:
         if id(value) in self.world.opaque and hasattr(type(value), "__next__"):
@@ -335,3 +340,9 @@ class Tracer(Operators):
 
     def is_library_function(self, function: types.FunctionType) -> bool:
         return is_library(function.__module__ or "")
+
+
+def is_torch(function: Any) -> bool:
+    """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
+    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    return module.partition(".")[0] == "torch" or isinstance(getattr(function, "__self__", None), torch.Tensor)

@@ -77,10 +77,10 @@ def translate_unchecked(
         try:
             try:
                 result = trace.run()
-            except (
-                Exception
-            ) as raised:  # whatever the program raises: running it for real raises it with all its effects
-                return Skipped(f"it raises {type(raised).__name__}: {raised}", forever=False)
+            except Exception as raised:  # of the program: running it for real raises it again, with all its effects
+                if fullgraph:
+                    raise
+                return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at()}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(PYTHON_FEATURE, what=str(unsupported))

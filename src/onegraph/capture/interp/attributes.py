@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodDescriptorType, MethodType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL
-from onegraph.capture.interp.lookup import ClassLookup
+from onegraph.capture.interp.lookup import ClassLookup, is_python
 
 _PASSIVE = frozenset({FunctionType, staticmethod, classmethod, int, str, float, bool, tuple, list, dict, type(None)})
+_TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})
+_namespace_of = ModuleType.__dict__["__dict__"].__get__
 _SUPER_OWN = frozenset({"__class__", "__thisclass__", "__self__", "__self_class__"})
 
 
@@ -39,8 +41,8 @@ class Attributes:
             return self.super_getattr(obj, name)
         if reader is ModuleType.__getattribute__:
             return self.module_getattr(obj, name)
-        if type(reader) is FunctionType:
-            return self.call(reader, (obj, name), {})
+        if is_python(reader):
+            return self.call_special(reader, obj, (name,))
         return getattr(obj, name)
 
     def generic_getattr(self, obj: Any, name: str) -> Any:
@@ -49,7 +51,7 @@ class Attributes:
         kind = type(found)
         if found is NULL or kind in _PASSIVE:
             return object.__getattribute__(obj, name)
-        if isinstance(found, property) and self.type_lookup(kind, "__get__") is property.__get__:
+        if issubclass(kind, property) and self.type_lookup(kind, "__get__") is property.__get__:
             if type(found.fget) is FunctionType:
                 return self.call(found.fget, (obj,), {})
             return object.__getattribute__(obj, name)
@@ -72,7 +74,7 @@ class Attributes:
         """`type.__getattribute__`"""
         meta = self.type_lookup(type(cls), name)
         if meta is not NULL and type(meta) not in _PASSIVE and self._is_data(type(meta)):
-            if isinstance(meta, property) and type(meta.fget) is FunctionType:
+            if issubclass(type(meta), property) and type(meta.fget) is FunctionType:
                 return self.call(meta.fget, (cls,), {})
             getter = self.type_lookup(type(meta), "__get__")
             if type(getter) is FunctionType:
@@ -98,7 +100,8 @@ class Attributes:
                 if name in vars(cls):
                     found = vars(cls)[name]
                     instance = None if owner is kind else owner
-                    if isinstance(found, property) and instance is not None and type(found.fget) is FunctionType:
+                    prop = issubclass(type(found), property) and instance is not None
+                    if prop and type(found.fget) is FunctionType:
                         return self.call(found.fget, (instance,), {})
                     getter = self.type_lookup(type(found), "__get__")
                     if type(getter) is FunctionType:
@@ -108,7 +111,7 @@ class Attributes:
 
     def module_getattr(self, module: ModuleType, name: str) -> Any:
         """An attribute of a module, whose own `__getattr__` is interpreted."""
-        namespace = vars(module)
+        namespace = _namespace_of(module)
         fallback = namespace.get("__getattr__")
         if type(fallback) is FunctionType and name not in namespace and self.type_lookup(type(module), name) is NULL:
             return self.call(fallback, (name,), {})
@@ -117,8 +120,8 @@ class Attributes:
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         """`obj.name = value`"""
         writer = self.type_lookup(type(obj), "__setattr__")
-        if type(writer) is FunctionType:
-            self.call(writer, (obj, name, value), {})
+        if is_python(writer):
+            self.call_special(writer, obj, (name, value))
         elif writer is object.__setattr__ or writer is type.__setattr__:
             self.generic_setattr(obj, name, value)
         else:
@@ -127,7 +130,7 @@ class Attributes:
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
         """`object.__setattr__`, and that of `type`"""
         found = self.type_lookup(type(obj), name)
-        if isinstance(found, property) and type(found.fset) is FunctionType:
+        if issubclass(type(found), property) and type(found.fset) is FunctionType:
             self.call(found.fset, (obj, value), {})
             return
         setter = NULL if found is NULL else self.type_lookup(type(found), "__set__")
@@ -141,8 +144,8 @@ class Attributes:
     def delattr(self, obj: Any, name: str) -> None:
         """`del obj.name`"""
         writer = self.type_lookup(type(obj), "__delattr__")
-        if type(writer) is FunctionType:
-            self.call(writer, (obj, name), {})
+        if is_python(writer):
+            self.call_special(writer, obj, (name,))
         elif writer is object.__delattr__ or writer is type.__delattr__:
             self.generic_delattr(obj, name)
         else:
@@ -151,7 +154,7 @@ class Attributes:
     def generic_delattr(self, obj: Any, name: str) -> None:
         """`object.__delattr__`, and that of `type`"""
         found = self.type_lookup(type(obj), name)
-        if isinstance(found, property) and type(found.fdel) is FunctionType:
+        if issubclass(type(found), property) and type(found.fdel) is FunctionType:
             self.call(found.fdel, (obj,), {})
             return
         deleter = NULL if found is NULL else self.type_lookup(type(found), "__delete__")
@@ -175,6 +178,6 @@ class Attributes:
 
     def call_special(self, found: Any, obj: Any, args: tuple[Any, ...] = ()) -> Any:
         """Call a special method found in an object's class."""
-        if type(found) is FunctionType:
+        if type(found) in _TAKES_SELF:
             return self.call(found, (obj, *args), {})
         return self.call(self.bind_special(found, obj), args, {})

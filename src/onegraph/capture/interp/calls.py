@@ -1,6 +1,7 @@
-"""Calls: Python functions, classes, bound methods, partial objects and instances with `__call__` are interpreted."""
+"""Calls: Python functions, classes, bound methods, partial objects and instances with `__call__` are interpreted.
 
-from __future__ import annotations
+No `from __future__` here: `compile`, called from this file, would take it for the program's.
+"""
 
 import functools
 from types import CodeType, FunctionType, MethodType, MethodWrapperType, resolve_bases
@@ -34,7 +35,7 @@ class Calls:
             return substitute(self, args, kwargs)
         if kind in NATIVE_CALLABLES:
             return self.call_native(function, args, kwargs)
-        if isinstance(function, type):
+        if issubclass(kind, type):
             return self.call_type(function, args, kwargs)
         if kind is functools.partial:
             return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
@@ -166,16 +167,16 @@ class Calls:
         obj = frame.locals.get(first, NULL)
         if obj is NULL and first in frame.cells:
             try:
-                obj = frame.cells[first].cell_contents
-            except ValueError:
+                obj = self.load_cell(frame, frame.cells[first], first)
+            except NameError:
                 obj = NULL
         if obj is NULL:
             raise RuntimeError("super(): arg[0] deleted")
         if "__class__" not in frame.cells:
             raise RuntimeError("super(): __class__ cell not found")
         try:
-            return frame.cells["__class__"].cell_contents, obj
-        except ValueError:
+            return self.load_cell(frame, frame.cells["__class__"], "__class__"), obj
+        except NameError:
             pass
         raise RuntimeError("super(): empty __class__ cell")
 

@@ -1,13 +1,12 @@
-"""Exceptions as the interpreted program sees them: raising, chaining, matching, and the lines they passed."""
+"""Exceptions as the interpreted program sees them: raising, chaining, matching."""
 
 from __future__ import annotations
 
 import sys
-from types import CodeType
 from typing import Any, NoReturn
 
-from onegraph.capture.bytecode.instruction import Position
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.tracebacks import note_frame
 
 
 class Errors:
@@ -20,11 +19,8 @@ class Errors:
     frames: list[Frame]
 
     def __init__(self) -> None:
-        #: Where the last exception passed, innermost first.
-        self.trace: list[tuple[CodeType, int | None, Position | None]] = []
-        self._unwinding: BaseException | None = None  # chained already
-        self._raising: tuple[BaseException, BaseException | None] | None = None  # by an instruction, and its context
-        self._blamed: int | None = None
+        # An exception that an instruction raises on purpose, its context, and whether it was raised here before.
+        self._raising: tuple[BaseException, BaseException | None, bool] | None = None
 
     def handled_exception(self) -> BaseException | None:
         """What the interpreted program is handling: sys.exception()."""
@@ -39,7 +35,7 @@ class Errors:
             handled = self.handled_exception()
             if handled is None:
                 raise RuntimeError("No active exception to reraise")
-            self.raise_again(handled, None)
+            self.raise_again(handled)
         exception = self._instance(operands[0], "exceptions must derive from BaseException")
         if len(operands) == 2:
             cause = operands[1]
@@ -47,20 +43,19 @@ class Errors:
                 cause = self._instance(cause, "exception causes must derive from BaseException")
             exception.__cause__ = cause
         chain(exception, self._handled_here())
-        self._raising = exception, exception.__context__
+        self._raising = exception, exception.__context__, False
         raise exception
 
-    def raise_again(self, exception: BaseException, blamed: int | None) -> NoReturn:
-        """Raise without touching the context. `blamed` is the instruction that the line information names."""
-        self._raising = exception, exception.__context__
-        self._blamed = blamed
+    def raise_again(self, exception: BaseException) -> NoReturn:
+        """Raise without touching the context and the traceback."""
+        self._raising = exception, exception.__context__, True
         raise exception
 
     def throw_into(self, frame: Frame, exception: BaseException) -> BaseException:
         """Prepare an exception that is raised where a generator is suspended."""
         if frame.handled is not None:
             chain(exception, frame.handled)
-        self._raising = exception, exception.__context__
+        self._raising = exception, exception.__context__, False
         return exception
 
     def _handled_here(self) -> BaseException | None:
@@ -83,24 +78,15 @@ class Errors:
         return value
 
     def on_raise(self, frame: Frame, raised: BaseException) -> None:
-        """An exception has left the frame's instruction."""
-        if self._raising is not None and self._raising[0] is raised:
-            raised.__context__ = self._raising[1]
-        elif self._unwinding is not raised:
+        """An exception has left the frame's instruction: give it its context and its traceback."""
+        raising, self._raising = self._raising, None
+        if raising is not None and raising[0] is raised:
+            raised.__context__ = raising[1]
+            note_frame(raised, frame, again=raising[2])
+        elif not note_frame(raised, frame, again=False):
             handled = self._handled_here()
             if handled is not None:
                 chain_last(raised, handled)
-        if self._unwinding is not raised:
-            self.trace = []
-        index = frame.ip if self._blamed is None else self._blamed
-        position = frame.bytecode.instrs[index].position
-        self.trace.append((frame.bytecode.code, position[0] if position else None, position))
-        self._unwinding, self._raising, self._blamed = raised, None, None
-
-    def on_catch(self, raised: BaseException) -> None:
-        """A handler takes over. The traceback names the interpreter's own frames and would keep them alive."""
-        self._unwinding = None
-        raised.__traceback__ = None
 
     def exception_matches(self, exception: Any, kinds: Any) -> bool:
         """The condition of `except kinds`."""

@@ -67,5 +67,4 @@ def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:
     if handler.lasti:
         frame.stack.append(frame.ip)
     frame.stack.append(raised)
-    machine.on_catch(raised)
     return handler.target

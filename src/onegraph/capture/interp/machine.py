@@ -11,7 +11,7 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  list_extend set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
-    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_catch
+    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise
     frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_stop abandon
 """
 
@@ -165,6 +165,10 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             method = self.getattr(receiver, name)
         except AttributeError:
             return False, thrown
+        except Exception:
+            if name == "throw":
+                raise
+            return False, thrown  # CPython reports it as unraisable
         try:
             value = self.call(method, () if name == "close" else (thrown,), {})
         except StopIteration as stop:

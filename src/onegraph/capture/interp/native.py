@@ -26,7 +26,7 @@ def native_function(op: str, arg: Any, inputs: int, outputs: int) -> FunctionTyp
         Bytecode(template.code, tuple(instrs), ()),
         co_argcount=inputs, co_varnames=names, co_name=op.lower(), co_qualname=op.lower(),
     )  # fmt: skip
-    return FunctionType(code, {})
+    return FunctionType(code, {"__name__": __name__})
 
 
 def run_native_instruction(instr: Instr, values: tuple[Any, ...], outputs: int = 1) -> Any:

@@ -19,9 +19,7 @@ def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
 
 @opcode("RERAISE")
 def reraise(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
-    exception = frame.stack.pop()
-    blamed = frame.stack[-instr.arg] if instr.arg else None
-    machine.raise_again(exception, blamed)
+    machine.raise_again(frame.stack.pop())
 
 
 @opcode("PUSH_EXC_INFO")

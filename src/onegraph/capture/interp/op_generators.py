@@ -56,7 +56,7 @@ def cleanup_throw(machine: Any, frame: Frame, instr: Instr) -> None:
     exception = frame.stack[-1]
     if not isinstance(exception, StopIteration):
         frame.stack.pop()
-        machine.raise_again(exception, None)
+        machine.raise_again(exception)
     frame.stack[-3:] = None, exception.value
 
 

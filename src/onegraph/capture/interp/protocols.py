@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL
@@ -86,7 +87,7 @@ class Protocols:
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
             return native(a, b)
-        if in_place is not NULL and in_place is not None:
+        if in_place is not NULL:
             result = self.call_special(in_place, a, (b,))
             if result is not NotImplemented:
                 return result
@@ -102,7 +103,7 @@ class Protocols:
             sequence = op[0] in "+*" and op[:2] != "**" and self._is_native_sequence(left)
             tries.insert(0 if overridden or sequence else 1, (second, b, a))
         for method, receiver, argument in tries:
-            if method is not NULL and method is not None:
+            if method is not NULL:
                 result = self.call_special(method, receiver, (argument,))
                 if result is not NotImplemented:
                     return result
@@ -142,10 +143,18 @@ class Protocols:
     def _compare_with(self, method: Any, receiver: Any, argument: Any) -> Any:
         if method is NULL:
             return NotImplemented
+        if type(method) is WrapperDescriptorType and method is not object.__ne__:
+            return self.call(method, (receiver, argument), {})
         if method is object.__ne__:  # the opposite of __eq__
             result = self.call_special(self.type_lookup(type(receiver), "__eq__"), receiver, (argument,))
             return result if result is NotImplemented else not self.truth(result)
-        return self.call_special(method, receiver, (argument,))
+        if type(method) is FunctionType:
+            return self.call(method, (receiver, argument), {})
+        try:
+            bound = self.bind_special(method, receiver)
+        except Exception:  # CPython takes any error of the binding for a missing method
+            return NotImplemented
+        return self.call(bound, (argument,), {})
 
     def is_op(self, a: Any, b: Any) -> bool:
         """`a is b`"""

@@ -1,11 +1,13 @@
 """Native functions that depend on the frame that calls them, or whose work may run Python code: done by the machine.
 
-An open set: one `@substitute` per function.
+An open set: one `@substitute` per function. No `from __future__` here: `compile`, called from this file, would take it
+for the program's.
 """
 
-from __future__ import annotations
+import __future__
 
 import builtins
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -177,17 +179,43 @@ def dir_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return dir(*args, **kwargs) if args or kwargs else sorted(frame_names(machine.frames[-1]))
 
 
-def _evaluator(function: Any) -> None:
+_FUTURES = 0
+for _feature in __future__.all_feature_names:
+    _FUTURES |= getattr(__future__, _feature).compiler_flag
+
+
+def _evaluator(function: Any, mode: str) -> None:
     @substitute(function)
     def run(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if len(args) == 1 and not kwargs.keys() & {"globals", "locals"}:
-            frame = machine.frames[-1]
-            return function(args[0], frame.globals, frame_names(frame), **kwargs)
-        return function(*args, **kwargs)
+        if not 1 <= len(args) <= 3:
+            return function(*args, **kwargs)
+        frame = machine.frames[-1]
+        source, rest = args[0], list(args[1:])
+        if isinstance(source, str):
+            text = source.lstrip(" \t") if mode == "eval" else source
+            source = compile(text, "<string>", mode, _futures(frame), True)
+        if "globals" not in kwargs and not (rest and rest[0] is not None):
+            own = rest[1] if len(rest) == 2 and rest[1] is not None else frame_names(frame)
+            rest = [frame.globals, own] if "locals" not in kwargs else [frame.globals]
+        return function(source, *rest, **kwargs)
 
 
-_evaluator(eval)
-_evaluator(exec)
+def _futures(frame: Frame) -> int:
+    return frame.bytecode.code.co_flags & _FUTURES
+
+
+_evaluator(eval, "eval")
+_evaluator(exec, "exec")
+
+
+@substitute(compile)
+def compile_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The statements of the program's own `from __future__` hold in what it compiles."""
+    bound = inspect.signature(compile).bind(*args, **kwargs)
+    if not bound.arguments.get("dont_inherit"):
+        bound.arguments["flags"] = bound.arguments.get("flags", 0) | _futures(machine.frames[-1])
+        bound.arguments["dont_inherit"] = True
+    return compile(*bound.args, **bound.kwargs)
 
 
 @substitute(sys.exc_info)
@@ -210,10 +238,11 @@ class FrameView:
     f_locals: Any
     f_builtins: dict[str, Any]
     f_lineno: int | None
+    f_lasti: int
     f_back: Any
 
 
-def view(machine: Any, depth: int) -> Any:
+def view(machine: Any, depth: int = 0) -> Any:
     """The frame `depth` calls up, as the program may look at it; outside of interpreted frames, the real one."""
     if depth >= len(machine.frames):
         return sys._getframe()
@@ -225,6 +254,7 @@ def view(machine: Any, depth: int) -> Any:
         frame_names(frame),
         frame.builtins,
         position[0] if position else None,
+        frame.bytecode.instrs[frame.ip].offset,
         view(machine, depth + 1) if depth + 1 < len(machine.frames) else None,
     )
 

@@ -1,0 +1,62 @@
+"""Tracebacks of the interpreted program: entries of its own lines in the place of the interpreter's frames."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import CodeType, FrameType, FunctionType, TracebackType
+
+from onegraph.capture.bytecode import Bytecode, Instr, encode
+from onegraph.capture.bytecode.instruction import Position
+from onegraph.capture.interp.frame import Frame
+
+_GENERATOR = 0x20 | 3
+_INTERPRETER = __name__.rpartition(".interp.")[0] + "."
+_LASTI = 2  # any instruction of a stand-in has its position
+_MARK = "stand-in for an interpreted frame"
+
+
+@lru_cache(maxsize=1024)
+def _stand_in(code: CodeType, position: Position | None) -> CodeType:
+    """A generator's code with the names of `code`, all at one position: its frame stands for the interpreted one."""
+    ops = [("RETURN_GENERATOR", None), ("POP_TOP", None), ("RESUME", 0), ("LOAD_CONST", None), ("RETURN_VALUE", None)]
+    instrs = tuple(Instr(op, arg, None, -1, position) for op, arg in ops)
+    return encode(
+        Bytecode(code, instrs, ()),
+        co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=_GENERATOR, co_varnames=(), co_cellvars=(),
+        co_freevars=(), co_consts=(None, _MARK), co_names=(),
+    )  # fmt: skip
+
+
+def _frame_object(frame: Frame) -> FrameType:
+    stand_in = FunctionType(_stand_in(frame.bytecode.code, frame.position), frame.globals)
+    return stand_in().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
+
+
+def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
+    """Rewrite the traceback of an exception that leaves an instruction of `frame`; tell if it came from an inner frame.
+
+    Entries of the interpreter itself are left out. With `again` the frame has its entry already.
+    """
+    kept: list[TracebackType] = []
+    entry = raised.__traceback__
+    while entry is not None:
+        if not entry.tb_frame.f_globals.get("__name__", "").startswith(_INTERPRETER):
+            kept.append(entry)
+        entry = entry.tb_next
+    for outer, inner in zip(kept, kept[1:], strict=False):
+        outer.tb_next = inner
+    if kept:
+        kept[-1].tb_next = None
+    inner = any(is_stand_in(entry.tb_frame.f_code) for entry in kept)
+    first = kept[0] if kept else None
+    if not again:
+        position = frame.position
+        line = position[0] if position else frame.bytecode.code.co_firstlineno
+        first = TracebackType(first, _frame_object(frame), _LASTI, line)
+    raised.__traceback__ = first
+    return inner
+
+
+def is_stand_in(code: CodeType) -> bool:
+    """Whether a traceback's code object stands for an interpreted frame."""
+    return len(code.co_consts) == 2 and code.co_consts[1] is _MARK
