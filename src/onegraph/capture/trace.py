@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os.path
+import traceback
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -96,12 +98,11 @@ class Trace:
                 return location(frame)
         return None
 
-    def raised_at(self) -> str:
-        """Where the last exception of the program was raised, as text."""
-        if not self.tracer.trace:
-            return ""
-        code, line, _ = self.tracer.trace[0]
-        return f" at {code.co_filename}:{line}"
+    def raised_at(self, raised: BaseException) -> str:
+        """Where the program raised the exception, as text."""
+        own = os.path.dirname(__file__)
+        steps = [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]
+        return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
 
     def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int]:
         """The user's stack at a break, outermost first, and the root frame's step."""

@@ -314,7 +314,7 @@ class Tracer(Operators):
                 self.world.realize_deep(value)
             elif depth == "level":
                 self.world.realize(value)
-        if is_torch(function):
+        if is_torch(function) or isinstance(function, types.FunctionType):
             return function(*args, **kwargs)
         with _C.trace_hook(self._reentry):
             return function(*args, **kwargs)

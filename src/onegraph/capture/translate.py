@@ -80,7 +80,7 @@ def translate_unchecked(
             except Exception as raised:  # of the program: running it for real raises it again, with all its effects
                 if fullgraph:
                     raise
-                return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at()}", forever=False)
+                return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at(raised)}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(PYTHON_FEATURE, what=str(unsupported))
