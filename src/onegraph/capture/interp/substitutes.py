@@ -8,6 +8,7 @@ import __future__
 
 import builtins
 import inspect
+import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -213,7 +214,7 @@ def compile_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """The statements of the program's own `from __future__` hold in what it compiles."""
     bound = inspect.signature(compile).bind(*args, **kwargs)
     if not bound.arguments.get("dont_inherit"):
-        bound.arguments["flags"] = bound.arguments.get("flags", 0) | _futures(machine.frames[-1])
+        bound.arguments["flags"] = operator.index(bound.arguments.get("flags", 0)) | _futures(machine.frames[-1])
         bound.arguments["dont_inherit"] = True
     return compile(*bound.args, **bound.kwargs)
 
