@@ -84,9 +84,9 @@ def measure(workload: Workload, stages: Stages, rounds: int) -> tuple[Row, nn.Mo
 
 def table(rows: list[Row], threads: int) -> Table:
     title = f"float32, batch 1, {threads} threads; medians, eager and compiled in turn"
-    out = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    out = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     out.add_column("model", no_wrap=True)
-    headers = ("graphs", "breaks", "kernels", "compile\ns", "eager\nms", "compiled\nms", "ratio", "relative\nerror")
+    headers = ("graphs", "breaks", "kernels", "compile\ns", "eager\nms", "compiled\nms", "ratio", "rel.\nerror")
     for header in headers:
         out.add_column(header, justify="right", no_wrap=True)
     for row in rows:
@@ -99,7 +99,7 @@ def table(rows: list[Row], threads: int) -> Table:
             f"{row.eager * 1e3:.1f}",
             f"{row.compiled * 1e3:.1f}",
             f"x{row.eager / row.compiled:.2f}",
-            f"{row.error:.1e}",
+            f"{row.error:.0e}",
         )
     return out
 
