@@ -1,4 +1,4 @@
-"""Construction of the statements of a kernel, with common subexpressions found and everything placed as far out as it can.
+"""Construction of the statements of a kernel, with common subexpressions found, and everything as far out as it can be.
 
 Lowering and every pass that rebuilds kernels use it. A value that does not depend on the axes of a loop is put before
 the loop, whoever asks for it inside.

@@ -17,6 +17,7 @@ from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
+from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
@@ -27,9 +28,11 @@ from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import ExecPlan
 
 SCHEDULE: tuple[Pass[Program], ...] = (
-    Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves fuse the choices that matter"),
+    Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
+    Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),
+    Pass("merge_axes", merge_axes, "after splitting, which makes short axes that may continue others"),
     Pass("vectorize", vectorize, "last: it needs the final axes and body of each kernel"),
 )
 

@@ -1,1 +1,1 @@
-"""The data that stages hand to each other: types, index expressions, scalar operations, loop programs, execution plans."""
+"""The data that stages hand to each other: types, index expressions, scalar operations, loop programs, plans."""

@@ -16,74 +16,10 @@ from collections.abc import Iterator, Mapping
 from math import gcd
 from typing import Final
 
+from onegraph.ir.atoms import Atom, Call, Monomial, Symbol
 
-class Symbol:
-    """A named integer.
+__all__ = ["ONE", "ZERO", "Atom", "Call", "Index", "Monomial", "Symbol"]
 
-    An axis has an `extent` and takes the values 0 .. extent-1. A size has none and is not negative. A value that is
-    read from memory is `signed`: nothing is known about it.
-    """
-
-    __slots__ = ("_hash", "extent", "name", "signed")
-
-    def __init__(self, name: str, extent: Index | int | None = None, signed: bool = False) -> None:
-        self.name: Final = name
-        self.extent: Final = Index.of(extent) if extent is not None else None
-        self.signed: Final = signed
-        self._hash = hash((name, signed))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Symbol):
-            return NotImplemented
-        return self.name == other.name and self.signed == other.signed and self.extent == other.extent
-
-    def __str__(self) -> str:
-        return self.name
-
-    __repr__ = __str__
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-
-class Call:
-    """A pair of index expressions under one of the operations of `OPERATIONS`."""
-
-    __slots__ = ("_hash", "a", "b", "key", "op")
-
-    def __init__(self, op: str, a: Index, b: Index) -> None:
-        self.op: Final = op
-        self.a: Final = a
-        self.b: Final = b
-        self.key: Final = f"{op}({a}, {b})" if op in ("min", "max") else f"({a}) {op} ({b})"
-        self._hash = hash((op, a, b))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Call):
-            return NotImplemented
-        return self._hash == other._hash and self.op == other.op and self.a == other.a and self.b == other.b
-
-    def __str__(self) -> str:
-        if self.op in ("min", "max"):
-            return f"{self.op}({self.a}, {self.b})"
-        left = str(self.a) if self.a.is_factor else f"({self.a})"
-        right = str(self.b) if self.b.is_factor else f"({self.b})"
-        return f"{left} {self.op} {right}"
-
-    __repr__ = __str__
-
-
-Atom = Symbol | Call
-Monomial = tuple[Atom, ...]
 
 OPERATIONS: dict[str, object] = {
     "//": lambda a, b: a // b,
@@ -400,7 +336,8 @@ def _nested_quotient(a: Index, b: Index) -> Index | None:
 def _split_multiple(a: Index, b: Index) -> tuple[Index, Index]:
     """`whole, rest` with `a == whole * b + rest`, as much as possible in `whole`."""
     if len(b.terms) == 1:
-        whole, rest = {}, {}
+        whole: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
         for monomial, coefficient in a.terms:
             ratio = _exact(Index(((monomial, coefficient),)), b)
             if ratio is not None:
@@ -414,12 +351,12 @@ def _split_multiple(a: Index, b: Index) -> tuple[Index, Index]:
         return ONE, ZERO
     whole_sum, rest_sum = ZERO, a
     for symbol in sorted(a.symbols - b.symbols, key=_atom_key):
-        coefficient = rest_sum.coefficient(symbol)
-        if coefficient is not None and coefficient.terms:
-            ratio = _exact(coefficient, b)
+        step = rest_sum.coefficient(symbol)
+        if step is not None and step.terms:
+            ratio = _exact(step, b)
             if ratio is not None:
                 whole_sum = whole_sum + ratio * Index.of(symbol)
-                rest_sum = rest_sum - coefficient * Index.of(symbol)
+                rest_sum = rest_sum - step * Index.of(symbol)
     return whole_sum, rest_sum
 
 

@@ -213,9 +213,7 @@ class Named:
     name: str
 
 
-Argument = (
-    BufferArgument | Index | Named | float | int | bool | str | complex | None | tuple["Argument", ...]  # type: ignore[misc]
-)
+Argument = BufferArgument | Index | Named | float | int | bool | str | complex | None | tuple["Argument", ...]
 
 
 @dataclass(frozen=True, slots=True)

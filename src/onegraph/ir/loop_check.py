@@ -42,6 +42,8 @@ def check_program(program: Program) -> None:
     defined = {b.name for b in program.buffers if b.constant}
     defined |= {item for item in program.inputs if isinstance(item, str)}
     names: set[str] = set()
+    dtypes = {name: buffer.type.dtype for name, buffer in table.items()}
+    ranks = {name: buffer.type.rank for name, buffer in table.items()}
     for step in program.steps:
         for name in reads(step):
             _require(name in defined, f"{name} is read before it is written, in {step}")
@@ -51,8 +53,7 @@ def check_program(program: Program) -> None:
         if isinstance(step, Kernel):
             _require(step.name not in names, f"two kernels are called {step.name}")
             names.add(step.name)
-            check_kernel(step, {name: buffer.type.dtype for name, buffer in table.items()},
-                         {name: buffer.type.rank for name, buffer in table.items()})
+            check_kernel(step, dtypes, ranks)
     for item in program.outputs:
         _require(not isinstance(item, str) or item in defined, f"the output {item} is never written")
 
@@ -151,12 +152,12 @@ class _Checker:
                 self.require(op in SCALAR_OPS, f"unknown operation {op}")
                 row = SCALAR_OPS[op]
                 self.require(len(args) == row.arity, f"{op} with {len(args)} operands")
-                for arg in args:
-                    self.operand(arg, None)
-                given = [self.names[arg] if isinstance(arg, str) else None for arg in args]
+                for operand in args:
+                    self.operand(operand, None)
+                given = [self.names[operand] if isinstance(operand, str) else None for operand in args]
                 wanted = operand_dtypes(row, dtype, given)
-                for arg, need in zip(args, wanted, strict=True):
-                    self.operand(arg, need)
+                for operand, need in zip(args, wanted, strict=True):
+                    self.operand(operand, need)
                 self.require(row.rule != "compare" or dtype is BOOL, f"the result of {op} is bool")
                 self.require(wanted[-1].kind in row.kinds, f"{op} of {wanted[-1]}")
 

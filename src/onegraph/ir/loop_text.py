@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from onegraph.base.text import Printer
 from onegraph.ir.index import Index, Symbol, apply
@@ -293,16 +294,14 @@ def _parse_block(lines: _Lines, above: int, scope: dict[str, Symbol], locals: li
         elif found := re.fullmatch(r"for (.*):", line):
             inner = dict(scope)
             axes = _parse_axes(found[1], inner)
-            statements.append(Loop(axes, _parse_block(lines, lines.indentation, inner, locals)))
+            loop = Loop(axes, _parse_block(lines, lines.indentation, inner, locals))
+            statements.append(loop)
+            scope.update({s.name: Symbol(s.name, signed=True) for s in loop.body if isinstance(s, Accumulate)})
         else:
             statements.append(_parse_statement(line, scope))
             last = statements[-1]
             if isinstance(last, Let | Accumulate):
                 scope[last.name] = Symbol(last.name, signed=True)
-        if isinstance(statements[-1], Loop) if statements else False:
-            for inner_statement in statements[-1].body:  # type: ignore[union-attr]
-                if isinstance(inner_statement, Accumulate):
-                    scope[inner_statement.name] = Symbol(inner_statement.name, signed=True)
     return tuple(statements)
 
 
@@ -367,6 +366,15 @@ def _index(text: str, scope: Mapping[str, Symbol]) -> Index:
     return _index_node(ast.parse(text.strip(), mode="eval").body, scope)
 
 
+_ARITHMETIC: dict[type[ast.operator], Callable[[Index, Index], Index]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
 def _index_node(node: ast.expr, scope: Mapping[str, Symbol]) -> Index:
     match node:
         case ast.Constant(value=int(value)):
@@ -377,19 +385,8 @@ def _index_node(node: ast.expr, scope: Mapping[str, Symbol]) -> Index:
             return -_index_node(operand, scope)
         case ast.Call(func=ast.Name(id=name), args=[a, b]):
             return apply(name, _index_node(a, scope), _index_node(b, scope))
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _index_node(left, scope), _index_node(right, scope)
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult():
-                    return a * b
-                case ast.FloorDiv():
-                    return a // b
-                case ast.Mod():
-                    return a % b
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](_index_node(left, scope), _index_node(right, scope))
     raise ParseError(f"not an index expression: {ast.unparse(node)}")
 
 

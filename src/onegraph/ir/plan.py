@@ -16,9 +16,9 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
                   pointers[k] = the data pointer of slots[operands[k].slot] + operands[k].offset bytes
                   sizes[k]    = the integer sizes[k]
                   threads     = how many threads it may use at most: torch's thread count, where `parallel` is true
-              the kernel's C type is  int64_t kernel(void **pointers, const int64_t *sizes, int64_t threads);  it decides
-              by the amount of work how many threads it uses. A code other than 0 means an error was found: it is
-              `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
+              the kernel's C type is  int64_t kernel(void **pointers, const int64_t *sizes, int64_t threads);  it
+              decides by the amount of work how many threads it uses. A code other than 0 means an error was found: it
+              is `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
     Extern    results = operator(*args, **kwargs); slots[outputs[k]] = results[k] (None: dropped). With `several` the
               operator returns a tuple or list; without, its one result is results[0]. A register target takes an int.
               expected[k] = (sizes, strides) that the plan was made for: a result with other strides (in a dimension of
@@ -55,7 +55,7 @@ class Slot:
 
 
 Int = int | Register
-PlanArgument = Slot | Register | Named | int | float | bool | str | complex | None | tuple["PlanArgument", ...]  # type: ignore[misc]
+PlanArgument = Slot | Register | Named | int | float | bool | str | complex | None | tuple["PlanArgument", ...]
 
 
 @dataclass(frozen=True, slots=True)

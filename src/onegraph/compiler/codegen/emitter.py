@@ -210,7 +210,7 @@ class Emitter:
     def open_loop(self, begin: Val, end: Val, step: int) -> Val:
         """Begin `for counter in range(begin, end, step)`; instructions go to its body until `close_loop`.
 
-        The text of the loop joins the enclosing one when it is closed: invariants that are found meanwhile stand before it.
+        Its text joins the enclosing one when it is closed: invariants that are found meanwhile stand before it.
         """
         label = self.fresh("loop")
         counter = f"%{label}.i"

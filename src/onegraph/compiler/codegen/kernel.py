@@ -1,7 +1,7 @@
 """From one kernel to two LLVM functions: the part that computes a range of iterations, and the entry that splits them.
 
 The vector axis either is an outer axis of the kernel (then everything in the kernel is a vector, and inner loops run
-lane by lane side by side) or an axis of its inner loops (then these are vectors, and are folded at the end of the loop).
+lane by lane side by side) or an axis of its inner loops (then these are vectors, and are folded when the loop ends).
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class KernelWriter:
             self.block(kernel.body)
         e.close_loop()
         body = "\n  ".join([*e.entry, *e.regions[0].lines])
-        return f"define internal i64 @{name}(ptr %buffers, ptr %sizes, i64 %begin, i64 %end) {{\n  {body}\n  ret i64 0\n}}\n"
+        head = f"define internal i64 @{name}(ptr %buffers, ptr %sizes, i64 %begin, i64 %end)"
+        return f"{head} {{\n  {body}\n  ret i64 0\n}}\n"
 
     def bind_sizes(self) -> None:
         for position, symbol in enumerate(size_symbols(self.kernel)):
@@ -252,9 +253,7 @@ class KernelWriter:
             at = self.values[axis.name] = e.open_loop(whole_end, end, width)
             left = e.inst("sub nsw", end, at)
             small = e.value(f"trunc {left} to i8", I8, 1, left.depth)
-            self.mask = e.value(
-                f"icmp ult <{width} x i8> {e.iota(I8, width).text}, {e.widened(small, width).text}", BOOL, width, left.depth
-            )
+            self.mask = e.inst("icmp ult", e.iota(I8, width), small, dtype=BOOL)
             body()
             e.close_loop()
         self.lanes, self.mask = before

@@ -1,4 +1,4 @@
-"""One LLVM module for the kernels of a graph: each kernel's part and entry, and the code that shares work out to threads."""
+"""One LLVM module for the kernels of a graph: the part and entry of each, and what shares work out to threads."""
 
 from __future__ import annotations
 

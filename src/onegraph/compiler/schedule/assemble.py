@@ -1,9 +1,9 @@
 """The kernel that computes a group.
 
 Reductions come in waves: those of a wave need the totals of earlier waves only. Each wave is one loop over the inner
-axes, which computes its reductions, and stores every result that is known by then. What a loop needs of other members is
-computed in it again, as it needs it (common subexpressions are found); where that is expensive and a loop before has had
-it too, it is kept in memory of the iteration instead.
+axes, which computes its reductions, and stores every result that is known by then. What a loop needs of other members
+is computed in it again (common subexpressions are found); where that is expensive and a loop before has had it too, it
+is kept in memory of the iteration instead.
 
     softmax:  for r0: m = max over x          wave 0
               for r0: e = exp(x - m)          wave 1
@@ -136,7 +136,8 @@ class _Assembler:
     def loop(self, wave: int) -> None:
         """The loop of a wave: its reductions, the inner results known by now, and what later loops will read back."""
         reductions = [m for m in self.members if m.reduction is not None and self.wave[m.output] == wave + 1]
-        stores = [m for m in self.members if self.is_inner(m) and m.output in self.needed and self.wave[m.output] == wave]
+        inner = [m for m in self.members if self.is_inner(m) and m.output in self.needed]
+        stores = [m for m in inner if self.wave[m.output] == wave]
         if not reductions and not stores:
             return
         self.body.enter(self.inner)

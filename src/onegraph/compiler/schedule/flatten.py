@@ -8,7 +8,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onegraph.base.context import Context
-from onegraph.ir.loop import Block, Buffer, Coordinates, Kernel, Let, Load, Loop, Offset, Place, Program, Statement, Store
+from onegraph.ir.loop import (
+    Block,
+    Buffer,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Offset,
+    Place,
+    Program,
+    Statement,
+    Store,
+)
 
 
 def flatten(program: Program, cx: Context) -> Program:

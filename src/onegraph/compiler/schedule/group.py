@@ -113,9 +113,10 @@ def merged(a: Group, b: Group) -> Group | None:
     axes = _correspondence(a, b)
     if axes is None:
         return None
-    pairs = sorted([*zip(a.steps, a.members, strict=True), *zip(b.steps, (m.moved(axes) for m in b.members), strict=True)],
-                   key=lambda pair: pair[0])
-    group = Group(tuple(m for _, m in pairs), tuple(n for n, _ in pairs), a.outer, a.inner)
+    members = dict(zip(a.steps, a.members, strict=True))
+    members |= {number: member.moved(axes) for number, member in zip(b.steps, b.members, strict=True)}
+    steps = tuple(sorted(members))
+    group = Group(tuple(members[number] for number in steps), steps, a.outer, a.inner)
     return group if _is_legal(group) else None
 
 

@@ -35,7 +35,9 @@ Loader = Callable[[DType, str, tuple[Index, ...], Operand | None], Operand]
 class Splicer:
     """Copies blocks into `body`. `names` maps names of the original to operands of the copy."""
 
-    def __init__(self, body: Body, load: Loader, axes: Mapping[Symbol, Index], condition: Operand | None = None) -> None:
+    def __init__(
+        self, body: Body, load: Loader, axes: Mapping[Symbol, Index], condition: Operand | None = None
+    ) -> None:
         self.body = body
         self.load = load
         self.axes = dict(axes)
