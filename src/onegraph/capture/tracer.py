@@ -35,6 +35,7 @@ from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
+from onegraph.torchlib.state import untraced
 
 NATIVE_FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -253,12 +254,23 @@ class Tracer(Operators):
         raise GraphBreak(UNKNOWN_NATIVE, name=type(function).__qualname__)
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A cached function is run without its cache; if it gives messages, the real one gives them later, once."""
+        """A cached function depends on its arguments alone: with constant ones it is called, as it will be once.
+
+        With others it is run without its cache; if it gives messages, the real one gives them later, once.
+        """
+        if all(type(value) in ATOMS or self._is_constant(value) for value in (*args, *kwargs.values())):
+            with untraced():
+                result = function(*args, **kwargs)
+            return self.world.admit(result, Const(id(result), f"{function.__qualname__}(...)", result))
         before = len(self.effects)
         result = self.call(function.__wrapped__, args, kwargs)
         if len(self.effects) > before:
             self.effects[before:] = [(function, args, kwargs)]
         return result
+
+    def _is_constant(self, value: Any) -> bool:
+        """Whether the value is an immutable object from outside, known by identity."""
+        return isinstance(value, type | torch.dtype | torch.device) and not self.was_made(value)
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function written in C: run if the policy knows it or its module, else a break."""

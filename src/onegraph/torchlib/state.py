@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,3 +68,10 @@ def autocast_nesting() -> int:
     """How many autocast contexts are open (torch offers only increment and decrement)."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """In the midst of a trace, run something for real: no mode sees what happens within."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
