@@ -48,7 +48,7 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     if needs_gradients(module, examples):
         return module.forward
     graph = functional_graph(module, fake_inputs(module), cx)
-    return bind(graph.spec, graph.module.forward)
+    return bind(graph.spec, graph.module.forward, module.forward)
 
 
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     began = time.perf_counter()
     compiled = compile_graph(graph.module, cx)
     cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
-    return bind(graph.spec, compiled)
+    return bind(graph.spec, compiled, module.forward)
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
@@ -227,6 +227,11 @@ def compile_module(original: torch.nn.Module, region: Region, settings: dict[str
 def is_compiling() -> bool:
     """Whether the code that asks is being traced. False when it runs."""
     return False
+
+
+@policy(is_compiling)
+def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return True
 
 
 def reset() -> None:

@@ -8,13 +8,19 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
-from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, SharedBase, Strided
+from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
 
 Run = Callable[..., Sequence[Any]]
 
 
-def bind(spec: CallSpec, run: Run) -> Run:
-    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs."""
+def bind(spec: CallSpec, run: Run, captured: Run) -> Run:
+    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
+
+    A call whose written inputs share memory with others is left to `captured`, the captured graph itself: the functional
+    graph was made for the sharing that there was at its first call.
+    """
+    if spec.bases:
+        return captured
     if spec.is_plain():
         return run
     if not spec.mutations and all(isinstance(output, Computed) for output in spec.outputs):
@@ -26,9 +32,11 @@ def bind(spec: CallSpec, run: Run) -> Run:
 
         return call_in_order
 
+    written = frozenset(index for index, _ in spec.mutations)
+
     def call(*inputs: Any) -> tuple[Any, ...]:
-        if spec.bases:
-            inputs = (*inputs, *(whole_storage(inputs[base.inputs[0]], base) for base in spec.bases))
+        if written and shares_memory(inputs, written):
+            return tuple(captured(*inputs))
         results = run(*inputs)
         for index, value in spec.mutations:
             inputs[index].copy_(results[value.index])
@@ -61,11 +69,17 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
             assert_never(output)
 
 
+def shares_memory(inputs: Sequence[Any], written: frozenset[int]) -> bool:
+    """Whether a written input uses the storage of another input."""
+    owners: dict[int, int] = {}
+    for index, tensor in enumerate(inputs):
+        if not isinstance(tensor, Tensor) or not tensor.numel():
+            continue
+        owner = owners.setdefault(tensor.untyped_storage().data_ptr(), index)
+        if owner != index and (owner in written or index in written):
+            return True
+    return False
+
+
 def number(value: int | Computed, results: Sequence[Any]) -> int:
     return results[value.index] if isinstance(value, Computed) else value
-
-
-def whole_storage(tensor: Tensor, base: SharedBase) -> Tensor:
-    """All the elements in the storage of `tensor`."""
-    count = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-    return torch.as_strided(tensor, (count,), (1,), 0)
