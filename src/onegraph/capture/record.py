@@ -162,7 +162,7 @@ class Recorder(TorchFunctionMode):
             case FakeTensor():
                 return value
             case torch.Tensor():
-                return self._lift(value)
+                return value if id(value) in self.nodes else self._lift(value)
             case tuple() if type(value) is tuple:
                 return tuple(self._lifted(item) for item in value)
             case list() if any(contains_real(item) for item in value):

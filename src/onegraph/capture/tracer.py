@@ -57,6 +57,7 @@ class Tracer(Operators):
         #: Messages that the program gives (warnings, logging): made when the compiled program runs.
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
+        self.open_levels: dict[int, torch.fx.Node] = {}
         self.made_classes: dict[int, type] = {}
         self._reentry = Reentry(self)
 

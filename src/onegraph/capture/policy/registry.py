@@ -78,6 +78,9 @@ INTERPRETED = (
     "torch.distributions",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",
+    "torch._functorch.apis",
+    "torch._functorch.vmap",
+    "torch._higher_order_ops.associative_scan",
     "torch.ao",
 )
 
