@@ -1,8 +1,8 @@
 """Compute at once what depends on constants only.
 
-    constant0 = [2.0, 3.0]          constant1 = [1.5, 2.5]
-    a = constant0 - 0.5       ->    b = x * constant1
-    b = x * a
+constant0 = [2.0, 3.0]          constant1 = [1.5, 2.5]
+a = constant0 - 0.5       ->    b = x * constant1
+b = x * a
 """
 
 from __future__ import annotations

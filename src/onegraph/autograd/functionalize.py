@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.utils._python_dispatch import _disable_current_modes
 
 from onegraph.autograd.views import ALIAS, View, scatter
 from onegraph.base.errors import CompileError
@@ -196,7 +195,7 @@ class Functionalizer(AtenRecorder):
         """An empty tensor gets the size of `value` and its elements."""
         if self._values[id(target)].family.root.node.op == "placeholder" or target.numel():
             raise CompileError("functionalize", "an input, or a tensor that holds values, is resized")
-        with _disable_current_modes():
+        with without_modes():
             target.resize_(value.shape).as_strided_(value.shape, value.stride())
         self.bind(target, self.node_of(value))
 

@@ -16,11 +16,9 @@ Run = Callable[..., Sequence[Any]]
 def bind(spec: CallSpec, run: Run, captured: Run) -> Run:
     """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
 
-    A call whose written inputs share memory with others is left to `captured`, the captured graph itself: the functional
-    graph was made for the sharing that there was at its first call.
+    A call whose written inputs share memory with others is left to `captured`, the captured graph itself: in the
+    functional graph, a write to one input changes no other.
     """
-    if spec.bases:
-        return captured
     if spec.is_plain():
         return run
     if not spec.mutations and all(isinstance(output, Computed) for output in spec.outputs):

@@ -10,10 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-Size = "int | Computed"
-
 
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -58,21 +54,12 @@ Output = Computed | Input | Literal | Strided | Replayed
 
 
 @dataclass(frozen=True, slots=True)
-class SharedBase:
-    """Inputs that share storage and are written to: the graph takes the whole storage, as a tensor of one dimension."""
-
-    inputs: tuple[int, ...]
-    dtype: torch.dtype
-
-
-@dataclass(frozen=True, slots=True)
 class CallSpec:
-    """How to call a functional graph. Its inputs are those of the captured graph, then one tensor per shared base."""
+    """How to call a functional graph. Its inputs are those of the captured graph."""
 
     inputs: int
     outputs: tuple[Output, ...]
-    mutations: tuple[tuple[int, Computed], ...] = ()  # (functional input, its new value)
-    bases: tuple[SharedBase, ...] = ()
+    mutations: tuple[tuple[int, Computed], ...] = ()  # (input, its new value)
 
     def is_plain(self) -> bool:
         """Are the functional graph's results just the outputs, with nothing to do around it?"""

@@ -27,6 +27,16 @@ def tensor_type(value: torch.Tensor) -> TensorType:
     return TensorType(dtype_of(value.dtype), tuple(map(index_of, value.shape)), tuple(map(index_of, strides)))
 
 
+def static(value: Index | int) -> int | None:
+    """The integer that an argument is in every call; None if it depends on sizes."""
+    return Index.of(value).constant
+
+
+def listed(value: Any) -> list[Any]:
+    """One number or a list of them as a list."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
 def index_of(value: int | torch.SymInt) -> Index:
     """An integer, static or symbolic, as an index expression."""
     if isinstance(value, torch.SymInt):

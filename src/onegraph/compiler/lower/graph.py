@@ -25,7 +25,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.base.context import Context
 from onegraph.base.events import OperatorFellBack
-from onegraph.compiler.lower import pointwise, reduction, view  # noqa: F401 - they register their lowerings
+from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import index_of, tensor_type
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.registry import LOWERINGS

@@ -83,6 +83,21 @@ class Lowerer:
         self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
         return self.whole(name)
 
+    def assembled(self, pieces: Sequence[tuple[View, int]]) -> View:
+        """The result put together from pieces, each behind the one before along its dimension: a kernel for each."""
+        result = self.result
+        name = self.buffer(result)
+        start = ZERO
+        for number, (piece, dim) in enumerate(pieces):
+            axes = axes_of(piece.shape, "i")
+            cell = Cell(Body(_running(axes)), coordinates(axes))
+            value = cell.load(piece).to(result.dtype)
+            at = [p + start if d == dim else p for d, p in enumerate(cell.position)]
+            cell.body.store(name, Coordinates(tuple(at)), value.operand)
+            self.kernel(f"{name}_{number}", _running(axes), cell.body)
+            start = start + piece.shape[dim]
+        return self.whole(name)
+
     def kernel(self, name: str, axes: tuple[Symbol, ...], body: Body) -> None:
         """A kernel of any form."""
         self.steps.append(Kernel(f"k_{name}", axes, body.block()))

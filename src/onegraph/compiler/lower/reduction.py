@@ -9,10 +9,10 @@ import torch
 
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
-from onegraph.compiler.lower.scalars import Scalar
-from onegraph.compiler.lower.views import View
+from onegraph.compiler.lower.scalars import Scalar, isnan, where
+from onegraph.compiler.lower.views import View, flatten
 from onegraph.ir.index import ONE, Index, product
-from onegraph.ir.types import BOOL, DType
+from onegraph.ir.types import BOOL, I64, DType
 
 aten = torch.ops.aten
 
@@ -23,10 +23,11 @@ def reduced_dims(x: View, dims: Any) -> tuple[int, ...]:
         return tuple(range(x.rank))
     listed = dims if isinstance(dims, (list, tuple)) else [dims]
     rank = max(x.rank, 1)
-    return tuple(sorted({_integer(d) % rank for d in listed})) if x.rank else ()
+    return tuple(sorted({integer(d) % rank for d in listed})) if x.rank else ()
 
 
-def _integer(value: Index | int) -> int:
+def integer(value: Index | int) -> int:
+    """An argument that is a plain number in every call."""
     constant = Index.of(value).constant
     assert constant is not None
     return constant
@@ -97,3 +98,80 @@ def any_(g: Lowerer, x: View, dims: Any = None, keepdim: bool = False) -> View:
 @lower(aten.all.default, aten.all.dim, aten.all.dims)
 def all_(g: Lowerer, x: View, dims: Any = None, keepdim: bool = False) -> View:
     return converted(g, reduce(g, "all", x, dims, BOOL, keepdim), g.result.dtype)
+
+
+@lower(aten.nansum.default)
+def nansum(g: Lowerer, x: View, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+    result = g.result.dtype
+    without = g.pointwise(x.shape, result.compute, lambda cell: _number_or_zero(cell, x, result.compute))
+    return converted(g, reduce(g, "sum", without, dims, result.compute, keepdim), result)
+
+
+def _number_or_zero(cell: Cell, x: View, dtype: DType) -> Scalar:
+    value = cell.load(x).to(dtype)
+    return where(isnan(value), 0, value) if dtype.is_float else value
+
+
+@lower(aten.count_nonzero.default, aten.count_nonzero.dim_IntList)
+def count_nonzero(g: Lowerer, x: View, dims: Any = None) -> View:
+    marks = g.pointwise(x.shape, I64, lambda cell: cell.load(x).to(BOOL))
+    return reduce(g, "sum", marks, dims, I64)
+
+
+@lower(aten.prod.default)
+def prod(g: Lowerer, x: View, *, dtype: Any = None) -> View:
+    return prod_dim(g, x)
+
+
+@lower(aten.prod.dim_int)
+def prod_dim(g: Lowerer, x: View, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> View:
+    result = g.result.dtype
+    return converted(g, reduce(g, "prod", x, dim, result.compute, keepdim), result)
+
+
+@lower(aten.max.default)
+def max_(g: Lowerer, x: View) -> View:
+    return reduce(g, "max", x, None, x.dtype)
+
+
+@lower(aten.min.default)
+def min_(g: Lowerer, x: View) -> View:
+    return reduce(g, "min", x, None, x.dtype)
+
+
+@lower(aten.aminmax.default)
+def aminmax(g: Lowerer, x: View, *, dim: Any = None, keepdim: bool = False) -> tuple[View, View]:
+    return reduce(g, "min", x, dim, x.dtype, keepdim), reduce(g, "max", x, dim, x.dtype, keepdim)
+
+
+def position(g: Lowerer, op: str, x: View, dim: Any, keepdim: bool) -> View:
+    """Where along a dimension (or in the flat tensor) the largest or smallest element stands."""
+    over = reduced_dims(x, dim)
+    outer = tuple(n for d, n in enumerate(x.shape) if d not in over)
+    inner = tuple(x.shape[d] for d in over)
+
+    def compute(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
+        return [cell.load(x, merge(cell.position, at, over, x.rank)), cell.index(flatten(at, inner))]
+
+    result = g.reduction(op, outer, inner, I64, compute)
+    return kept(result, over, x.rank) if keepdim else result
+
+
+@lower(aten.argmax.default)
+def argmax(g: Lowerer, x: View, dim: Any = None, keepdim: bool = False) -> View:
+    return position(g, "argmax", x, dim, keepdim)
+
+
+@lower(aten.argmin.default)
+def argmin(g: Lowerer, x: View, dim: Any = None, keepdim: bool = False) -> View:
+    return position(g, "argmin", x, dim, keepdim)
+
+
+@lower(aten.max.dim)
+def max_dim(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> tuple[View, View]:
+    return reduce(g, "max", x, dim, x.dtype, keepdim), position(g, "argmax", x, dim, keepdim)
+
+
+@lower(aten.min.dim)
+def min_dim(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> tuple[View, View]:
+    return reduce(g, "min", x, dim, x.dtype, keepdim), position(g, "argmin", x, dim, keepdim)

@@ -1,0 +1,105 @@
+"""Operators that put tensors together or surround them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.scalars import Scalar, where
+from onegraph.compiler.lower.view import dim_of
+from onegraph.compiler.lower.views import View
+from onegraph.ir.index import ONE, ZERO, Index, greatest, least
+
+aten = torch.ops.aten
+
+
+@lower(aten.cat.default)
+def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
+    """Each piece is written to its place in the result."""
+    result = g.result
+    pieces = [x for x in tensors if not (x.rank == 1 and x.shape[0].constant == 0 and len(result.shape) != 1)]
+    pieces = [x for x in pieces if not any(n.constant == 0 for n in x.shape)]
+    if not pieces:
+        return NotImplemented
+    return g.assembled([(x, dim_of(dim, len(result.shape))) for x in pieces])
+
+
+@lower(aten.stack.default)
+def stack(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
+    d = dim_of(dim, len(g.result.shape))
+    if any(n.constant == 0 for n in g.result.shape):
+        return NotImplemented
+    raised = [x.reshaped((*x.shape[:d], ONE, *x.shape[d:])) for x in tensors]
+    return g.assembled([(x, d) for x in raised])
+
+
+def _paddings(pad: Sequence[Any], rank: int) -> list[tuple[int, int]] | None:
+    """Elements before and after, by dimension; `pad` names the last dimension first."""
+    amounts = [static(n) for n in pad]
+    if None in amounts:
+        return None
+    found = [(0, 0)] * rank
+    for k in range(len(amounts) // 2):
+        found[rank - 1 - k] = (amounts[2 * k] or 0, amounts[2 * k + 1] or 0)
+    return found
+
+
+@lower(aten.constant_pad_nd.default)
+def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> Any:
+    around = _paddings(pad, x.rank)
+    if around is None or isinstance(value, complex):
+        return NotImplemented
+    filler = value.constant if isinstance(value, Index) else value
+
+    def compute(cell: Cell) -> Scalar:
+        at = [p - before for p, (before, _) in zip(cell.position, around, strict=True)]
+        inside: Scalar | None = None
+        for place, size, amounts in zip(at, x.shape, around, strict=True):
+            if amounts != (0, 0):
+                test = cell.within(place, 0, size)
+                inside = test if inside is None or inside.operand is True else inside & test
+        if inside is None or inside.operand is True:
+            return cell.load(x, at)
+        return where(inside, cell.load(x, at, inside), filler)
+
+    return g.pointwise(g.result.shape, x.dtype, compute)
+
+
+@lower(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
+def replication_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> Any:
+    around = _paddings(pad, x.rank)
+    if around is None:
+        return NotImplemented
+    return x.reindexed(
+        g.result.shape,
+        lambda position: [
+            p if amounts == (0, 0) else least(greatest(p - amounts[0], ZERO), size - 1)
+            for p, size, amounts in zip(position, x.shape, around, strict=True)
+        ],
+    )
+
+
+@lower(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
+def reflection_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> Any:
+    around = _paddings(pad, x.rank)
+    if around is None:
+        return NotImplemented
+
+    def mirrored(place: Index, size: Index) -> Index:
+        """Back at the first element, then back at the last."""
+        from_first = greatest(place, -place)
+        beyond = size - 1 - from_first
+        return size - 1 - greatest(beyond, -beyond)
+
+    return x.reindexed(
+        g.result.shape,
+        lambda position: [
+            p if amounts == (0, 0) else mirrored(p - amounts[0], size)
+            for p, size, amounts in zip(position, x.shape, around, strict=True)
+        ],
+    )

@@ -1,0 +1,33 @@
+"""All families of lowerings: importing one registers its operators."""
+
+from onegraph.compiler.lower import (
+    activations,
+    arithmetic,
+    assembly,
+    creation,
+    indexing,
+    losses,
+    movement,
+    normalization,
+    pointwise,
+    pooling,
+    reduction,
+    statistics,
+    view,
+)
+
+__all__ = [
+    "activations",
+    "arithmetic",
+    "assembly",
+    "creation",
+    "indexing",
+    "losses",
+    "movement",
+    "normalization",
+    "pointwise",
+    "pooling",
+    "reduction",
+    "statistics",
+    "view",
+]
