@@ -132,4 +132,5 @@ def _entry(name: str, kernel: Kernel, chunk: int, shared: Emitter) -> str:
     )
     shared.declarations |= e.declarations
     body = "\n  ".join(e.regions[0].lines)
-    return f"define i64 @{name}(ptr %buffers, ptr %sizes, i64 %threads) noinline optnone {{\n  {body}\n  ret i64 %code\n}}\n"
+    head = f"define i64 @{name}(ptr %buffers, ptr %sizes, i64 %threads) noinline optnone"
+    return f"{head} {{\n  {body}\n  ret i64 %code\n}}\n"

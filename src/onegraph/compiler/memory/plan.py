@@ -1,15 +1,17 @@
 """From a scheduled loop program to an execution plan.
 
-Buffers become slots, integer expressions become registers, equal kernels become one function. A buffer is allocated
-before the step that first writes it and freed after the last one that uses it, counting uses through views.
+Buffers become slots, integer expressions become registers, equal kernels become one function. A buffer gets memory
+before the step that first writes it; after the last step that uses it, itself or through views, the memory serves the
+next buffer of the same layout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from onegraph.compiler.kernels import operands, size_symbols
+from onegraph.compiler.memory.liveness import lifetimes
+from onegraph.compiler.memory.reuse import FRESH_RESULTS, may_overwrite, workspace
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -29,15 +31,9 @@ from onegraph.ir.plan import (
     Slot,
     ViewOf,
 )
-from onegraph.ir.types import TensorType
+from onegraph.ir.types import U8, TensorType
 
-
-@dataclass(frozen=True, slots=True)
-class KernelUse:
-    """A kernel of the program by the function that it became."""
-
-    function: int
-    operands: tuple[str, ...]
+WORKSPACE = "workspace"
 
 
 class Planner:
@@ -48,12 +44,99 @@ class Planner:
         self.table = program.table()
         self.steps: list[PlanStep] = []
         self.slots: dict[str, int] = {}
+        self.count = 0
         self.registers = 0
+        self.now = 0
+        self.lives = lifetimes(program)
+        self.space = workspace(program, self.lives)
+        self.owned: set[str] = set()  # memory that is ours: no caller and no library may also know it
+        self.births = self._births()
+        self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
         self.symbols: dict[str, Int] = {}
         self.known: dict[Index, Int] = {}
 
     def slot(self, buffer: str) -> int:
-        return self.slots.setdefault(buffer, len(self.slots))
+        if buffer not in self.slots:
+            self.slots[buffer] = self.count
+            self.count += 1
+        return self.slots[buffer]
+
+    def pointer(self, buffer: str) -> Pointer:
+        if buffer in self.space.offsets:
+            return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer])
+        return Pointer(self.slot(buffer))
+
+    def layout(self, buffer: str) -> tuple[tuple[Int, ...], tuple[Int, ...]]:
+        type = self.table[buffer].type
+        return self.integers(type.shape), self.integers(type.strides)
+
+    # ---- memory ------------------------------------------------------------------------------------------------------
+
+    def allocate(self, name: str, kernel: Kernel) -> None:
+        """Give the buffer memory: that of an operand that ends here, of a dead buffer, or new."""
+        self.owned.add(name)
+        type = self.table[name].type
+        for operand in reads(kernel):
+            fits = self.is_free_after(operand) and self.table[operand].type == type
+            if fits and may_overwrite(kernel, operand, name):
+                self.slots[name] = self.slots[operand]
+                self.owned.discard(operand)
+                return
+        if self.idle.get(type):
+            self.slots[name] = self.idle[type].pop()
+            return
+        shape, strides = self.layout(name)
+        self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides))
+
+    def is_free_after(self, buffer: str) -> bool:
+        """Whether this step is the last to use the buffer, whose memory is nobody else's."""
+        return buffer in self.owned and self.lives.ends_at(buffer, self.now)
+
+    def release(self, buffers: Sequence[str]) -> None:
+        """After a step: memory that is ours becomes idle, other slots are emptied."""
+        emptied: list[int] = []
+        for name in dict.fromkeys((*buffers, *(self.lives.root[name] for name in buffers))):
+            if name not in self.slots or self.lives.last.get(name) != self.now:
+                continue
+            type = self.table[name].type
+            if self.is_free_after(name) and len(self.idle.get(type, ())) < self.wanted(type):
+                self.idle.setdefault(type, []).append(self.slots[name])
+                self.owned.discard(name)
+            elif self.is_droppable(name):
+                emptied.append(self.slots[name])
+        if emptied:
+            self.steps.append(Free(tuple(emptied)))
+
+    def wanted(self, type: TensorType) -> int:
+        """How many buffers of this layout kernels will write for the first time after this step."""
+        return sum(1 for step in self.births.get(type, ()) if step > self.now)
+
+    def forget(self, buffers: Sequence[str]) -> None:
+        """A library may keep these operands in its results: their memory is no longer ours alone."""
+        self.owned -= {self.lives.root[name] for name in buffers}
+
+    def is_droppable(self, buffer: str) -> bool:
+        """Whether the slot may be emptied: not one of the caller's or a result's, and not taken over by another."""
+        if buffer in self.lives.foreign or buffer in self.program.outputs:
+            return False
+        return self.slots[buffer] not in (self.slots.get(name) for name in self.owned)
+
+    def free_idle(self) -> None:
+        """Empty the slots that stand idle at the end."""
+        slots = [slot for slots in self.idle.values() for slot in slots]
+        if slots:
+            self.steps.append(Free(tuple(slots)))
+
+    def _births(self) -> dict[TensorType, list[int]]:
+        """The steps at which kernels first write buffers of each layout."""
+        births: dict[TensorType, list[int]] = {}
+        known: set[str] = set(self.space.offsets)
+        for number, step in enumerate(self.program.steps):
+            for name in writes(step) if isinstance(step, Kernel) else ():
+                if name not in known:
+                    known.add(name)
+                    births.setdefault(self.table[name].type, []).append(number)
+        return births
 
     # ---- integers ----------------------------------------------------------------------------------------------------
 
@@ -125,56 +208,40 @@ def plan(program: Program, functions: Mapping[str, int], kernels: tuple[KernelIn
     constants = tuple((p.slot(b.name), b.name) for b in program.buffers if b.constant)
     for size in program.sizes:
         p.symbols[size.name] = p.compute("size", p.slot(size.buffer), size.dim)
-    last = _last_uses(program)
-    kept = {item for item in program.inputs if isinstance(item, str)} | {b.name for b in program.buffers if b.constant}
+    if p.space.size:
+        p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), workspace=True))
     for number, step in enumerate(program.steps):
+        p.now = number
         _step(p, step, functions)
-        ended = [name for name in (*reads(step), *writes(step)) if last.get(name) == number and name not in kept]
-        if ended:
-            p.steps.append(Free(tuple(p.slot(name) for name in dict.fromkeys(ended))))
+        p.release([*reads(step), *writes(step)])
+    p.free_idle()
     values = tuple(
         None if item is None else p.integer(item) if isinstance(item, Index) else Slot(p.slot(item))
         for item in program.outputs
     )
     p.steps.append(Return(values))
-    return ExecPlan(tuple(inputs), constants, len(p.slots), p.registers, kernels, tuple(p.steps))
-
-
-def _last_uses(program: Program) -> dict[str, int]:
-    """The last step that uses each buffer. Outputs have none: they leave the call."""
-    last: dict[str, int] = {}
-    for number, step in enumerate(program.steps):
-        for name in (*reads(step), *writes(step)):
-            last[name] = number
-    return {name: number for name, number in last.items() if name not in program.outputs}
+    return ExecPlan(tuple(inputs), constants, p.count, p.registers, kernels, tuple(p.steps))
 
 
 def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
     match step:
         case Kernel():
             for name in writes(step):
-                if name not in p.slots:
-                    _allocate(p, name)
-            pointers = tuple(Pointer(p.slot(name)) for name in operands(step))
+                if name not in p.slots and name not in p.space.offsets:
+                    p.allocate(name, step)
+            pointers = tuple(map(p.pointer, operands(step)))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
             p.steps.append(Launch(functions[step.name], pointers, sizes))
         case View(name, base, offset):
-            type = p.table[name].type
-            shape, strides = p.integers(type.shape), p.integers(type.strides)
+            shape, strides = p.layout(name)
             p.steps.append(ViewOf(p.slot(name), p.slot(base), shape, strides, p.integer(offset)))
         case Extern(operator, args, kwargs, outputs, several):
             values = tuple(p.argument(value) for value in args)
             named = tuple((name, p.argument(value)) for name, value in kwargs)
             targets = tuple(Slot(p.slot(name)) if name is not None else None for name in outputs)
-            expected = tuple(_layout(p, p.table[name].type) if name is not None else None for name in outputs)
+            expected = tuple(p.layout(name) if name is not None else None for name in outputs)
             p.steps.append(ExternCall(operator, values, named, targets, expected, several))
-
-
-def _allocate(p: Planner, name: str) -> None:
-    type = p.table[name].type
-    shape, strides = _layout(p, type)
-    p.steps.append(Alloc(p.slot(name), type.dtype, shape, strides))
-
-
-def _layout(p: Planner, type: TensorType) -> tuple[tuple[Int, ...], tuple[Int, ...]]:
-    return p.integers(type.shape), p.integers(type.strides)
+            if operator in FRESH_RESULTS:
+                p.owned |= {name for name in outputs if name is not None}
+            else:
+                p.forget(reads(step))

@@ -73,7 +73,7 @@ def _divided(kernel: Kernel) -> tuple[Symbol, int] | None:
 
 
 def _splitting(call: Call, axes: set[Symbol]) -> tuple[Symbol, int] | None:
-    """How to split an axis so that the quotient or remainder goes away: an axis alone, or the one with the least step."""
+    """How to split an axis so that the quotient or remainder goes away."""
     divisor = call.b.constant
     if divisor is None:
         return None

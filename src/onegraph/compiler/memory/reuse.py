@@ -1,0 +1,114 @@
+"""Which buffers share memory.
+
+A kernel may write its result over an operand that nobody needs any more, if every element is read before it is
+written. A buffer may take the memory of one that is dead, if both have the same layout. What only kernels touch lives
+in one workspace, at offsets where lifetimes do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from onegraph.compiler.memory.liveness import Lifetimes
+from onegraph.ir.index import Symbol, product
+from onegraph.ir.loop import (
+    Block,
+    Buffer,
+    Extern,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Offset,
+    Program,
+    Store,
+    View,
+    reads,
+    writes,
+)
+
+Axes = tuple[Symbol, ...]
+ALIGNMENT = 64
+
+# Library calls whose results are always memory of their own, never an operand's.
+FRESH_RESULTS = frozenset(
+    f"aten.{name}.default"
+    for name in (
+        "mm addmm bmm baddbmm linear convolution _scaled_dot_product_flash_attention_for_cpu "
+        "scaled_dot_product_attention native_layer_norm embedding"
+    ).split()
+)
+
+
+def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
+    """Whether the kernel reads each element of the operand before it writes the result's element in the same place."""
+    order = list(_accesses(kernel.body, ()))
+    stores = [(at, path, s.place) for at, (path, s) in enumerate(order) if isinstance(s, Store) and s.buffer == result]
+    if len(stores) != 1:
+        return False
+    at, path, place = stores[0]
+    assert isinstance(place, Offset)
+    own = {*kernel.axes, *(axis for axes in path for axis in axes)}
+    if not all(axis in place.index.symbols for axis in own if axis.extent is not None):
+        return False  # several iterations write one element, or one iteration writes none of its own
+    for number, (_, access) in enumerate(order):
+        load = access.value if isinstance(access, Let) else None
+        if isinstance(load, Load) and load.buffer == operand and (number > at or load.place != place):
+            return False
+    return True
+
+
+def _accesses(block: Block, path: tuple[Axes, ...]) -> Iterator[tuple[tuple[Axes, ...], Let | Store]]:
+    """Loads and stores in order, each with the axes of the loops around it."""
+    for statement in block:
+        match statement:
+            case Loop(axes, body):
+                yield from _accesses(body, (*path, axes))
+            case Let(value=Load()) | Store():
+                yield path, statement
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Offsets in bytes of the buffers that live in the workspace, and its size."""
+
+    offsets: Mapping[str, int]
+    size: int
+
+
+def workspace(program: Program, lives: Lifetimes) -> Workspace:
+    """Place what only kernels touch, and whose size is known, where nothing else is alive at the same time."""
+    table = program.table()
+    shared: set[str] = set(lives.foreign | lives.leaving)
+    first: dict[str, int] = {}
+    for number, step in enumerate(program.steps):
+        for name in (*reads(step), *writes(step)):
+            if isinstance(step, Extern | View):
+                shared.add(name)
+            else:
+                first.setdefault(name, number)
+    offsets: dict[str, int] = {}
+    placed: list[tuple[int, int, int, int]] = []  # first step, last step, begin, end
+    total = 0
+    for name, begin in sorted(first.items(), key=lambda item: -_bytes(table[item[0]])):
+        size = _bytes(table[name])
+        if name in shared or size < 0:
+            continue
+        size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        end = lives.last[name]
+        at = 0
+        for low, high in sorted((p[2], p[3]) for p in placed if p[0] <= end and begin <= p[1]):
+            if at + size <= low:
+                break
+            at = max(at, high)
+        offsets[name] = at
+        placed.append((begin, end, at, at + size))
+        total = max(total, at + size)
+    return Workspace(offsets, total)
+
+
+def _bytes(buffer: Buffer) -> int:
+    """The size of a buffer; -1 if it is known at the call only."""
+    count = product(buffer.type.shape).constant
+    return count * buffer.type.dtype.size if count is not None else -1
