@@ -27,6 +27,7 @@ from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import as_list, functional_form, is_mutable, may_view, written_tensors
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder, Rule
+from onegraph.torchlib.state import without_modes
 
 aten = torch.ops.aten
 # What autograd reads; the tensor and its values stay the same.

@@ -6,15 +6,13 @@ that hands the arguments to the tracer.
 
 from __future__ import annotations
 
-import os.path
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any
 
-import onegraph
 from onegraph.capture.residual import argument_names, compile_residual
+from onegraph.capture.skip import OWN
 
-_OWN = os.path.dirname(onegraph.__file__) + os.sep
 _CALL, _FUNCTION = object(), object()
 _TEMPLATES: dict[CodeType, CodeType] = {}
 
@@ -27,7 +25,7 @@ class Reentry:
 
     def __call__(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> CodeType:
         """The code to run for a frame: onegraph's own as it is, any other by the tracer."""
-        if code.co_filename.startswith(_OWN):
+        if code.co_filename.startswith(OWN):
             return code
         objects = {_CALL: self._tracer.call, _FUNCTION: function}
         made = template(code)

@@ -9,10 +9,9 @@ from types import CodeType
 
 import torch
 
-import onegraph
-
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_OWN = os.path.dirname(onegraph.__file__) + os.sep
+#: The folder of this package.
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = tuple(os.path.join(_STANDARD, name) + os.sep for name in ("site-packages", "dist-packages"))
 #: Files of torch whose functions are parts of the user's model, not machinery.
@@ -26,7 +25,7 @@ _MODEL_PARTS = frozenset(
 @cache
 def skip_reason(filename: str) -> str | None:
     """Why frames of this file are left alone, or None."""
-    if filename.startswith(_OWN):
+    if filename.startswith(OWN):
         return "it is a part of onegraph"
     if filename.startswith(_TORCH):
         return None if filename in _MODEL_PARTS else "it is a part of torch"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._C import _functorch
 from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -75,3 +75,8 @@ def untraced() -> Iterator[None]:
     """In the midst of a trace, run something for real: no mode sees what happens within."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """Within, no dispatch mode sees the operators that run."""
+    return _disable_current_modes()
