@@ -1,0 +1,78 @@
+"""The instruments of benchmarks/: a wrong one would be believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import report
+from benchmarks.cold import descendants, first_call
+from benchmarks.measure import Result, Sample, interleaved, repeats, sample, seconds
+
+
+def result(suite: str, **medians: float) -> Result:
+    return Result(suite, "work", "ms", {name: Sample(t, t, t) for name, t in medians.items()})
+
+
+def test_a_sample_is_the_median_and_its_quartiles() -> None:
+    assert sample([5.0, 1.0, 2.0, 4.0, 3.0]) == Sample(3.0, 2.0, 4.0)
+    assert sample([2.0]) == Sample(2.0, 2.0, 2.0)
+
+
+def test_seconds_are_per_call() -> None:
+    calls = []
+    assert seconds(lambda: calls.append(1), 7) > 0
+    assert len(calls) == 7
+
+
+def test_short_work_is_repeated_until_it_can_be_timed() -> None:
+    assert repeats(lambda: None, 0.001) > 100
+
+
+def test_contenders_take_turns_and_each_turn_starts_with_another() -> None:
+    order: list[str] = []
+    runs = {name: (lambda name=name: order.append(name)) for name in "abc"}
+    samples = interleaved(runs, rounds=3, at_least=0.0)
+    assert set(samples) == {"a", "b", "c"}
+    assert order[-9:] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+
+
+def test_ratios_say_how_many_times_less_onegraph_takes() -> None:
+    row = result("kernels", eager=0.004, stock=0.002, onegraph=0.001)
+    assert report.cells(row) == ["work", "4", "2", "1", "x4.00", "x2.00"]
+
+
+def test_a_contender_that_fails_leaves_a_gap() -> None:
+    row = result("cold", onegraph=0.5)
+    assert report.cells(row) == ["work", "-", "500", "-"]
+
+
+def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    report.save([result("calls", eager=3.0, stock=2.0, onegraph=1.0), result("cold", onegraph=1.0)])
+    saved = json.loads((tmp_path / "results.json").read_text())
+    assert saved[0]["samples"]["stock"]["median"] == 2.0
+    assert "| work | 3e+03 | 2e+03 | 1e+03 | x3.00 | x2.00 |" in (tmp_path / "results.md").read_text()
+    assert (tmp_path / "results.png").stat().st_size > 1000
+
+
+def test_children_of_children_are_counted() -> None:
+    command = "import subprocess, sys, time; subprocess.Popen(['sleep', '30']); print(flush=True); time.sleep(30)"
+    process = subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    below = descendants(process.pid)
+    for pid in [process.pid, *(pid for pid, _ in below)]:
+        os.kill(pid, 9)
+    process.communicate()
+    assert len(below) == 1
+
+
+def test_the_first_call_needs_no_compiler_and_starts_no_process() -> None:
+    cold = first_call("onegraph", "x + 1", path="")
+    assert cold is not None
+    assert cold.children == 0
