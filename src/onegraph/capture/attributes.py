@@ -127,7 +127,9 @@ class Attributes(Machine):
                 return found.__func__
             case types.MemberDescriptorType():
                 return self._slot(obj, found, name)
-            case types.GetSetDescriptorType() | types.MethodDescriptorType() | types.WrapperDescriptorType():
+            case types.MethodDescriptorType() | types.WrapperDescriptorType():
+                return found.__get__(obj, type(obj))
+            case types.GetSetDescriptorType():
                 return found.__get__(self.world.realize(obj), type(obj))
             case types.BuiltinFunctionType() | types.ClassMethodDescriptorType():
                 return found.__get__(obj, type(obj)) if hasattr(found, "__get__") else found

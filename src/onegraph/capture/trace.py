@@ -104,9 +104,11 @@ class Trace:
         steps = [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]
         return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
 
-    def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int]:
-        """The user's stack at a break, outermost first, and the root frame's step."""
+    def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int | None]:
+        """The user's stack at a break, outermost first, and the root frame's step: None behind its end."""
         frames = broken.frames
+        if not frames:
+            return (Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_name),), None
         return tuple(location(frame) for frame in frames), frames[0].steps
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:

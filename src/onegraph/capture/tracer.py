@@ -310,7 +310,8 @@ class Tracer(Operators):
         raise GraphBreak(UNKNOWN_NATIVE, name=f"{owner.__qualname__}.{function.__name__}")
 
     def _method_handler(self, receiver: Any, function: Any) -> Any:
-        descriptor = find_in_class(type(receiver), function.__name__)[1]
+        owner = getattr(function, "__objclass__", type(receiver))
+        descriptor = find_in_class(owner, function.__name__)[1]
         return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
 
     def _is_safe(self, receiver: Any) -> bool:

@@ -89,6 +89,8 @@ def translate_unchecked(
             broken = found
         stack, step = trace.position(broken)
         report(broken, stack, cx, fullgraph)
+        if step is None:
+            return Skipped(broken.summary)
     return translate_prefix(start, compile_graph, cx, shapes, step, broken)
 
 

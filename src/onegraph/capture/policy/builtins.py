@@ -34,6 +34,7 @@ from onegraph.capture.breaks import (
 )
 from onegraph.capture.policy.registry import breaks, native, policy
 
+native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
 native("identity", callable, contextlib.nullcontext, weakref.ref)
 native(
     "level",
