@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from onegraph.compiler.literals import convert, fold
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
@@ -89,11 +90,12 @@ class Body:
         return self.let(dtype, Load(buffer, place, condition))
 
     def apply(self, op: str, dtype: DType, *args: Operand) -> Operand:
-        return self.let(dtype, Apply(op, args))
+        folded = fold(op, dtype, args)
+        return folded if folded is not None else self.let(dtype, Apply(op, args))
 
     def cast(self, operand: Operand, dtype: DType) -> Operand:
         if not isinstance(operand, str):
-            return convert_literal(operand, dtype)
+            return convert(operand, dtype)
         return operand if self._names[operand][0] is dtype else self.let(dtype, Cast(operand))
 
     def bitcast(self, operand: str, dtype: DType) -> Operand:
@@ -178,12 +180,3 @@ class Body:
             found = self._names[symbol.name][1] if symbol.signed else self._depths.get(symbol, 0)
             depth = max(depth, found)
         return depth
-
-
-def convert_literal(value: float | int | bool, dtype: DType) -> float | int | bool:
-    """A literal as one of the type, as torch's conversion of that number would give it."""
-    if dtype is BOOL:
-        return bool(value)
-    if dtype.is_float:
-        return float(value)
-    return int(value)

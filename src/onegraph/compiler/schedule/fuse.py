@@ -22,6 +22,7 @@ from dataclasses import replace
 from onegraph.base.context import Context
 from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged
+from onegraph.compiler.schedule.inline import rewritten
 from onegraph.ir.index import ONE, Index, product
 from onegraph.ir.loop import Kernel, Program, Step, reads, writes
 
@@ -46,21 +47,22 @@ class Fuser:
         self.home: dict[int, int] = {}  # the group of each step
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
+        self.before: dict[int, set[int]] = {}  # the steps that must come before each
+        several = rewritten(program)
+        writers: dict[str, list[int]] = {}
         for number, step in enumerate(program.steps):
-            group = group_of(step, number) if isinstance(step, Kernel) else None
+            self.home[number] = number
+            group = group_of(step, number) if isinstance(step, Kernel) and not several & {*writes(step)} else None
             if group is not None:
                 self.groups[number] = group
-            self.home[number] = number
+            before = self.before[number] = {n for name in reads(step) for n in writers.get(name, ())}
             for name in reads(step):
                 self.readers.setdefault(name, []).append(number)
             for name in writes(step):
                 self.producer.setdefault(name, number)
-        self.before: dict[int, set[int]] = {n: set() for n in range(len(program.steps))}
-        for number, step in enumerate(program.steps):
-            for name in (*reads(step), *writes(step)):
-                origin = self.producer.get(name)
-                if origin is not None and origin != number:
-                    self.before[number].add(origin)
+                before.update(writers.get(name, ()), self.readers.get(name, ()))
+                writers.setdefault(name, []).append(number)
+            before.discard(number)
 
     def run(self) -> Program:
         refused: set[tuple[int, int]] = set()

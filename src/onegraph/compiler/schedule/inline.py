@@ -15,6 +15,7 @@ it is, if that costs less than the memory traffic. What is too expensive to repe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ from onegraph.ir.loop import (
     Step,
     Store,
     reads,
+    writes,
 )
 from onegraph.ir.types import DType
 
@@ -98,7 +100,7 @@ def inline(program: Program, cx: Context) -> Program:
 def _consumers(program: Program) -> tuple[dict[str, list[Kernel]], set[str]]:
     """The kernels that read each buffer, and the buffers that something else needs in memory."""
     consumers: dict[str, list[Kernel]] = {}
-    pinned = {name for name in program.outputs if isinstance(name, str)}
+    pinned = {name for name in program.outputs if isinstance(name, str)} | rewritten(program)
     for step in program.steps:
         for name in reads(step):
             if isinstance(step, Kernel):
@@ -106,6 +108,12 @@ def _consumers(program: Program) -> tuple[dict[str, list[Kernel]], set[str]]:
             else:
                 pinned.add(name)
     return consumers, pinned
+
+
+def rewritten(program: Program) -> set[str]:
+    """The buffers that more than one step writes to."""
+    counts = Counter(name for step in program.steps for name in writes(step))
+    return {name for name, count in counts.items() if count > 1}
 
 
 def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bool:
