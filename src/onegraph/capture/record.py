@@ -147,6 +147,8 @@ class Recorder(TorchFunctionMode):
                 return {key: self.as_argument(item) for key, item in value.items()}
             case slice():
                 return slice(self.as_argument(value.start), self.as_argument(value.stop), self.as_argument(value.step))
+            case _ if type(value).__module__ == "numpy" and hasattr(value, "item"):
+                return value.item()
             case _:
                 return value
 

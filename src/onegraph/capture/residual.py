@@ -143,6 +143,7 @@ class Rebuild:
         name = self._make(value)
         self._in_progress.discard(identity)
         self._value_names[identity] = name
+        self.world.keep(value)
         return name
 
     def _make(self, value: Any) -> str:
