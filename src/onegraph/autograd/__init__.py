@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch.fx import GraphModule
@@ -18,6 +19,7 @@ from onegraph.autograd.trace import trace
 from onegraph.base.context import Context
 from onegraph.base.events import FunctionalGraphBuilt
 from onegraph.base.pipeline import Pass, run_passes
+from onegraph.torchlib.graph_text import graph_text
 
 __all__ = ["CallSpec", "FunctionalGraph", "functional_graph"]
 
@@ -45,17 +47,13 @@ def functional_graph(module: GraphModule, inputs: Sequence[Any], cx: Context) ->
     `inputs` are the fake tensors (and symbolic integers) that stand for the captured graph's inputs.
     """
     functional, spec = trace(module, inputs, DECOMPOSITIONS)
-    functional = run_passes(functional, PASSES, cx, check, dump, "functionalize")
+    functional = run_passes(functional, PASSES, cx, check, graph_text, "functionalize")
     functional.recompile()
     if cx.events:
         count = sum(node.op == "call_function" for node in functional.graph.nodes)
-        cx.emit(FunctionalGraphBuilt(cx.frame, count, dump(functional)))
+        cx.emit(FunctionalGraphBuilt(cx.frame, count, partial(graph_text, functional)))
     return FunctionalGraph(functional, spec)
 
 
 def check(module: GraphModule) -> None:
     module.graph.lint()
-
-
-def dump(module: GraphModule) -> str:
-    return str(module.graph.python_code("self").src)

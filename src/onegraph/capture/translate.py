@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -27,6 +28,7 @@ from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, ResumeFunction, plan_resume, splice, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.trace import Trace
+from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import GlobalState
 
 
@@ -198,7 +200,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
             graph.erase_node(node)
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
-    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), lambda: module.print_readable(print_output=False)))
+    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module)))
     trace.pause()
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
     arguments = ", ".join(rebuild.source(given.source) for given in used)
