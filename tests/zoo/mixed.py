@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .row import VOCABULARY, heard_speech, tokens, transformer, translation
+from .row import VOCABULARY, heard_speech, tokens, transformer, translation, warmed
 from .sizes import BART, EXPERTS, SHORT, SHORT_GROUPED, SIZES, T5, WHISPER
 
 ENCODER_DECODERS = (
@@ -26,17 +26,6 @@ EXPERT_MIXTURES = (
     transformer("qwen2-moe", "experts", "Qwen2MoeModel", tokens(), **EXPERTS, shared_expert_intermediate_size=32),
     transformer("qwen3-moe", "experts", "Qwen3MoeModel", tokens(), **EXPERTS, head_dim=8),
     transformer("olmoe", "experts", "OlmoeModel", tokens(), **SHORT_GROUPED, num_experts=4, num_experts_per_tok=2),
-    transformer(
-        "switch",
-        "experts",
-        "SwitchTransformersModel",
-        translation(),
-        **T5,
-        num_experts=4,
-        expert_capacity=4,
-        num_sparse_encoder_layers=1,
-        num_sparse_decoder_layers=1,
-    ),
     transformer(
         "phimoe", "experts", "PhimoeModel", tokens(), **SHORT_GROUPED, num_local_experts=4, num_experts_per_tok=2
     ),
@@ -126,17 +115,19 @@ STATE_SPACES = (
         attention_window_size=8,
         block_types=["recurrent", "attention"],
     ),
-    transformer(
-        "rwkv",
-        "state space",
-        "RwkvModel",
-        tokens(),
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        num_hidden_layers=2,
-        attention_hidden_size=32,
-        intermediate_size=64,
-        context_length=64,
+    warmed(
+        transformer(
+            "rwkv",
+            "state space",
+            "RwkvModel",
+            tokens(),
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            num_hidden_layers=2,
+            attention_hidden_size=32,
+            intermediate_size=64,
+            context_length=64,
+        )
     ),
     transformer(
         "bamba",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,19 @@ def transformer(name: str, family: str, model: str, inputs: Callable[[int], Argu
         return cls(cls.config_class(**config))
 
     return Model(name, family, seeded(make), inputs)
+
+
+def warmed(model: Model) -> Model:
+    """A model whose first call writes to itself (hooks, caches): it is built and called once."""
+
+    def build() -> nn.Module:
+        made = model.build()
+        args, kwargs = model.inputs(0)
+        with torch.no_grad():
+            made(*args, **kwargs)
+        return made
+
+    return replace(model, build=build)
 
 
 def module(name: str, make: Callable[[], nn.Module], inputs: Callable[[int], Arguments]) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from .row import captioned_images, floats, images, module, positional, transformer
+from .row import captioned_images, floats, images, module, positional, transformer, warmed
 from .sizes import PATCHES, SHORT, SHORT_GROUPED, STAGES, TEXT_TOWER, VISION_TOWER, WAVEFORM, WHISPER
 
 VISION = (
@@ -94,17 +94,19 @@ VISION = (
     transformer(
         "poolformer", "vision", "PoolFormerModel", images(), hidden_sizes=[16, 16, 32, 32], depths=[1, 1, 1, 1]
     ),
-    transformer(
-        "levit",
-        "vision",
-        "LevitModel",
-        images(64),
-        image_size=64,
-        hidden_sizes=[16, 32, 32],
-        num_attention_heads=[2, 2, 2],
-        depths=[1, 1, 1],
-        key_dim=[8, 8, 8],
-        initializer_range=0.3,
+    warmed(
+        transformer(
+            "levit",
+            "vision",
+            "LevitModel",
+            images(64),
+            image_size=64,
+            hidden_sizes=[16, 32, 32],
+            num_attention_heads=[2, 2, 2],
+            depths=[1, 1, 1],
+            key_dim=[8, 8, 8],
+            initializer_range=0.3,
+        )
     ),
     transformer(
         "mobilevit",
@@ -192,15 +194,17 @@ MULTIMODAL = (
         **SHORT,
         vision_config=PATCHES,
     ),
-    transformer(
-        "llava",
-        "multimodal",
-        "LlavaModel",
-        captioned_images(length=24, picture=3),
-        text_config={**SHORT_GROUPED, "model_type": "llama"},
-        vision_config={**PATCHES, "model_type": "clip_vision_model"},
-        image_token_id=3,
-        vision_feature_layer=-1,
+    warmed(
+        transformer(
+            "llava",
+            "multimodal",
+            "LlavaModel",
+            captioned_images(length=24, picture=3),
+            text_config={**SHORT_GROUPED, "model_type": "llama"},
+            vision_config={**PATCHES, "model_type": "clip_vision_model"},
+            image_token_id=3,
+            vision_feature_layer=-1,
+        )
     ),
 )
 
