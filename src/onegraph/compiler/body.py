@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onegraph.compiler.literals import convert, fold
-from onegraph.ir.index import Index, Symbol
+from onegraph.ir.index import Index, Symbol, decide
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
@@ -49,6 +49,7 @@ class Body:
         self._scopes = [_Scope(tuple(axes))]
         self._depths: dict[Symbol, int] = dict.fromkeys(self._scopes[0].axes, 0)
         self._names: dict[str, tuple[DType, int]] = {}
+        self._indices: dict[str, Index] = {}  # the numbers that are index expressions
         self._volatile = frozenset(volatile)
         self._total = 0
 
@@ -91,6 +92,8 @@ class Body:
 
     def apply(self, op: str, dtype: DType, *args: Operand) -> Operand:
         folded = fold(op, dtype, args)
+        if folded is None:
+            folded = self._fold_indices(op, dtype, args)
         return folded if folded is not None else self.let(dtype, Apply(op, args))
 
     def cast(self, operand: Operand, dtype: DType) -> Operand:
@@ -106,11 +109,31 @@ class Body:
         symbol = index.symbol
         if symbol is not None and symbol.signed and symbol.name in self._names:
             return symbol.name
-        return self.let(I64, IndexValue(index))
+        operand = self.let(I64, IndexValue(index))
+        if isinstance(operand, str):
+            self._indices[operand] = index
+        return operand
 
     def symbol(self, operand: Operand) -> Index:
         """The number (of type i64) as an index expression."""
-        return Index.of(Symbol(operand, signed=True)) if isinstance(operand, str) else Index.of(int(operand))
+        if not isinstance(operand, str):
+            return Index.of(int(operand))
+        known = self._indices.get(operand)
+        return known if known is not None else Index.of(Symbol(operand, signed=True))
+
+    def _fold_indices(self, op: str, dtype: DType, args: tuple[Operand, ...]) -> Operand | None:
+        """Arithmetic on numbers that are index expressions is one of them, and may be decided by their ranges."""
+        if len(args) != 2 or not any(arg in self._indices for arg in args):
+            return None
+        if not all(arg in self._indices if isinstance(arg, str) else type(arg) is int for arg in args):
+            return None
+        a, b = map(self.symbol, args)
+        match op:
+            case "add" | "sub" | "mul" if dtype is I64:
+                return self.index({"add": a + b, "sub": a - b, "mul": a * b}[op])
+            case "lt" | "le" | "gt" | "ge":
+                return decide(op, a, b)
+        return None
 
     # ---- statements --------------------------------------------------------------------------------------------------
 

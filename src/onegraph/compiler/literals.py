@@ -17,6 +17,8 @@ _COMPARE = {
     "ge": lambda a, b: a >= b,
 }
 _ARITHMETIC = {
+    "maximum": max,
+    "minimum": min,
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -36,7 +38,9 @@ def fold(op: str, dtype: DType, args: tuple[Operand, ...]) -> Operand | None:
             return rest[0] if rest else neutral
         if (not neutral) in [arg for arg in args if not isinstance(arg, str)]:
             return not neutral
-    if any(isinstance(arg, str) for arg in args):
+    if op in ("add", "sub") and dtype.is_integer and args[1] == 0:
+        return args[0]
+    if any(isinstance(arg, str) or arg != arg for arg in args):
         return None
     if op == "not" and dtype is BOOL:
         return not args[0]

@@ -25,6 +25,7 @@ from onegraph.ir.loop import Buffer, Coordinates, Kernel, Local, Operand
 from onegraph.ir.types import DType
 
 KEEP_COST = 8.0  # what is more expensive than this to compute is kept for the next loop
+REREAD_COST = 2.0  # what is more expensive than this, and stored anyway, is read back
 KEEP_BYTES = 1 << 16  # per iteration: it should stay in the first two levels of cache
 
 
@@ -94,10 +95,12 @@ class _Assembler:
         extent = product([axis.extent for axis in self.inner if axis.extent is not None]).constant
         kept = set()
         for name, at in loops.items():
-            if len(at) > 1 and self._cost(name) > KEEP_COST:
-                if name in self.needed and min(at) == self.wave[name]:
+            cost = self._cost(name) if len(at) > 1 else 0.0
+            if name in self.needed and min(at) == self.wave[name]:
+                if cost > REREAD_COST:
                     kept.add(name)
-                elif extent is not None and extent * self.table[name].type.dtype.size <= KEEP_BYTES:
+            elif cost > KEEP_COST:
+                if extent is not None and extent * self.table[name].type.dtype.size <= KEEP_BYTES:
                     self.locals[name] = Local(f"keep_{name}", self.table[name].type.dtype, extent)
                     kept.add(name)
         return kept
