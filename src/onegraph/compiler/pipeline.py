@@ -26,6 +26,7 @@ from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
 from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import ExecPlan
+from onegraph.ir.plan_text import format_plan, plan_bytes
 
 SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
@@ -72,13 +73,13 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     code = compile_kernels(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, not code.text, code.text))
     steps = plan(fused, code.functions, code.kernels)
-    cx.emit(MemoryPlanned(cx.frame, 0, 0, lambda: str(steps)))
+    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     executor = Executor(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(loops),
         "fused": lambda: format_program(fused),
-        "memory": lambda: str(steps),
+        "memory": lambda: format_plan(steps),
         "llvm": lambda: code.text,
         "asm": lambda: assembly(code.text, cx.config.target_cpu),
     }

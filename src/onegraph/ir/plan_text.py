@@ -21,7 +21,6 @@ from onegraph.ir.plan import (
     ExecPlan,
     ExternCall,
     Free,
-    Int,
     Launch,
     PlanArgument,
     PlanStep,
@@ -113,10 +112,8 @@ def plan_bytes(plan: ExecPlan) -> tuple[int, int]:
 
 
 def _bytes(alloc: Alloc) -> int:
-    spans: list[Int] = [*alloc.shape, *alloc.strides]
-    if any(isinstance(span, Register) for span in spans):
+    shape = [size for size in alloc.shape if isinstance(size, int)]
+    strides = [stride for stride in alloc.strides if isinstance(stride, int)]
+    if len(shape) < len(alloc.shape) or len(strides) < len(alloc.strides) or 0 in shape:
         return 0
-    if 0 in alloc.shape:
-        return 0
-    last = sum((size - 1) * stride for size, stride in zip(alloc.shape, alloc.strides, strict=True))  # type: ignore[operator]
-    return (last + 1) * alloc.dtype.size
+    return (1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))) * alloc.dtype.size

@@ -78,7 +78,7 @@ def describe(event: Event) -> str:
         case ev.FusionDone(kernels=kernels):
             return f"fused to {plural(kernels, 'kernel')}"
         case ev.MemoryPlanned(total=total, peak=peak):
-            return f"{plural(total, 'byte')} of temporaries, {peak} at the peak"
+            return f"allocates {plural(total, 'byte')}, at most {peak} at one time"
         case ev.KernelsCompiled(kernels=kernels, seconds=seconds, cached=cached):
             return f"{'loaded' if cached else 'compiled'} {plural(kernels, 'kernel')} in {seconds:.3f} s"
         case ev.OperatorFellBack(operator=operator, reason=reason):
