@@ -10,7 +10,7 @@ import functools
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Events
 from onegraph.capture.hook import Region
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.roots import root_function
+from onegraph.capture.skip import is_skipped
 from onegraph.compiler import compile_graph
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -163,12 +165,12 @@ def compile(
 
 def compile_callable(target: Callable[..., Any], region: Region) -> Any:
     """The target behind the frame hook, with its name, signature and documentation."""
-    if isinstance(target, MethodType):
+    function = target.__func__ if isinstance(target, MethodType) else target
+    if isinstance(function, FunctionType) and is_skipped(function.__code__) is None:
         compiled = _C.Region(target, region.context)
-    elif not hasattr(target, "__code__"):
-        compiled = _C.Region(functools.partial(type(target).__call__, target), region.context)
     else:
-        compiled = _C.Region(target, region.context)
+        name = getattr(target, "__name__", type(target).__name__)
+        compiled = _C.Region(root_function(target, name), region.context)
     functools.update_wrapper(compiled, target, updated=())
     compiled.onegraph_region = region
     return compiled
@@ -181,12 +183,10 @@ class CompiledModule:
     `eval()` are one and the same. It pickles and copies as the original with its settings.
     """
 
-    onegraph_call: Any
     onegraph_original: torch.nn.Module
     onegraph_settings: dict[str, Any]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return type(self).onegraph_call(*args, **kwargs)
+    #: What a call of a compiled module means inside of another compiled region: it is a part of that region.
+    __onegraph_inline__ = torch.nn.Module._call_impl
 
     def __reduce__(self) -> Any:
         return rebuild_module, (type(self).onegraph_original, type(self).onegraph_settings)
@@ -198,23 +198,17 @@ class CompiledModule:
         return rebuild_module(copy.deepcopy(type(self).onegraph_original, memo), type(self).onegraph_settings)
 
 
-@policy(CompiledModule.__call__)
-def call_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A compiled module that another compiled region calls is a part of that region."""
-    return tracer.call(torch.nn.Module._call_impl, args, kwargs)
-
-
 def rebuild_module(original: torch.nn.Module, settings: dict[str, Any]) -> Any:
     return compile(original, **settings)
 
 
 def compile_module(original: torch.nn.Module, region: Region, settings: dict[str, Any]) -> torch.nn.Module:
     cls = type(original)
-    call = _C.Region(original.__call__, region.context)
+    call = _C.Region(root_function(original, cls.__name__), region.context)
     members = {
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
-        "onegraph_call": staticmethod(call),
+        "__call__": staticmethod(call),
         "onegraph_original": original,
         "onegraph_settings": settings,
         "onegraph_region": region,

@@ -109,7 +109,8 @@ class Trace:
         frames = broken.frames
         if not frames:
             return (Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_name),), None
-        return tuple(location(frame) for frame in frames), frames[0].steps
+        shown = [frame for frame in frames if not frame.globals.get("__name__", "").startswith("onegraph.")]
+        return tuple(location(frame) for frame in shown), frames[0].steps
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):

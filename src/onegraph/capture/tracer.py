@@ -241,6 +241,9 @@ class Tracer(Operators):
             return self.call(function.__wrapped__, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
+        inline = getattr(type(function), "__onegraph_inline__", None)
+        if inline is not None:
+            return self.call(inline, (function, *args), kwargs)
         owner, method = find_in_class(type(function), "__call__")
         if isinstance(method, types.FunctionType) and not runs_natively(method):
             return self.call(
