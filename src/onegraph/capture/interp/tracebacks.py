@@ -39,22 +39,20 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
     """
     kept: list[TracebackType] = []
     entry = raised.__traceback__
-    while entry is not None:
+    while entry is not None and not is_stand_in(entry.tb_frame.f_code):  # what is behind one is in order already
         if not entry.tb_frame.f_globals.get("__name__", "").startswith(_INTERPRETER):
             kept.append(entry)
         entry = entry.tb_next
-    for outer, inner in zip(kept, kept[1:], strict=False):
-        outer.tb_next = inner
-    if kept:
-        kept[-1].tb_next = None
-    inner = any(is_stand_in(entry.tb_frame.f_code) for entry in kept)
-    first = kept[0] if kept else None
+    inner = first = entry
+    for entry in reversed(kept):
+        entry.tb_next = first
+        first = entry
     if not again:
         position = frame.position
         line = position[0] if position else frame.bytecode.code.co_firstlineno
         first = TracebackType(first, _frame_object(frame), _LASTI, line)
     raised.__traceback__ = first
-    return inner
+    return inner is not None
 
 
 def is_stand_in(code: CodeType) -> bool:
