@@ -53,6 +53,8 @@ const uint64_t *libtorch_thread_keys(void)
     return thread_keys;
 }
 
+void *libtorch_symbol(const char *name) { return dlsym(library, name); }
+
 PyTypeObject *tensor_type(void)
 {
     if (type_of_tensors == NULL) {
@@ -88,16 +90,15 @@ static bool find_symbols(void)
 
 /* What Python says about a few tensors, and about the state of the thread. */
 static const char python_view[] =
-    "with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():\n"
-    "    made = (\n"
-    "        (torch.empty_strided((2, 3), (3, 1), dtype=torch.float32), 6),\n"
-    "        (torch.empty_strided((4, 5), (1, 4), dtype=torch.int64).as_strided((2, 2), (3, 1), 5), 4),\n"
-    "        (torch.empty((), dtype=torch.bfloat16, device='meta'), 15),\n"
-    "        (torch.empty((7,), dtype=torch.float64).requires_grad_(), 7),\n"
-    "        (torch.empty((1, 0), dtype=torch.complex64).conj(), 9),\n"
-    "    )\n"
-    "    tensors = [(t, dtype, 14 * t.is_meta, t.storage_offset(), t.requires_grad, t.data_ptr(),\n"
-    "                torch._C._dispatch_keys(t).raw_repr(), tuple(t.shape), t.stride()) for t, dtype in made]\n"
+    "made = (\n"
+    "    (torch.empty_strided((2, 3), (3, 1), dtype=torch.float32), 6),\n"
+    "    (torch.empty_strided((4, 5), (1, 4), dtype=torch.int64).as_strided((2, 2), (3, 1), 5), 4),\n"
+    "    (torch.empty((), dtype=torch.bfloat16, device='meta'), 15),\n"
+    "    (torch.empty((7,), dtype=torch.float64).requires_grad_(), 7),\n"
+    "    (torch.empty((1, 0), dtype=torch.complex64).conj(), 9),\n"
+    ")\n"
+    "tensors = [(t, dtype, 14 * t.is_meta, t.storage_offset(), t.requires_grad, t.data_ptr(),\n"
+    "            torch._C._dispatch_keys(t).raw_repr(), tuple(t.shape), t.stride()) for t, dtype in made]\n"
     "context = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack(),\n"
     "           torch.are_deterministic_algorithms_enabled(),\n"
     "           torch.is_deterministic_algorithms_warn_only_enabled(), torch.is_autocast_enabled('cpu'))\n";
@@ -181,20 +182,30 @@ static bool check_against(PyObject *view)
     return found.keys_at >= 0 && check_context(context);
 }
 
+int libtorch_ask(const char *statements, PyObject *names)
+{
+    static const char with_modes_off[] = "with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():\n"
+                                         "    exec(statements)\n";
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *text = PyUnicode_FromString(statements);
+    PyObject *done = NULL;
+    if (torch != NULL && text != NULL && PyDict_SetItemString(names, "torch", torch) == 0 &&
+        PyDict_SetItemString(names, "statements", text) == 0 &&
+        PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0) {
+        done = PyRun_String(with_modes_off, Py_file_input, names, names);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(torch);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 static bool check(void)
 {
-    PyObject *view = PyDict_New();
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *done = NULL;
-    if (view != NULL && torch != NULL && PyDict_SetItemString(view, "torch", torch) == 0 &&
-        PyDict_SetItemString(view, "__builtins__", PyEval_GetBuiltins()) == 0) {
-        done = PyRun_String(python_view, Py_file_input, view, view);
-    }
-    bool right = done != NULL && check_against(view);
+    PyObject *names = PyDict_New();
+    bool right = names != NULL && libtorch_ask(python_view, names) == 0 && check_against(names);
     PyErr_Clear(); /* a torch that cannot even be asked is one that is not as expected */
-    Py_XDECREF(done);
-    Py_XDECREF(torch);
-    Py_XDECREF(view);
+    Py_XDECREF(names);
     return right;
 }
 

@@ -40,6 +40,12 @@ const Libtorch *libtorch(void);
 /* The dispatch keys that this thread includes and excludes: the address of the two words. */
 const uint64_t *libtorch_thread_keys(void);
 
+/* The address of an exported function; libtorch() has been called. */
+void *libtorch_symbol(const char *name);
+
+/* Run statements about `torch` with all modes off; `names` is a dict of what they read and set. -1 on error. */
+int libtorch_ask(const char *statements, PyObject *names);
+
 /* torch.Tensor, borrowed; NULL if torch is not loaded. */
 PyTypeObject *tensor_type(void);
 

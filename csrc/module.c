@@ -1,6 +1,7 @@
 /* The module onegraph._C: types, and functions over code objects. */
 #include "onegraph.h"
 #include "libtorch.h"
+#include "plan.h"
 #include "tensor.h"
 
 /* ---- markers ---- */
@@ -155,7 +156,7 @@ static struct PyModuleDef module_definition = {
 
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
-    &TensorSpec_Type, &GlobalState_Type,
+    &TensorSpec_Type, &GlobalState_Type, &Plan_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

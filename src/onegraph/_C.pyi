@@ -117,6 +117,36 @@ class GlobalState:
     @property
     def values(self) -> dict[str, Any]: ...
 
+#: ("slot", n), ("register", n), ("constant", value), ("list", places), or None.
+Place = tuple[str, Any] | None
+
+@final
+class Plan:
+    """A compiled graph: called with its inputs, it returns the tuple of its results. `registers` are the integer
+    registers' first values. The steps are those of `onegraph.ir.plan`, every integer in a register:
+
+        ("size", register, slot, dim)        ("add" | "sub" | ... , register, register, register)
+        ("alloc" | "scratch", slot, dtype, sizes, strides)
+        ("view", slot, base, sizes, strides, offset)
+        ("launch", address, ((slot, bytes), ...), sizes, parallel, ((exception type, message), ...))
+        ("extern", callable, places, keyword names, outputs, expected layouts, several)
+        ("free", places)                     ("return", places)
+
+    Raises NotImplementedError where this torch has not what it needs. Runs below autograd and autocast.
+    """
+
+    def __new__(
+        cls,
+        inputs: tuple[Place, ...],
+        constants: tuple[tuple[int, Any], ...],
+        slots: int,
+        registers: tuple[int, ...],
+        steps: tuple[tuple[Any, ...], ...],
+        threads: int = 0,
+        keep: object = None,
+    ) -> Plan: ...
+    def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+
 def current_context() -> Context | None: ...
 def entries(code: CodeType, context: Context | None = None) -> tuple[Entry, ...]: ...
 def clear(code: CodeType | None = None, context: Context | None = None) -> None: ...

@@ -1,0 +1,142 @@
+/* Library calls within a plan. */
+#include "libtorch.h"
+#include "plan_call.h"
+#include "tensor.h"
+#include "tensor_make.h"
+
+PyObject *plan_value(const Call *call, const Place *place)
+{
+    switch (place->kind) {
+    case PLACE_NONE: return Py_NewRef(Py_None);
+    case PLACE_REGISTER: return PyLong_FromLongLong(call->registers[place->number]);
+    case PLACE_CONSTANT: return Py_NewRef(place->constant);
+    case PLACE_SLOT: {
+        PyObject *object = call->slots[place->number].object;
+        if (object == NULL) {
+            PyErr_SetString(PyExc_RuntimeError, "an empty slot is used");
+        }
+        return Py_XNewRef(object);
+    }
+    case PLACE_LIST: break;
+    }
+    PyObject *list = PyList_New(place->number);
+    for (int i = 0; list != NULL && i < place->number; i++) {
+        PyObject *item = plan_value(call, &place->list[i]);
+        if (item == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SET_ITEM(list, i, item);
+        }
+    }
+    return list;
+}
+
+/* Whether the strides differ in a dimension of more than one element. */
+static bool layout_differs(const Call *call, PyObject *tensor, const Layout *layout)
+{
+    const Libtorch *torch = libtorch();
+    void *handle = tensor_handle(tensor);
+    int64_t ndim, *sizes, *strides;
+    int32_t kind;
+    bool differs = false;
+    if (torch->get_layout(handle, &kind) || kind != 0 || torch->get_dim(handle, &ndim) || ndim != layout->ndim ||
+        torch->get_sizes(handle, &sizes) || torch->get_strides(handle, &strides)) {
+        return false;
+    }
+    for (int64_t i = 0; i < ndim; i++) {
+        if (sizes[i] == 0) {
+            return false;
+        }
+        differs = differs || (sizes[i] > 1 && strides[i] != call->registers[layout->strides[i]]);
+    }
+    return differs;
+}
+
+/* The tensor with the layout that the plan was made for; consumes the reference. */
+static PyObject *with_layout(Call *call, PyObject *tensor, const Layout *layout)
+{
+    if (layout->ndim < 0 || !is_tensor(tensor) || !layout_differs(call, tensor, layout)) {
+        return tensor;
+    }
+    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype"), *copy = NULL;
+    int32_t code;
+    int64_t itemsize;
+    if (dtype != NULL && dtype_read(dtype, &code, &itemsize) == 0) {
+        int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
+        read_numbers(call, layout->sizes, layout->ndim, sizes);
+        read_numbers(call, layout->strides, layout->ndim, strides);
+        copy = tensor_empty(layout->ndim, sizes, strides, code, itemsize);
+    }
+    if (copy != NULL) {
+        PyObject *done = PyObject_CallMethod(copy, "copy_", "O", tensor);
+        if (done == NULL) {
+            Py_CLEAR(copy);
+        }
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(dtype);
+    Py_DECREF(tensor);
+    return copy;
+}
+
+/* Consumes the reference to the value. */
+static int store_result(Call *call, const Place *target, const Layout *expected, PyObject *value)
+{
+    if (target->kind == PLACE_SLOT) {
+        value = with_layout(call, value, expected);
+        if (value == NULL) {
+            return -1;
+        }
+        slot_set(&call->slots[target->number], value);
+        return 0;
+    }
+    int status = 0;
+    if (target->kind == PLACE_REGISTER) {
+        PyObject *number = PyNumber_Index(value);
+        call->registers[target->number] = number == NULL ? 0 : PyLong_AsLongLong(number);
+        Py_XDECREF(number);
+        status = PyErr_Occurred() ? -1 : 0;
+    }
+    Py_DECREF(value);
+    return status;
+}
+
+static int store_results(Call *call, const ExternStep *step, PyObject *result)
+{
+    if (!step->several) {
+        return store_result(call, &step->outputs[0], &step->expected[0], result);
+    }
+    PyObject *values = PySequence_Fast(result, "an operator is expected to give several results");
+    Py_DECREF(result);
+    int status = values == NULL ? -1 : 0;
+    if (status == 0 && PySequence_Fast_GET_SIZE(values) != step->n_outputs) {
+        PyErr_Format(PyExc_RuntimeError, "%R gave %zd results, not %d", step->callable,
+                     PySequence_Fast_GET_SIZE(values), step->n_outputs);
+        status = -1;
+    }
+    for (int i = 0; status == 0 && i < step->n_outputs; i++) {
+        PyObject *value = Py_NewRef(PySequence_Fast_GET_ITEM(values, i));
+        status = store_result(call, &step->outputs[i], &step->expected[i], value);
+    }
+    Py_XDECREF(values);
+    return status;
+}
+
+int plan_run_extern(Call *call, const Step *step)
+{
+    const ExternStep *external = &step->external;
+    PyObject **args = call->args + 1;
+    int n = 0;
+    while (n < external->n_args && (args[n] = plan_value(call, &external->args[n])) != NULL) {
+        n++;
+    }
+    PyObject *result = NULL;
+    if (n == external->n_args) {
+        size_t positional = (size_t)external->n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+        result = PyObject_Vectorcall(external->callable, args, positional, external->names);
+    }
+    while (n > 0) {
+        Py_DECREF(args[--n]);
+    }
+    return result == NULL ? -1 : store_results(call, external, result);
+}

@@ -1,0 +1,321 @@
+/* One call of a plan. */
+#include "plan_call.h"
+#include "tensor.h"
+#include "tensor_make.h"
+#include <stdlib.h>
+
+enum {
+    ALIGNMENT = 64,
+    KEPT_SCRATCH = 16 << 20,     /* larger memory goes back to the system after a call */
+    HEAVY_LAUNCH = 256 * 1024,   /* bytes of operands from which on other threads may run Python meanwhile */
+    FEW = 64,
+};
+
+/* ---- slots ---- */
+
+static int slot_data(Slot *slot, void **data)
+{
+    if (slot->data == NULL) {
+        if (slot->object == NULL) {
+            PyErr_SetString(PyExc_RuntimeError, "a kernel is given an empty slot");
+            return -1;
+        }
+        if (tensor_data(slot->object, &slot->data) < 0 || tensor_bytes(slot->object, &slot->bytes) < 0) {
+            return -1;
+        }
+        if (slot->data == NULL && slot->bytes > 0) {
+            PyErr_SetString(PyExc_RuntimeError, "a tensor with memory of its own is expected");
+            return -1;
+        }
+    }
+    *data = slot->data;
+    return 0;
+}
+
+/* ---- integers ---- */
+
+static int run_integer(Call *call, const Step *step)
+{
+    int64_t *out = &call->registers[step->target];
+    if (step->kind == STEP_SIZE) {
+        PyObject *tensor = call->slots[step->a].object;
+        int got = tensor == NULL ? 0 : tensor_size(tensor, step->b, out);
+        if (got == 0) {
+            PyErr_Format(PyExc_TypeError, "an input has no dimension %d", step->b);
+        }
+        return got == 1 ? 0 : -1;
+    }
+    int64_t a = call->registers[step->a], b = call->registers[step->b];
+    bool overflow = false;
+    switch (step->kind) {
+    case STEP_ADD: overflow = __builtin_add_overflow(a, b, out); break;
+    case STEP_SUB: overflow = __builtin_sub_overflow(a, b, out); break;
+    case STEP_MUL: overflow = __builtin_mul_overflow(a, b, out); break;
+    case STEP_MIN: *out = Py_MIN(a, b); break;
+    case STEP_MAX: *out = Py_MAX(a, b); break;
+    default: {
+        if (b == 0) {
+            PyErr_SetString(PyExc_ZeroDivisionError, "integer division or modulo by zero");
+            return -1;
+        }
+        if (b == -1) { /* INT64_MIN / -1 overflows */
+            overflow = step->kind == STEP_FLOORDIV && __builtin_sub_overflow((int64_t)0, a, out);
+            if (step->kind == STEP_MOD) {
+                *out = 0;
+            }
+            break;
+        }
+        int64_t quotient = a / b, remainder = a % b;
+        bool adjust = remainder != 0 && (remainder < 0) != (b < 0);
+        *out = step->kind == STEP_FLOORDIV ? quotient - adjust : remainder + (adjust ? b : 0);
+    }
+    }
+    if (overflow) {
+        PyErr_SetString(PyExc_OverflowError, "a size does not fit into 64 bits");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- memory ---- */
+
+static int run_alloc(Call *call, const Step *step)
+{
+    const Layout *layout = &step->tensor.layout;
+    int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
+    read_numbers(call, layout->sizes, layout->ndim, sizes);
+    read_numbers(call, layout->strides, layout->ndim, strides);
+    PyObject *tensor = tensor_empty(layout->ndim, sizes, strides, step->tensor.dtype, step->tensor.itemsize);
+    if (tensor == NULL) {
+        return -1;
+    }
+    slot_set(&call->slots[step->target], tensor);
+    return 0;
+}
+
+static int run_view(Call *call, const Step *step)
+{
+    const Layout *layout = &step->tensor.layout;
+    int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
+    read_numbers(call, layout->sizes, layout->ndim, sizes);
+    read_numbers(call, layout->strides, layout->ndim, strides);
+    PyObject *base = call->slots[step->a].object;
+    if (base == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a view is made of an empty slot");
+        return -1;
+    }
+    PyObject *tensor = tensor_view(base, layout->ndim, sizes, strides, call->registers[step->tensor.offset]);
+    if (tensor == NULL) {
+        return -1;
+    }
+    slot_set(&call->slots[step->target], tensor);
+    return 0;
+}
+
+static int run_scratch(Call *call, const Step *step)
+{
+    const Layout *layout = &step->tensor.layout;
+    int64_t elements = 1;
+    for (int i = 0; i < layout->ndim; i++) {
+        int64_t size = call->registers[layout->sizes[i]], stride = call->registers[layout->strides[i]], last;
+        if (size <= 0) {
+            elements = 0;
+            break;
+        }
+        if (__builtin_mul_overflow(size - 1, stride, &last) || __builtin_add_overflow(elements, last, &elements)) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    Scratch *scratch = &call->scratch[step->target];
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)elements, (size_t)step->tensor.itemsize, &bytes) || bytes > PTRDIFF_MAX / 2) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (scratch->capacity < bytes || scratch->memory == NULL) {
+        free(scratch->memory);
+        scratch->capacity = (bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+        scratch->memory = aligned_alloc(ALIGNMENT, scratch->capacity);
+        if (scratch->memory == NULL) {
+            scratch->capacity = 0;
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    call->slots[step->target] = (Slot){.data = scratch->memory, .bytes = (int64_t)bytes};
+    return 0;
+}
+
+static void shrink(Scratch *scratch)
+{
+    if (scratch->capacity > KEPT_SCRATCH) {
+        free(scratch->memory);
+        *scratch = (Scratch){0};
+    }
+}
+
+static void run_free(Call *call, const Step *step)
+{
+    for (int i = 0; i < step->many.n; i++) {
+        slot_clear(&call->slots[step->many.places[i].number]);
+        shrink(&call->scratch[step->many.places[i].number]);
+    }
+}
+
+void scratch_free(Scratch *scratch, int n)
+{
+    for (int i = 0; scratch != NULL && i < n; i++) {
+        free(scratch[i].memory);
+    }
+    PyMem_Free(scratch);
+}
+
+/* ---- kernels ---- */
+
+static int run_launch(Call *call, const Step *step)
+{
+    const LaunchStep *launch = &step->launch;
+    int64_t bytes = 0;
+    for (int i = 0; i < launch->n_operands; i++) {
+        Slot *slot = &call->slots[launch->operands[i].slot];
+        void *data;
+        if (slot_data(slot, &data) < 0) {
+            return -1;
+        }
+        call->pointers[i] = (char *)data + launch->operands[i].offset;
+        bytes += slot->bytes;
+    }
+    read_numbers(call, launch->sizes, launch->n_sizes, call->numbers);
+    int64_t threads = !launch->parallel ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
+    PyThreadState *released = bytes >= HEAVY_LAUNCH ? PyEval_SaveThread() : NULL;
+    int64_t code = launch->kernel(call->pointers, call->numbers, threads);
+    if (released != NULL) {
+        PyEval_RestoreThread(released);
+    }
+    if (code == 0) {
+        return 0;
+    }
+    if (code < 0 || code > PyTuple_GET_SIZE(launch->errors)) {
+        PyErr_Format(PyExc_SystemError, "a kernel gave the unknown code %lld", (long long)code);
+    } else {
+        PyObject *error = PyTuple_GET_ITEM(launch->errors, code - 1);
+        PyErr_SetObject(PyTuple_GET_ITEM(error, 0), PyTuple_GET_ITEM(error, 1));
+    }
+    return -1;
+}
+
+/* ---- the call ---- */
+
+static PyObject *give_results(const Call *call, const Step *step)
+{
+    PyObject *results = PyTuple_New(step->many.n);
+    for (int i = 0; results != NULL && i < step->many.n; i++) {
+        PyObject *value = plan_value(call, &step->many.places[i]);
+        if (value == NULL) {
+            Py_CLEAR(results);
+        } else {
+            PyTuple_SET_ITEM(results, i, value);
+        }
+    }
+    return results;
+}
+
+static PyObject *run_steps(Call *call)
+{
+    for (const Step *step = call->plan->steps;; step++) {
+        int status = 0;
+        switch (step->kind) {
+        case STEP_ALLOC: status = run_alloc(call, step); break;
+        case STEP_SCRATCH: status = run_scratch(call, step); break;
+        case STEP_VIEW: status = run_view(call, step); break;
+        case STEP_LAUNCH: status = run_launch(call, step); break;
+        case STEP_EXTERN: status = plan_run_extern(call, step); break;
+        case STEP_FREE: run_free(call, step); break;
+        case STEP_RETURN: return give_results(call, step);
+        default: status = run_integer(call, step);
+        }
+        if (status < 0) {
+            return NULL;
+        }
+    }
+}
+
+static int bind_inputs(Call *call, PyObject *const *args)
+{
+    PlanObject *plan = call->plan;
+    for (Py_ssize_t i = 0; i < plan->n_inputs; i++) {
+        const Place *place = &plan->inputs[i];
+        if (place->kind == PLACE_SLOT) {
+            call->slots[place->number].object = args[i];
+        } else {
+            PyObject *number = PyNumber_Index(args[i]);
+            call->registers[place->number] = number == NULL ? 0 : PyLong_AsLongLong(number);
+            Py_XDECREF(number);
+            if (PyErr_Occurred()) {
+                return -1;
+            }
+        }
+    }
+    for (Py_ssize_t i = 0; i < plan->n_constants; i++) {
+        call->slots[plan->constants[i].slot].object = plan->constants[i].tensor;
+    }
+    return 0;
+}
+
+static PyObject *run(Call *call, PyObject *const *args)
+{
+    PlanObject *plan = call->plan;
+    memset(call->slots, 0, (size_t)plan->n_slots * sizeof(Slot));
+    memcpy(call->registers, plan->registers, (size_t)plan->n_registers * sizeof(int64_t));
+    call->scratch = plan->scratch; /* another call may run at the same time: it makes its own */
+    plan->scratch = NULL;
+    if (call->scratch == NULL && (call->scratch = PyMem_Calloc((size_t)plan->n_slots + 1, sizeof(Scratch))) == NULL) {
+        return PyErr_NoMemory();
+    }
+    uint64_t keys = plan->has_externs ? dispatch_below_autograd() : 0;
+    PyObject *results = bind_inputs(call, args) < 0 ? NULL : run_steps(call);
+    if (plan->has_externs) {
+        dispatch_restore(keys);
+    }
+    for (int i = 0; i < plan->n_slots; i++) {
+        if (call->slots[i].owned) {
+            slot_clear(&call->slots[i]);
+        }
+        shrink(&call->scratch[i]);
+    }
+    if (plan->scratch == NULL) {
+        plan->scratch = call->scratch;
+    } else {
+        scratch_free(call->scratch, plan->n_slots);
+    }
+    return results;
+}
+
+PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    PlanObject *plan = (PlanObject *)self;
+    if (PyVectorcall_NARGS(nargsf) != plan->n_inputs || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
+        return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", plan->n_inputs,
+                            PyVectorcall_NARGS(nargsf) + (names == NULL ? 0 : PyTuple_GET_SIZE(names)));
+    }
+    Call call = {.plan = plan};
+    size_t bytes = (size_t)plan->n_slots * sizeof(Slot) + (size_t)plan->n_registers * sizeof(int64_t) +
+                   (size_t)plan->max_operands * sizeof(void *) + (size_t)plan->max_sizes * sizeof(int64_t) +
+                   (size_t)(plan->max_args + 1) * sizeof(PyObject *);
+    int64_t few[FEW * 8];
+    char *memory = bytes <= sizeof(few) ? (char *)few : PyMem_Malloc(bytes);
+    if (memory == NULL) {
+        return PyErr_NoMemory();
+    }
+    call.slots = (Slot *)memory;
+    call.registers = (int64_t *)(call.slots + plan->n_slots);
+    call.pointers = (void **)(call.registers + plan->n_registers);
+    call.numbers = (int64_t *)(call.pointers + plan->max_operands);
+    call.args = (PyObject **)(call.numbers + plan->max_sizes);
+    PyObject *results = run(&call, args);
+    if (memory != (char *)few) {
+        PyMem_Free(memory);
+    }
+    return results;
+}

@@ -1,0 +1,27 @@
+/* Making tensors, and running torch below autograd and autocast (tensor_make.c). */
+#ifndef ONEGRAPH_TENSOR_MAKE_H
+#define ONEGRAPH_TENSOR_MAKE_H
+
+#include "onegraph.h"
+
+/* Whether this torch has what the launcher needs; checked once. */
+bool tensor_make_ready(void);
+
+/* A new tensor on the CPU with uninitialized memory. */
+PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int64_t itemsize);
+/* The memory of `base` seen otherwise; `offset` counts elements from its first. */
+PyObject *tensor_view(PyObject *base, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset);
+/* -1 with an exception set if it has no memory. */
+int tensor_data(PyObject *tensor, void **data);
+int tensor_bytes(PyObject *tensor, int64_t *bytes);
+
+int64_t torch_threads(void);
+
+/* torch's number for a dtype and the bytes of an element. */
+int dtype_read(PyObject *dtype, int32_t *code, int64_t *itemsize);
+
+/* Take autograd and autocast out of dispatch in this thread; gives what to restore. */
+uint64_t dispatch_below_autograd(void);
+void dispatch_restore(uint64_t saved);
+
+#endif
