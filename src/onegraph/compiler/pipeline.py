@@ -16,7 +16,7 @@ from onegraph.compiler.codegen.kernels import compile_kernels
 from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
-from onegraph.compiler.runtime.executor import Executor
+from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
@@ -74,7 +74,7 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, not code.text, code.text))
     steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
-    executor = Executor(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
+    run = launcher(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(loops),
@@ -83,5 +83,5 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
         "llvm": lambda: code.text,
         "asm": lambda: assembly(code.text, cx.config.target_cpu),
     }
-    return NativeGraph(executor, steps, len(fused.kernels), lowered.fallbacks, texts)
+    return NativeGraph(run, steps, len(fused.kernels), lowered.fallbacks, texts)
 
