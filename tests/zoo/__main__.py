@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import sys
 import time
 import traceback
 from dataclasses import replace
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--traceback", action="store_true", help="print the traceback of every exception")
     options = parser.parse_args()
     chosen = [m for m in MODELS if not options.names or {m.name, m.family} & set(options.names)]
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     table = new_table(options.stock)
     outcomes = []
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
