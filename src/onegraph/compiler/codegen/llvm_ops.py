@@ -322,12 +322,13 @@ def _mapped(name: str, function: str, element: str, lanes: int, arity: int) -> s
     )
 
 
-def _function(name: str, single: Emission | None = None) -> None:
-    """f32 by vector code where there is some; f64, and what has none, by the C library."""
+def _function(name: str, single: Emission | None = None, double: Emission | None = None) -> None:
+    """By vector code where there is some for the type, else by the C library."""
     library = _library(name)
 
     def emission(e: Emitter, *args: Val) -> Val:
-        return single(e, *args) if single is not None and args[0].dtype is F32 else library(e, *args)
+        vector = single if args[0].dtype is F32 else double
+        return (vector or library)(e, *args)
 
     _TABLE[name] = emission
 
@@ -344,7 +345,9 @@ def _trigonometric(name: str, shift: int) -> Emission:
     return emission
 
 
-for _name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "erf"):
+for _name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid"):
+    _function(_name, getattr(vector_math, _name), getattr(vector_math, _name))
+for _name in ("exp2", "log2", "log10", "erf"):
     _function(_name, getattr(vector_math, _name))
 _function("sin", _trigonometric("sin", 0))
 _function("cos", _trigonometric("cos", 1))
@@ -352,11 +355,3 @@ for _name in ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "
     _function(_name)
 for _name in ("lgamma", "pow", "nextafter"):
     _function(_name)
-
-
-@emits("sigmoid")
-def _sigmoid(e: Emitter, a: Val) -> Val:
-    if a.dtype is F32:
-        return vector_math.sigmoid(e, a)
-    one = e.constant(1.0, a.dtype, a.lanes)
-    return e.inst("fdiv", one, e.inst("fadd", one, LLVM_OPS["exp"](e, e.inst("fneg", a))))

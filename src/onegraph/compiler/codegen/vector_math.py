@@ -1,4 +1,4 @@
-"""Elementary functions of f32 as straight-line vector code, with errors of about one unit in the last place.
+"""Elementary functions as straight-line vector code, with errors of about one unit in the last place.
 
 Coefficients are minimax fits on the stated intervals. Special values (NaN, infinities, -0.0, denormals, overflow) come
 out as in eager; no function sets flags that would let LLVM assume their absence. Every polynomial uses fused
@@ -9,27 +9,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from onegraph.compiler.codegen.emitter import Emitter, Val
-from onegraph.ir.types import BOOL, F32, I32
+from onegraph.ir.types import BOOL, F32, F64, I32, I64, DType
 
-LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
-ROUND = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
-ROUND_BITS = 0x4B400000
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format and the constants of its exponential.
+
+    `round` is 1.5 * 2**mantissa: adding it rounds to an integer, which then stands in the low bits. `low` and `high`
+    bound the arguments at which exp is neither zero nor infinite. `exp` fits (e**r - 1 - r) / r**2 on |r| <= ln(2) / 2.
+    """
+
+    dtype: DType
+    bits: DType
+    mantissa: int
+    bias: int
+    round: float
+    round_bits: int
+    ln2_high: float
+    ln2_low: float
+    low: float
+    high: float
+    tiny: float
+    exp: tuple[float, ...]
+
+
+SINGLE = Format(
+    F32, I32, 23, 127, 12582912.0, 0x4B400000, 0.693359375, -2.12194440e-4, -104.0, 89.0, 1.17549435e-38,
+    (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
+)  # fmt: skip
+DOUBLE = Format(
+    F64, I64, 52, 1023, 6755399441055744.0, 0x4338000000000000, 6.93147180369123816490e-01, 1.90821492927058770002e-10,
+    -746.0, 710.0, 2.2250738585072014e-308,
+    (2.5100472505694996e-08, 2.7620201591031547e-07, 2.7557268276905696e-06, 2.4801521057868204e-05,
+     0.00019841269863171557, 0.0013888888917367081, 0.008333333333330039, 0.041666666666623824, 0.16666666666666669,
+     0.5000000000000001),
+)  # fmt: skip
 
 
 class Writer:
-    """Shorthands for f32 arithmetic of one width."""
+    """Shorthands for arithmetic in one format and width."""
 
-    def __init__(self, e: Emitter, lanes: int) -> None:
+    def __init__(self, e: Emitter, x: Val) -> None:
         self.e = e
-        self.lanes = lanes
+        self.lanes = x.lanes
+        self.format = SINGLE if x.dtype is F32 else DOUBLE
 
     def f(self, value: float) -> Val:
-        return self.e.constant(value, F32, self.lanes)
+        return self.e.constant(value, self.format.dtype, self.lanes)
 
     def i(self, value: int) -> Val:
-        return self.e.constant(value, I32, self.lanes)
+        return self.e.constant(value, self.format.bits, self.lanes)
 
     def fma(self, a: Val, b: Val, c: Val) -> Val:
         return self.e.call("fma", a, b, c)
@@ -57,10 +90,10 @@ class Writer:
         return result
 
     def bits(self, x: Val) -> Val:
-        return self.e.convert("bitcast", x, I32)
+        return self.e.convert("bitcast", x, self.format.bits)
 
     def from_bits(self, x: Val) -> Val:
-        return self.e.convert("bitcast", x, F32)
+        return self.e.convert("bitcast", x, self.format.dtype)
 
     def absolute(self, x: Val) -> Val:
         return self.e.call("fabs", x)
@@ -68,14 +101,24 @@ class Writer:
     def copysign(self, x: Val, sign: Val) -> Val:
         return self.e.call("copysign", x, sign)
 
-    def clamp(self, x: Val, low: float, high: float) -> Val:
-        """Into the interval; NaN stays."""
-        x = self.e.select(self.compare("olt", x, self.f(low)), self.f(low), x)
+    def at_most(self, x: Val, high: float) -> Val:
+        """The smaller; NaN stays."""
         return self.e.select(self.compare("ogt", x, self.f(high)), self.f(high), x)
 
+    def at_least(self, x: Val, low: float) -> Val:
+        return self.e.select(self.compare("olt", x, self.f(low)), self.f(low), x)
+
+    def rounded(self, x: Val, scale: float | None = None) -> tuple[Val, Val]:
+        """The nearest integer to x (times the scale), as an integer and as a float."""
+        round = self.f(self.format.round)
+        shifted = self.add(x, round) if scale is None else self.fma(x, self.f(scale), round)
+        number = self.e.inst("sub", self.bits(shifted), self.i(self.format.round_bits))
+        return number, self.sub(shifted, round)
+
     def power_of_two(self, n: Val) -> Val:
-        """2**n for an integer n of -126 .. 127."""
-        return self.from_bits(self.e.inst("shl", self.e.inst("add", n, self.i(127)), self.i(23)))
+        """2**n for an integer n whose result is a normal number."""
+        biased = self.e.inst("add", n, self.i(self.format.bias))
+        return self.from_bits(self.e.inst("shl", biased, self.i(self.format.mantissa)))
 
     def scaled(self, x: Val, n: Val) -> Val:
         """x * 2**n in two steps, so that overflow and denormals come out right."""
@@ -83,23 +126,33 @@ class Writer:
         return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(self.e.inst("sub", n, half)))
 
 
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-
-
 def _exp_parts(w: Writer, x: Val) -> tuple[Val, Val]:
     """`n, p` with exp(x) = 2**n * (1 + p), |p| at most about 0.42."""
-    shifted = w.fma(x, w.f(math.log2(math.e)), w.f(ROUND))
-    n = w.e.inst("sub", w.bits(shifted), w.i(ROUND_BITS))
-    whole = w.sub(shifted, w.f(ROUND))
-    r = w.fma(whole, w.f(-LN2_HIGH), x)
-    r = w.fma(whole, w.f(-LN2_LOW), r)
-    return n, w.fma(w.polynomial(r, _EXP), w.mul(r, r), r)
+    n, whole = w.rounded(x, math.log2(math.e))
+    r = w.fma(whole, w.f(-w.format.ln2_high), x)
+    r = w.fma(whole, w.f(-w.format.ln2_low), r)
+    return n, w.fma(w.polynomial(r, w.format.exp), w.mul(r, r), r)
 
 
 def exp(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
-    n, p = _exp_parts(w, w.clamp(x, -104.0, 89.0))
+    w = Writer(e, x)
+    n, p = _exp_parts(w, w.at_most(w.at_least(x, w.format.low), w.format.high))
     return w.scaled(w.add(p, w.f(1.0)), n)
+
+
+def _expm1_moderate(w: Writer, x: Val) -> Val:
+    """For arguments whose result neither overflows nor rounds to -1."""
+    n, p = _exp_parts(w, x)
+    power = w.power_of_two(n)
+    return w.fma(power, p, w.sub(power, w.f(1.0)))
+
+
+def expm1(e: Emitter, x: Val) -> Val:
+    w = Writer(e, x)
+    n, p = _exp_parts(w, w.at_most(w.at_least(x, -40.0), w.format.high))
+    half = w.power_of_two(e.inst("sub", n, w.i(1)))  # 2**n itself would overflow below the largest result
+    result = w.mul(w.fma(half, p, w.sub(half, w.f(0.5))), w.f(2.0))
+    return e.select(w.compare("olt", w.absolute(x), w.f(2.0 ** -(w.format.mantissa + 2))), x, result)
 
 
 _EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2)
@@ -107,39 +160,44 @@ _EXP2 = (*_EXP2, 2.402264791363012e-1, 6.931472028550421e-1)
 
 
 def exp2(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
-    x = w.clamp(x, -151.0, 129.0)
-    shifted = w.add(x, w.f(ROUND))
-    n = e.inst("sub", w.bits(shifted), w.i(ROUND_BITS))
-    r = w.sub(x, w.sub(shifted, w.f(ROUND)))
+    w = Writer(e, x)
+    x = w.at_most(w.at_least(x, -151.0), 129.0)
+    n, whole = w.rounded(x)
+    r = w.sub(x, whole)
     return w.scaled(w.fma(w.polynomial(r, _EXP2), r, w.f(1.0)), n)
-
-
-def expm1(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
-    n, p = _exp_parts(w, w.clamp(x, -30.0, 89.0))
-    half = w.power_of_two(e.inst("sub", n, w.i(1)))  # 2**n itself would overflow below the largest result
-    result = w.mul(w.fma(half, p, w.sub(half, w.f(0.5))), w.f(2.0))
-    return e.select(w.compare("oeq", x, w.f(0.0)), x, result)
 
 
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1)
 _LOG = (*_LOG, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)
+_LOG_DOUBLE = (1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01)
+_LOG_DOUBLE = (*_LOG_DOUBLE, 2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01)
+
+
+def _mantissa_and_exponent(w: Writer, x: Val) -> tuple[Val, Val]:
+    """`m - 1, n` with x = m * 2**n and m in sqrt(1/2) .. sqrt(2), for positive finite x."""
+    e, format = w.e, w.format
+    tiny = w.compare("olt", x, w.f(format.tiny))
+    x = e.select(tiny, w.mul(x, w.f(2.0**format.mantissa)), x)
+    bits, shift = w.bits(x), w.i(format.mantissa)
+    n = e.inst("ashr", e.inst("sub", bits, w.i(0x3F3504F3 if format is SINGLE else 0x3FE6A09E667F3BCD)), shift)
+    mantissa = w.from_bits(e.inst("sub", bits, e.inst("shl", n, shift)))
+    n = e.inst("sub", n, e.select(tiny, shift, w.i(0)))
+    return w.sub(mantissa, w.f(1.0)), e.convert("sitofp", n, format.dtype)
 
 
 def _log_parts(w: Writer, x: Val) -> tuple[Val, Val, Val]:
     """`n, f, p` with log(x) = n * ln 2 + f + p for positive finite x, where f is the larger part."""
-    e = w.e
-    tiny = w.compare("olt", x, w.f(1.17549435e-38))
-    x = e.select(tiny, w.mul(x, w.f(8388608.0)), x)
-    bits = w.bits(x)
-    n = e.inst("ashr", e.inst("sub", bits, w.i(0x3F3504F3)), w.i(23))  # mantissa in sqrt(1/2) .. sqrt(2)
-    mantissa = w.from_bits(e.inst("sub", bits, e.inst("shl", n, w.i(23))))
-    n = e.inst("sub", n, e.select(tiny, w.i(23), w.i(0)))
-    f = w.sub(mantissa, w.f(1.0))
+    f, n = _mantissa_and_exponent(w, x)
     square = w.mul(f, f)
-    p = w.mul(w.mul(w.polynomial(f, _LOG), f), square)
-    return e.convert("sitofp", n, F32), f, w.fma(square, w.f(-0.5), p)
+    if w.format is SINGLE:
+        p = w.mul(w.mul(w.polynomial(f, _LOG), f), square)
+        return n, f, w.fma(square, w.f(-0.5), p)
+    # With s = f / (2 + f), log(1 + f) = f - (f*f/2 - s * (f*f/2 + R(s*s))).
+    half = w.mul(square, w.f(0.5))
+    s = w.div(f, w.add(f, w.f(2.0)))
+    z = w.mul(s, s)
+    rest = w.mul(z, w.polynomial(z, _LOG_DOUBLE))
+    return n, f, w.sub(w.mul(s, w.add(half, rest)), half)
 
 
 def _log_special(w: Writer, x: Val, result: Val) -> Val:
@@ -151,14 +209,14 @@ def _log_special(w: Writer, x: Val, result: Val) -> Val:
 
 
 def log(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     n, f, p = _log_parts(w, x)
-    p = w.fma(n, w.f(LN2_LOW), p)
-    return _log_special(w, x, w.fma(n, w.f(LN2_HIGH), w.add(f, p)))
+    p = w.fma(n, w.f(w.format.ln2_low), p)
+    return _log_special(w, x, w.fma(n, w.f(w.format.ln2_high), w.add(f, p)))
 
 
 def log2(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     n, f, p = _log_parts(w, x)
     # log2(e) - 1 is applied apart, which keeps the sum exact near 1.
     extra = w.f(math.log2(math.e) - 1)
@@ -167,7 +225,7 @@ def log2(e: Emitter, x: Val) -> Val:
 
 
 def log10(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     n, f, p = _log_parts(w, x)
     scale = w.f(math.log10(math.e))
     low = w.fma(n, w.f(4.6050389811952137e-6), w.mul(p, scale))
@@ -176,17 +234,17 @@ def log10(e: Emitter, x: Val) -> Val:
 
 def log1p(e: Emitter, x: Val) -> Val:
     """log(u) of u = 1 + x, corrected by what the addition lost."""
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     u = w.add(x, w.f(1.0))
     lost = w.sub(x, w.sub(u, w.f(1.0)))
     n, f, p = _log_parts(w, u)
-    p = w.add(w.fma(n, w.f(LN2_LOW), p), w.div(lost, u))
-    result = _log_special(w, u, w.fma(n, w.f(LN2_HIGH), w.add(f, p)))
+    p = w.add(w.fma(n, w.f(w.format.ln2_low), p), w.div(lost, u))
+    result = _log_special(w, u, w.fma(n, w.f(w.format.ln2_high), w.add(f, p)))
     return e.select(w.compare("oeq", u, w.f(1.0)), x, result)
 
 
 def sigmoid(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     return w.div(w.f(1.0), w.add(exp(e, e.inst("fneg", x)), w.f(1.0)))
 
 
@@ -194,20 +252,25 @@ _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-
 
 
 def tanh(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
-    size = w.absolute(x)
+    """1 - 2 / (exp(2|x|) + 1), and near 0 a polynomial (f32), or t / (t + 2) with t = exp(2|x|) - 1 (f64)."""
+    w = Writer(e, x)
+    size = w.at_most(w.absolute(x), 10.0 if w.format is SINGLE else 20.0)
+    if w.format is DOUBLE:
+        t = _expm1_moderate(w, w.add(size, size))
+        return w.copysign(w.div(t, w.add(t, w.f(2.0))), x)
+    n, p = _exp_parts(w, w.add(size, size))
+    power = w.power_of_two(n)
+    large = w.sub(w.f(1.0), w.div(w.f(2.0), w.add(w.fma(power, p, power), w.f(1.0))))
     square = w.mul(x, x)
-    # The product with a positive zero added would turn -0.0 into +0.0: x itself is added last.
     small = w.fma(w.mul(w.polynomial(square, _TANH), square), x, x)
-    large = w.sub(w.f(1.0), w.div(w.f(2.0), w.add(exp(e, w.add(size, size)), w.f(1.0))))
-    return e.select(w.compare("olt", size, w.f(0.625)), small, w.copysign(large, x))
+    return w.copysign(e.select(w.compare("olt", size, w.f(0.625)), small, large), x)
 
 
 _ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
 
 
 def erf(e: Emitter, x: Val) -> Val:
-    w = Writer(e, x.lanes)
+    w = Writer(e, x)
     size, square = w.absolute(x), w.mul(x, x)
     small = w.fma(w.polynomial(square, _ERF_SMALL), x, x)
     r = w.fma(w.f(-1.72853470e-5), size, w.f(3.83197126e-4))
@@ -226,10 +289,9 @@ TRIGONOMETRIC_LIMIT = 71476.0  # up to here the reduction below is exact enough
 
 def sin_and_cos(e: Emitter, x: Val, shift: int) -> Val:
     """sin(x + shift * pi / 2) for |x| up to `TRIGONOMETRIC_LIMIT`."""
-    w = Writer(e, x.lanes)
-    shifted = w.fma(x, w.f(2 / math.pi), w.f(ROUND))
-    quadrant = e.inst("add", e.inst("sub", w.bits(shifted), w.i(ROUND_BITS)), w.i(shift))
-    whole = w.sub(shifted, w.f(ROUND))
+    w = Writer(e, x)
+    n, whole = w.rounded(x, 2 / math.pi)
+    quadrant = e.inst("add", n, w.i(shift))
     r = w.fma(whole, w.f(-1.57079601287841796875), x)
     r = w.fma(whole, w.f(-3.1391647326017846e-7), r)
     r = w.fma(whole, w.f(-5.390302529957765e-15), r)
