@@ -18,7 +18,7 @@ from onegraph.tools.target import load
 
 DOCUMENT = ROOT / "docs" / "one_function.md"
 BLOCK = re.compile(
-    r"^```(?P<language>\w+) stage:(?P<stage>\w+)( lines:(?P<lines>\d+))?\n(?P<body>.*?)^```$", re.M | re.S
+    r"^```\w+ stage:(?P<stage>\w+)( from:(?P<start>\S+))?( lines:(?P<lines>\d+))?\n.*?^```$", re.M | re.S
 )
 # One cpu for all machines: the native code is part of the document.
 OPTIONS = {"target_cpu": "x86-64-v3", "threads": 2, "cache": False}
@@ -33,11 +33,15 @@ def observe() -> list[Section]:
 
 
 def refresh(document: str, found: list[Section]) -> str:
-    """The document with each marked block replaced by what its stage printed (the first `lines` lines of it)."""
+    """The document with each marked block replaced by what its stage printed.
+
+    A block may ask for a part: `from:TEXT` begins at the first line that contains TEXT, `lines:N` shows N lines.
+    """
     texts = {section.stage: section.text.replace(f"{ROOT}/", "") for section in found}
 
     def block(match: re.Match[str]) -> str:
         lines = texts[match["stage"]].split("\n")
+        lines = lines[next(i for i, line in enumerate(lines) if (match["start"] or "") in line) :]
         limit = int(match["lines"] or len(lines))
         more = [f"... {len(lines) - limit} more lines"] if len(lines) > limit else []
         body = "\n".join([*lines[:limit], *more])
@@ -56,7 +60,12 @@ def test_every_stage_of_one_graph_is_in_the_document() -> None:
 
 
 def test_blocks_are_refreshed_and_prose_is_kept() -> None:
-    document = "Before.\n```text stage:graph lines:1\nold\n```\nAfter.\n```python\nkept\n```\n"
-    assert refresh(document, [Section("graph", "", "new\nsecond")]) == (
-        "Before.\n```text stage:graph lines:1\nnew\n... 1 more lines\n```\nAfter.\n```python\nkept\n```\n"
-    )
+    document = "Before.\n```text stage:graph{}\n{}\n```\nAfter.\n```python\nkept\n```\n"
+    found = [Section("graph", "", "first\nsecond\nthird")]
+    for part, shown in [
+        ("", "first\nsecond\nthird"),
+        (" lines:1", "first\n... 2 more lines"),
+        (" from:sec lines:1", "second\n... 1 more lines"),
+        (" from:third lines:9", "third"),
+    ]:
+        assert refresh(document.format(part, "old"), found) == document.format(part, shown)

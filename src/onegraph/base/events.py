@@ -170,7 +170,7 @@ class FusionDone(Event):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlanned(Event):
-    """The execution plan: allocations, launches and library calls in order. `total` and `peak` are bytes, results included."""
+    """The execution plan: allocations, launches, library calls. `total` and `peak` are bytes, results included."""
 
     channel: ClassVar[str] = "memory"
     total: int = 0
