@@ -81,9 +81,9 @@ def package_imports(name: str) -> frozenset[str]:
 
 @cache
 def _everything() -> dict[str, Path]:
-    """The modules of the package and of its tests."""
-    tests = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "tests").rglob("*.py")}
-    return {**modules(), **tests}
+    """The modules of the package, of its tests and of the benchmarks."""
+    others = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    return modules() | {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in others}
 
 
 def _reached(name: str) -> Iterator[str]:
