@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL
-from onegraph.capture.interp.lookup import ClassLookup, is_python
+from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
 
 _MATCHES_SELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a class pattern with one positional matches the subject itself
 
@@ -21,8 +21,8 @@ class Builders:
     def list_extend(self, container: list[Any], items: Any) -> None:
         """`[*items]`"""
         cls = type(items)
-        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
-            raise TypeError(f"Value after * must be an iterable, not {cls.__name__}")
+        if self.type_lookup(cls, "__iter__") is NULL and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"Value after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(items, "__iter__", "__next__"):
             container.extend(self._take(self.iter(items), None))
         else:
@@ -45,14 +45,14 @@ class Builders:
     def dict_update(self, container: dict[Any, Any], other: Any) -> None:
         """`{**other}`"""
         if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
-            raise TypeError(f"'{type(other).__name__}' object is not a mapping")
+            raise TypeError(f"'{type_name(type(other))}' object is not a mapping")
         container.update(self._mapping(other))
 
     def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
         """`function(**other)`"""
         if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
             raise TypeError(
-                f"{describe_callable(function)} argument after ** must be a mapping, not {type(other).__name__}"
+                f"{describe_callable(function)} argument after ** must be a mapping, not {type_name(type(other))}"
             )
         for key, value in self._mapping(other).items():
             if key in container:
@@ -64,8 +64,8 @@ class Builders:
     def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
         """`function(*args)`"""
         cls = type(args)
-        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
-            raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {cls.__name__}")
+        if self.type_lookup(cls, "__iter__") is NULL and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(args, "__iter__", "__next__"):
             return tuple(self._take(self.iter(args), None))
         return tuple(args)
@@ -90,52 +90,52 @@ class Builders:
             raise TypeError("called match pattern must be a class")
         if not self.call(isinstance, (subject, cls), {}):
             return None
-        values: list[Any] = []
         seen: set[str] = set()
-        try:
-            if positional:
-                values += self._match_positional(subject, cls, positional, seen)
-            for name in names:
-                values.append(self._match_attribute(subject, cls, name, seen))
-        except _NoMatch:
-            return None
-        return tuple(values)
+        values: list[Any] = self._match_positional(subject, cls, positional, seen) if positional else []
+        for name in names:
+            if values and values[-1] is NULL:
+                break
+            values.append(self._match_attribute(subject, cls, name, seen))
+        return None if any(value is NULL for value in values) else tuple(values)
 
     def _match_positional(self, subject: Any, cls: type, count: int, seen: set[str]) -> list[Any]:
-        try:
-            arguments = self.getattr(cls, "__match_args__")
-        except AttributeError:
+        arguments = self._optional(cls, "__match_args__")
+        if arguments is NULL:
             arguments = ()
             if cls.__flags__ & _MATCHES_SELF:
                 if count > 1:
-                    raise TypeError(_too_many(cls, 1, count)) from None
+                    raise TypeError(_too_many(cls, 1, count))
                 return [subject]
         if type(arguments) is not tuple:
-            raise TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(arguments).__name__})")
+            raise TypeError(f"{type_name(cls)}.__match_args__ must be a tuple (got {type_name(type(arguments))})")
         if len(arguments) < count:
             raise TypeError(_too_many(cls, len(arguments), count))
+        values: list[Any] = []
         for name in arguments[:count]:
             if type(name) is not str:
-                raise TypeError(f"__match_args__ elements must be strings (got {type(name).__name__})")
-        return [self._match_attribute(subject, cls, name, seen) for name in arguments[:count]]
+                raise TypeError(f"__match_args__ elements must be strings (got {type_name(type(name))})")
+            values.append(self._match_attribute(subject, cls, name, seen))
+            if values[-1] is NULL:
+                break
+        return values
 
     def _match_attribute(self, subject: Any, cls: type, name: str, seen: set[str]) -> Any:
         if name in seen:
-            raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
+            raise TypeError(f"{type_name(cls)}() got multiple sub-patterns for attribute {name!r}")
         seen.add(name)
+        return self._optional(subject, name)
+
+    def _optional(self, obj: Any, name: str) -> Any:
+        """An attribute, or NULL."""
         try:
-            return self.getattr(subject, name)
+            return self.getattr(obj, name)
         except AttributeError:
-            raise _NoMatch from None
-
-
-class _NoMatch(Exception):
-    """The subject of a class pattern lacks an attribute."""
+            return NULL
 
 
 def _too_many(cls: type, allowed: int, given: int) -> str:
     plural = "" if allowed == 1 else "s"
-    return f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({given} given)"
+    return f"{type_name(cls)}() accepts {allowed} positional sub-pattern{plural} ({given} given)"
 
 
 def describe_callable(function: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.interp.frame import NULL, Frame
-from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, type_name
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -107,7 +107,7 @@ class Calls:
         if is_python(initializer):
             result = self.call(self.bind_special(initializer, made), args, kwargs)
             if result is not None:
-                raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+                raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
         else:
             self.call_native(initializer, (made, *args), kwargs)
         return made
@@ -134,7 +134,7 @@ class Calls:
         namespace = {} if prepare is NULL else self.call(prepare, (name, resolved), keywords)
         if self.type_lookup(type(namespace), "__getitem__") is NULL:
             shown = meta.__name__ if isinstance(meta, type) else "<metaclass>"
-            raise TypeError(f"{shown}.__prepare__() must return a mapping, not {type(namespace).__name__}")
+            raise TypeError(f"{shown}.__prepare__() must return a mapping, not {type_name(type(namespace))}")
         frame = self.make_frame(decode(body.__code__), body, {})
         frame.namespace = namespace
         cell = self.run_frame(frame)
@@ -196,7 +196,7 @@ class Calls:
         """`with manager`: its bound exit method, and what entering it gives."""
         cls = type(manager)
         enter, leave = self.type_lookup(cls, "__enter__"), self.type_lookup(cls, "__exit__")
-        missing = f"'{cls.__qualname__}' object does not support the context manager protocol"
+        missing = f"'{type_name(cls)}' object does not support the context manager protocol"
         if enter is NULL:
             raise TypeError(missing)
         entering = self.bind_special(enter, manager)

@@ -30,7 +30,7 @@ class Frame:
 
     __slots__ = (
         "builtins", "bytecode", "cells", "function", "globals", "handled", "ip", "locals", "namespace", "parent",
-        "program", "result", "stack", "steps", "stop_at",
+        "plain_call", "program", "result", "serial", "stack", "steps", "stop_at",
     )  # fmt: skip
 
     def __init__(

@@ -24,8 +24,16 @@ NATIVE_CALLABLES = frozenset(
     }
 )
 
+_HEAP_TYPE = 1 << 9
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
+
+
+def type_name(cls: type) -> str:
+    """The name that CPython's error messages give a class: native ones are named with their module."""
+    if cls.__flags__ & _HEAP_TYPE or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
 
 
 class ClassLookup:

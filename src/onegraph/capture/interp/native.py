@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -26,7 +27,7 @@ def native_function(op: str, arg: Any, inputs: int, outputs: int) -> FunctionTyp
         Bytecode(template.code, tuple(instrs), ()),
         co_argcount=inputs, co_varnames=names, co_name=op.lower(), co_qualname=op.lower(),
     )  # fmt: skip
-    return FunctionType(code, {"__name__": __name__})
+    return FunctionType(code, {"__name__": __name__, "__builtins__": builtins})
 
 
 def run_native_instruction(instr: Instr, values: tuple[Any, ...], outputs: int = 1) -> Any:

@@ -16,10 +16,9 @@ def unbound(name: str) -> UnboundLocalError:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(machine: Any, frame: Frame, instr: Instr) -> None:
-    try:
-        value = frame.locals[instr.arg]
-    except KeyError:
-        raise unbound(instr.arg) from None
+    value = frame.locals.get(instr.arg, NULL)
+    if value is NULL:
+        raise unbound(instr.arg)
     frame.stack.append(value)
 
 

@@ -11,7 +11,7 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL
-from onegraph.capture.interp.lookup import ClassLookup, is_python
+from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "+": (operator.add, "add"),
@@ -108,7 +108,7 @@ class Protocols:
                 if result is not NotImplemented:
                     return result
         shown = "** or pow()" if op in ("**", "**=") else op
-        raise TypeError(f"unsupported operand type(s) for {shown}: '{left.__name__}' and '{right.__name__}'")
+        raise TypeError(f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'")
 
     def _is_native_sequence(self, cls: type) -> bool:
         return self.type_lookup(cls, "__radd__") is NULL and not is_python(self.type_lookup(cls, "__add__"))
@@ -134,7 +134,7 @@ class Protocols:
         if op == "!=":
             return a is not b
         raise TypeError(
-            f"'{op}' not supported between instances of '{left.__name__}' and '{right.__name__}'"
+            f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'"
         )
 
     def _compares_in_python(self, cls: type, found: Any) -> bool:
@@ -168,7 +168,7 @@ class Protocols:
         if is_python(found):
             result = self.call_special(found, obj)
             if type(result) is not bool:
-                raise TypeError(f"__bool__ should return bool, returned {type(result).__name__}")
+                raise TypeError(f"__bool__ should return bool, returned {type_name(type(result))}")
             return result
         if found is NULL and is_python(self.type_lookup(type(obj), "__len__")):
             return self.length(obj) != 0
@@ -196,7 +196,7 @@ class Protocols:
             return native(obj)
         text = self.call_special(found, obj)
         if not isinstance(text, str):
-            raise TypeError(f"{name} returned non-string (type {type(text).__name__})")
+            raise TypeError(f"{name} returned non-string (type {type_name(type(text))})")
         return text.encode("ascii", "backslashreplace").decode("ascii") if kind == "ascii" else text
 
     def format(self, obj: Any, spec: Any) -> str:
@@ -208,7 +208,7 @@ class Protocols:
             return format(obj, spec)
         text = self.call_special(found, obj, (spec,))
         if not isinstance(text, str):
-            raise TypeError(f"__format__ must return a str, not {type(text).__name__}")
+            raise TypeError(f"__format__ must return a str, not {type_name(type(text))}")
         return text
 
     # ---- containers --------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Protocols:
             return iter(obj)
         iterator = self.call_special(found, obj)
         if self.type_lookup(type(iterator), "__next__") is NULL:
-            raise TypeError(f"iter() returned non-iterator of type '{type(iterator).__name__}'")
+            raise TypeError(f"iter() returned non-iterator of type '{type_name(type(iterator))}'")
         return iterator
 
     def next(self, iterator: Any) -> Any:
@@ -306,8 +306,8 @@ class Protocols:
 
     def _unpackable(self, obj: Any) -> Any:
         cls = type(obj)
-        if self.type_lookup(cls, "__iter__") in (NULL, None) and self.type_lookup(cls, "__getitem__") is NULL:
-            raise TypeError(f"cannot unpack non-iterable {cls.__name__} object")
+        if self.type_lookup(cls, "__iter__") is NULL and self.type_lookup(cls, "__getitem__") is NULL:
+            raise TypeError(f"cannot unpack non-iterable {type_name(cls)} object")
         return self.iter(obj)
 
     def _take(self, iterator: Any, count: int | None) -> list[Any]:
