@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from import_graph import needs_torch
+from import_graph import foreign_packages
 
 from onegraph.base.config import Config
 from onegraph.base.context import Context
@@ -27,9 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """On a Python without torch, files that need it are not collected."""
+    """On a Python without torch, files that need it (or what comes with it) are not collected."""
     if not HAS_TORCH and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
-        return needs_torch(collection_path) or None
+        return any(importlib.util.find_spec(name) is None for name in foreign_packages(collection_path)) or None
     return None
 
 

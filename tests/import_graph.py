@@ -94,21 +94,20 @@ def _reached(name: str) -> Iterator[str]:
         yield from (known for known in (prefix, f"{prefix}.__init__") if known in _everything())
 
 
-def needs_torch(path: Path) -> bool:
-    """Whether importing this test file imports torch, directly or through other modules of ours."""
+def foreign_packages(path: Path) -> set[str]:
+    """The packages that are not ours which importing this test file imports, directly or through modules of ours."""
     pending = [".".join(path.relative_to(ROOT).with_suffix("").parts)]
-    seen = set(pending)
+    seen, foreign = set(pending), set()
     while pending:
         name = pending.pop()
         source = _everything()[name]
         tree = parse(source)
         names = imports_of(tree, name if source.name == "__init__.py" else name.rpartition(".")[0])
-        if any(target.split(".")[0] in ("torch", "transformers") for target in names) or _uses_lazy_api(tree):
-            return True
+        foreign |= {target.split(".")[0] for target in names} | ({"torch"} if _uses_lazy_api(tree) else set())
         found = {reached for target in names for reached in _reached(target)} - seen
         seen |= found
         pending.extend(found)
-    return False
+    return foreign - {"onegraph", "tests", "benchmarks"}
 
 
 def _uses_lazy_api(tree: ast.Module) -> bool:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+import torch
 from import_graph import ROOT
 
 
 def demo(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 
 @pytest.mark.slow
