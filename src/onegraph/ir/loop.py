@@ -280,11 +280,18 @@ def stores(block: Block) -> Iterator[Store]:
 
 
 def reads(step: Step) -> tuple[str, ...]:
-    """The buffers that a step reads, each once."""
+    """The buffers that a step reads, each once. What a kernel only reads back after it stored it is not among them."""
     match step:
         case Kernel():
             own = {local.name for local in step.locals}
-            return tuple(dict.fromkeys(load.buffer for load in loads(step.body) if load.buffer not in own))
+            found: dict[str, None] = {}
+            for statement in statements(step.body):
+                if isinstance(statement, Store):
+                    own.add(statement.buffer)
+                elif isinstance(statement, Let) and isinstance(statement.value, Load):
+                    if statement.value.buffer not in own:
+                        found[statement.value.buffer] = None
+            return tuple(found)
         case View():
             return (step.base,)
         case Extern():

@@ -76,14 +76,14 @@ def operand_dtypes(op: ScalarOp, result: DType, given: Sequence[DType | None]) -
             return (known,) * op.arity
 
 
-def _elementwise(function: Callable[[float], float]) -> Callable[..., Any]:
-    """A function of the math module on arrays, with NaN where it is not defined."""
+def _elementwise(function: Callable[[float], float], undefined: float = math.nan) -> Callable[..., Any]:
+    """A function of the math module on arrays, with a value where it is not defined."""
 
     def scalar(*x: float) -> float:
         try:
             return function(*x)
         except ValueError:
-            return math.nan
+            return undefined
         except OverflowError:
             return math.inf
 
@@ -107,7 +107,7 @@ _op("add", 2, lambda a, b: a + b, "a + b")
 _op("sub", 2, lambda a, b: a - b, "a - b")
 _op("mul", 2, lambda a, b: a * b, "a * b")
 _op("div", 2, lambda a, b: a / b, "a / b", kinds=FLOAT, cost=4)
-_op("fma", 3, lambda a, b, c: (a.astype(np.float64) * b + c).astype(a.dtype), "a * b + c, rounded once", kinds=FLOAT)
+_op("fma", 3, lambda a, b, c: (a.astype(np.longdouble) * b + c).astype(a.dtype), "a * b + c, rounded once", kinds=FLOAT)
 _op("floor_div", 2, _divide_floor, "floor(a / b); b is not 0 if integer", cost=8)
 _op("trunc_div", 2, _truncated_divide, "a / b towards zero; b is not 0", kinds=INTEGER, cost=8)
 _op("remainder", 2, lambda a, b: np.mod(a, b), "a - b * floor(a / b); b is not 0 if integer", cost=8)
@@ -175,7 +175,7 @@ _op("hypot", 2, lambda a, b: np.hypot(a, b), "sqrt(a * a + b * b) without overfl
 _op("sigmoid", 1, lambda a: 1 / (1 + np.exp(-a)), "1 / (1 + exp(-a))", kinds=FLOAT, cost=20)
 _op("erf", 1, _elementwise(math.erf), "error function", kinds=FLOAT, cost=24)
 _op("erfc", 1, _elementwise(math.erfc), "1 - erf(a)", kinds=FLOAT, cost=40)
-_op("lgamma", 1, _elementwise(math.lgamma), "logarithm of |gamma(a)|", kinds=FLOAT, cost=100)
+_op("lgamma", 1, _elementwise(math.lgamma, math.inf), "logarithm of |gamma(a)|", kinds=FLOAT, cost=100)
 
 
 @dataclass(frozen=True, slots=True)

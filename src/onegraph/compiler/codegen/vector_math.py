@@ -296,7 +296,7 @@ def sin_and_cos(e: Emitter, x: Val, shift: int) -> Val:
     r = w.fma(whole, w.f(-3.1391647326017846e-7), r)
     r = w.fma(whole, w.f(-5.390302529957765e-15), r)
     square = w.mul(r, r)
-    sine = w.fma(w.mul(w.polynomial(square, _SIN), square), r, r)
+    sine = w.copysign(w.fma(w.mul(w.polynomial(square, _SIN), square), r, r), r)
     cosine = w.fma(w.polynomial(square, _COS), square, w.f(1.0))
     odd = e.inst("icmp ne", e.inst("and", quadrant, w.i(1)), w.i(0), dtype=BOOL)
     sign = e.inst("shl", e.inst("and", quadrant, w.i(2)), w.i(30))

@@ -1,0 +1,165 @@
+"""A slow evaluator of loop programs: one element at a time, by the meaning that `ir.scalar` gives each operation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onegraph.compiler.codegen.accumulators import identity
+from onegraph.ir.index import Index, Symbol
+from onegraph.ir.loop import (
+    Accumulate,
+    Apply,
+    Bitcast,
+    Block,
+    Cast,
+    Check,
+    Constant,
+    Coordinates,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Operand,
+    Place,
+    Program,
+    Store,
+    Value,
+    View,
+)
+from onegraph.ir.scalar import REDUCTIONS, SCALAR_OPS, operand_dtypes
+from onegraph.ir.types import BF16, BOOL, DType
+
+
+def numpy_type(dtype: DType) -> np.dtype:
+    return np.dtype(np.float32 if dtype is BF16 else dtype.torch_name)
+
+
+def run(program: Program, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The outputs, flat, as they stand in memory. `inputs` are arrays in row-major order; programs have no externs."""
+    memory: dict[str, np.ndarray] = {}
+    table = program.table()
+    for buffer in program.buffers:
+        extent = 1 + sum(_int(step) * max(_int(n) - 1, 0) for n, step in zip(buffer.type.shape, buffer.type.strides))
+        memory[buffer.name] = np.zeros(extent, numpy_type(buffer.type.dtype))
+    for name, array in inputs.items():
+        for at in np.ndindex(array.shape):
+            memory[name][_int(table[name].type.offset(tuple(map(Index.of, at))))] = array[at]
+    for step in program.steps:
+        match step:
+            case Kernel():
+                Evaluator(program, memory).kernel(step)
+            case View(name, base, offset):
+                memory[name] = memory[base][_int(offset) :]
+    return [memory[name] for name in program.outputs if isinstance(name, str)]
+
+
+def _int(index: Index) -> int:
+    value = index.constant
+    assert value is not None
+    return value
+
+
+class Evaluator:
+    def __init__(self, program: Program, memory: dict[str, np.ndarray]) -> None:
+        self.table = program.table()
+        self.memory = memory
+        self.dtypes = {name: buffer.type.dtype for name, buffer in self.table.items()}
+        self.values: dict[str, Any] = {}
+        self.types: dict[str, DType] = {}
+
+    def kernel(self, kernel: Kernel) -> None:
+        self.dtypes.update({local.name: local.dtype for local in kernel.locals})
+        for local in kernel.locals:
+            self.memory[local.name] = np.zeros(local.size, numpy_type(local.dtype))
+        for at in self.iterations(kernel.axes):
+            self.values = dict(at)
+            self.block(kernel.body, {})
+
+    def iterations(self, axes: tuple[Symbol, ...]):
+        extents = [_int(axis.extent) for axis in axes if axis.extent is not None]
+        for at in itertools.product(*map(range, extents)):
+            yield {axis.name: value for axis, value in zip(axes, at)}
+
+    def block(self, block: Block, totals: dict[str, Any]) -> None:
+        for statement in block:
+            match statement:
+                case Let(name, dtype, value):
+                    self.types[name] = dtype
+                    self.values[name] = self.value(value, dtype)
+                case Accumulate():
+                    self.accumulate(statement, totals)
+                case Store(buffer, place, value, atomic):
+                    at = self.place(buffer, place)
+                    stored = self.operand(value, self.dtypes[buffer])
+                    self.memory[buffer][at] = self.memory[buffer][at] + stored if atomic else stored
+                case Check(condition, error, message):
+                    assert self.operand(condition, BOOL), f"{error}: {message}"
+                case Loop(axes, body):
+                    inner = {s.name: self.start(s) for s in body if isinstance(s, Accumulate)}
+                    for at in self.iterations(axes):
+                        self.values.update(at)
+                        self.block(body, inner)
+                    for name, (total, position) in inner.items():
+                        self.values[name] = total if position is None else position
+
+    def start(self, s: Accumulate) -> tuple[Any, Any]:
+        self.types[s.name] = s.dtype
+        row = REDUCTIONS[s.op]
+        if row.positional:
+            return None, -1
+        return numpy_type(s.dtype).type(identity(row.identity, s.dtype)), None
+
+    def accumulate(self, s: Accumulate, totals: dict[str, Any]) -> None:
+        total, position = totals[s.name]
+        row = REDUCTIONS[s.op]
+        if not row.positional:
+            combined = SCALAR_OPS[row.combine].evaluate(*map(np.asarray, (total, self.operand(s.args[0], s.dtype))))
+            totals[s.name] = numpy_type(s.dtype).type(combined), None
+            return
+        value, at = self.operand(s.args[0], self.types[s.args[0]]), int(self.operand(s.args[1], s.dtype))
+        better = total is None or (value > total if s.op == "argmax" else value < total)
+        if better or (np.isnan(value) and not np.isnan(total)):
+            totals[s.name] = value, at
+
+    def operand(self, operand: Operand, dtype: DType) -> Any:
+        return self.values[operand] if isinstance(operand, str) else numpy_type(dtype).type(operand)
+
+    def index(self, index: Index) -> int:
+        return int(index.evaluate({name: int(v) for name, v in self.values.items() if np.ndim(v) == 0 and v == v}))
+
+    def place(self, buffer: str, place: Place) -> int:
+        if isinstance(place, Coordinates):
+            if buffer not in self.table:
+                return self.index(place.indices[0])
+            return self.index(self.table[buffer].type.offset(place.indices))
+        return self.index(place.index)
+
+    def value(self, value: Value, dtype: DType) -> Any:
+        kind = numpy_type(dtype)
+        match value:
+            case Constant(literal):
+                return kind.type(literal)
+            case IndexValue(index):
+                return kind.type(self.index(index))
+            case Load(_, _, condition) if condition is not None and not self.values[condition]:
+                return kind.type(0)
+            case Load(buffer, place):
+                at = self.place(buffer, place)
+                assert 0 <= at < len(self.memory[buffer]), f"{buffer} @ {at}"
+                return self.memory[buffer][at]
+            case Cast(arg):
+                return np.asarray(self.values[arg]).astype(kind)[()]
+            case Bitcast(arg):
+                return np.asarray(self.values[arg]).view(kind)[()]
+            case Apply(op, args):
+                row = SCALAR_OPS[op]
+                given = [self.types[a] if isinstance(a, str) else None for a in args]
+                wanted = operand_dtypes(row, dtype, given)
+                operands = [np.asarray(self.operand(a, t)) for a, t in zip(args, wanted)]
+                with np.errstate(all="ignore"):
+                    return kind.type(row.evaluate(*operands))

@@ -1,0 +1,207 @@
+"""The passes of the scheduler: text in, text out; and what each gives means what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from compiler.evaluate import run
+
+from onegraph.base.context import Context
+from onegraph.compiler.pipeline import SCHEDULE
+from onegraph.compiler.schedule.axes import merge_axes, split_axes
+from onegraph.compiler.schedule.flatten import flatten
+from onegraph.compiler.schedule.fuse import fuse
+from onegraph.compiler.schedule.inline import inline
+from onegraph.compiler.schedule.vectorize import vectorize
+from onegraph.ir.loop import Program
+from onegraph.ir.loop_check import check_program
+from onegraph.ir.loop_text import format_kernel, parse_program
+
+CX = Context()
+Transform = Callable[[Program, Context], Program]
+
+
+def kernels_after(text: str, *passes: Transform) -> str:
+    """The kernels of the program after the passes; each pass leaves a valid program that computes the same."""
+    program = parse_program(text)
+    check_program(program)
+    random = np.random.default_rng(0)
+    table = program.table()
+    inputs = {
+        name: random.normal(size=[n.constant for n in table[name].type.shape]).astype(np.float32)
+        for name in program.inputs
+        if isinstance(name, str)
+    }
+    expected = run(program, inputs)
+    for transform in passes:
+        program = transform(program, CX)
+        check_program(program)
+        for found, want in zip(run(program, inputs), expected, strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    return "\n".join(format_kernel(kernel) for kernel in program.kernels)
+
+
+def buffers(**shapes: tuple[int, ...]) -> str:
+    lines = []
+    for name, shape in shapes.items():
+        strides = [int(np.prod(shape[k + 1 :])) for k in range(len(shape))]
+        lines.append(f"  buffer {name}: f32[{', '.join(map(str, shape))}] stride ({', '.join(map(str, strides))})")
+    return "\n".join(lines)
+
+
+CHAIN = f"""\
+program(x):
+{buffers(x=(6, 4), a=(6, 4), y=(6, 4))}
+  kernel k_a(i0: 6, i1: 4):
+    t0: f32 = load x[i0, i1]
+    t1: f32 = mul(t0, 2.0)
+    store a[i0, i1] = t1
+  kernel k_y(i0: 6, i1: 4):
+    t0: f32 = load a[5 - i0, i1]
+    t1: f32 = add(t0, t0)
+    store y[i0, i1] = t1
+  return y
+"""
+
+
+def test_a_chain_becomes_one_kernel() -> None:
+    assert kernels_after(CHAIN, inline) == (
+        "kernel k_y(i0: 6, i1: 4):\n"
+        "  t0: f32 = load x[-i0 + 5, i1]\n"
+        "  t1: f32 = mul(t0, 2.0)\n"
+        "  t2: f32 = add(t1, t1)\n"
+        "  store y[i0, i1] = t2"
+    )
+
+
+def test_an_output_in_the_middle_is_stored_once() -> None:
+    text = CHAIN.replace("return y", "return y, a").replace("5 - i0", "i0")
+    assert kernels_after(text, inline, fuse) == (
+        "kernel k_y(i0: 6, i1: 4):\n"
+        "  t0: f32 = load x[i0, i1]\n"
+        "  t1: f32 = mul(t0, 2.0)\n"
+        "  store a[i0, i1] = t1\n"
+        "  t2: f32 = add(t1, t1)\n"
+        "  store y[i0, i1] = t2"
+    )
+
+
+def test_what_other_iterations_computed_is_not_fused() -> None:
+    text = CHAIN.replace("return y", "return y, a")
+    assert kernels_after(text, inline, fuse).count("kernel") == 2
+
+
+EXPENSIVE = f"""\
+program(x):
+{buffers(x=(50, 4), m=(50,), e=(50, 4), s=(50,), y=(50, 4))}
+  kernel k_m(i0: 50):
+    for r0: 4:
+      t0: f32 = load x[i0, r0]
+      t1: f32 = max over t0
+    store m[i0] = t1
+  kernel k_e(i0: 50, i1: 4):
+    t0: f32 = load x[i0, i1]
+    t1: f32 = load m[i0]
+    t2: f32 = sub(t0, t1)
+    t3: f32 = exp(t2)
+    store e[i0, i1] = t3
+  kernel k_s(i0: 50):
+    for r0: 4:
+      t0: f32 = load e[i0, r0]
+      t1: f32 = sum over t0
+    store s[i0] = t1
+  kernel k_y(i0: 50, i1: 4):
+    t0: f32 = load e[i0, i1]
+    t1: f32 = load s[i0]
+    t2: f32 = div(t0, t1)
+    store y[i0, i1] = t2
+  return y
+"""
+
+SOFTMAX = """\
+kernel k_y(i0: 50):
+  local keep_e: f32[4]
+  for r0: 4:
+    t0: f32 = load x[i0, r0]
+    t1: f32 = max over t0
+  for r0: 4:
+    t2: f32 = load x[i0, r0]
+    t3: f32 = sub(t2, t1)
+    t4: f32 = exp(t3)
+    t5: f32 = sum over t4
+    store keep_e[r0] = t4
+  for r0: 4:
+    t6: f32 = load keep_e[r0]
+    t7: f32 = div(t6, t5)
+    store y[i0, r0] = t7"""
+
+
+def test_reductions_over_the_same_rows_become_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onegraph.compiler.schedule.inline.KERNEL", 0.0)
+    assert kernels_after(EXPENSIVE, inline, fuse) == SOFTMAX
+
+
+def test_what_is_stored_anyway_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onegraph.compiler.schedule.inline.KERNEL", 0.0)
+    fused = kernels_after(EXPENSIVE.replace("return y", "return y, e"), inline, fuse)
+    assert "local" not in fused and fused.count("kernel") == 1 and "load e[i0, r0]" in fused
+
+
+def test_everything_together_means_the_same() -> None:
+    for text in (CHAIN, EXPENSIVE):
+        kernels_after(text, *(step.run for step in SCHEDULE))
+
+
+SPLIT = f"""\
+program(x):
+{buffers(x=(6, 4), y=(4, 6))}
+  kernel k_y(i0: 24):
+    t0: f32 = load x[i0 % 6, i0 // 6]
+    store y[i0 // 6, i0 % 6] = t0
+  return y
+"""
+
+
+def test_an_axis_is_split_where_it_is_divided() -> None:
+    assert kernels_after(SPLIT, flatten, split_axes) == (
+        "kernel k_y(i0h: 4, i0l: 6):\n  t0: f32 = load x @ i0h + i0l * 4\n  store y @ i0h * 6 + i0l = t0"
+    )
+
+
+MERGE = f"""\
+program(x, b):
+{buffers(x=(3, 4, 5), b=(5,), y=(3, 4, 5), z=(5,))}
+  kernel k_y(i0: 3, i1: 4, i2: 5):
+    t0: f32 = load x[i0, i1, i2]
+    t1: f32 = load b[i2]
+    t2: f32 = add(t0, t1)
+    store y[i0, i1, i2] = t2
+  kernel k_z(i0: 5):
+    for r0: 3, r1: 4:
+      t0: f32 = load x[r0, r1, i0]
+      t1: f32 = sum over t0
+    store z[i0] = t1
+  return y, z
+"""
+
+
+def test_axes_that_run_on_are_merged() -> None:
+    assert kernels_after(MERGE, flatten, merge_axes) == (
+        "kernel k_y(i1: 12, i2: 5):\n"
+        "  t0: f32 = load x @ i1 * 5 + i2\n"
+        "  t1: f32 = load b @ i2\n"
+        "  t2: f32 = add(t0, t1)\n"
+        "  store y @ i1 * 5 + i2 = t2\n"
+        "kernel k_z(i0: 5):\n"
+        "  for r1: 12:\n"
+        "    t0: f32 = load x @ i0 + r1 * 5\n"
+        "    t1: f32 = sum over t0\n"
+        "  store z @ i0 = t1"
+    )
+
+
+def test_the_vector_axis_runs_along_memory() -> None:
+    heads = [line for line in kernels_after(MERGE, flatten, merge_axes, vectorize).splitlines() if "kernel" in line]
+    assert heads == ["kernel k_y(i1: 12, i2: 5) vector i2 by 8:", "kernel k_z(i0: 5) vector i0 by 8:"]
