@@ -11,25 +11,38 @@ import torch
 
 from onegraph.capture.attributes import Attributes
 from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
+from onegraph.capture.record import Recorder, contains_tensor
+from onegraph.capture.texts import Shown, refuse_marked
 from onegraph.capture.world import ATOMS
 
 
 class Operators(Attributes):
     """The part of the tracer that operates on values as a whole."""
 
+    recorder: Recorder
+
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is str and op in ("%", "%="):
-            return super().binary(op, a, self._text_of(b))
+            return super().binary(op, a, self.shown(b))
         return super().binary(op, self._filled(a), self._filled(b))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
+        refuse_marked(a, b)
         return super().compare(op, self._filled_deep(a), self._filled_deep(b))
 
     def convert(self, obj: Any, kind: str) -> str:
-        return super().convert(self._text_of(obj), kind)
+        if isinstance(obj, torch.Tensor):
+            return self.recorder.texts.mark(obj, kind)
+        return super().convert(self._printable(obj), kind)
 
     def format(self, obj: Any, spec: Any) -> str:
-        return super().format(self._text_of(obj), spec)
+        if isinstance(obj, torch.Tensor):
+            return self.recorder.texts.mark(obj, "format", spec)
+        return super().format(self._printable(obj), spec)
+
+    def iter(self, obj: Any) -> Any:
+        refuse_marked(obj)
+        return super().iter(obj)
 
     def list_extend(self, container: list[Any], items: Any) -> None:
         super().list_extend(container, self._items_of(items))
@@ -64,8 +77,22 @@ class Operators(Attributes):
             return value
         return self.world.realize_deep(value) if isinstance(value, dict | list | tuple | set | frozenset) else value
 
-    def _text_of(self, value: Any) -> Any:
-        """A value that is about to be printed; the numbers of a tensor are not known yet."""
-        if isinstance(value, torch.Tensor):
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a tensor")
-        return self._filled_deep(value)
+    def shown(self, value: Any) -> Any:
+        """An argument of a native function that prints it, or a tuple or dict of them."""
+        texts = self.recorder.texts
+        match value:
+            case torch.Tensor():
+                return Shown(value, texts)
+            case tuple() if type(value) is tuple:
+                return tuple(Shown(v, texts) if isinstance(v, torch.Tensor) else self._printable(v) for v in value)
+            case dict() if type(value) is dict:
+                items = self.world.realize(value).items()
+                return {k: Shown(v, texts) if isinstance(v, torch.Tensor) else self._printable(v) for k, v in items}
+            case _:
+                return self._printable(value)
+
+    def _printable(self, value: Any) -> Any:
+        """A value that is about to be printed; native code cannot print the tensors in a container yet."""
+        if contains_tensor(self._filled_deep(value)):
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a container of tensors")
+        return value

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from onegraph.base.events import Location
 from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, FAILED_OPERATOR, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.source import Source
+from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
 
@@ -49,6 +50,7 @@ class Recorder(TorchFunctionMode):
         self.graph = torch.fx.Graph()
         self.inputs: list[GraphInput] = []
         self.nodes: dict[int, torch.fx.Node] = {}
+        self.texts = Texts()
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -147,6 +149,9 @@ class Recorder(TorchFunctionMode):
                 return {key: self.as_argument(item) for key, item in value.items()}
             case slice():
                 return slice(self.as_argument(value.start), self.as_argument(value.stop), self.as_argument(value.step))
+            case str():
+                refuse_marked(value)
+                return value
             case _ if type(value).__module__ == "numpy" and hasattr(value, "item"):
                 return value.item()
             case _:

@@ -14,6 +14,7 @@ graph and the other objects known by identity. It is readable, and steppable in 
 
 from __future__ import annotations
 
+import builtins
 import collections
 import linecache
 import math
@@ -40,6 +41,7 @@ from onegraph.capture.source import (
     Through,
     TypeOf,
 )
+from onegraph.capture.texts import Printed, is_marked
 from onegraph.capture.world import DELETED, UNFILLED, Record, World, cell_value
 
 
@@ -131,6 +133,8 @@ class Rebuild:
 
     def value(self, value: Any) -> str:
         """An expression for a value of the trace: literal, constant, source, graph output or rebuilt object."""
+        if is_marked(value):
+            return self._marked(value)
         text = literal(value)
         if text is not None:
             return text
@@ -159,6 +163,20 @@ class Rebuild:
             if isinstance(value, kinds):
                 return recipe(self, value)
         return rebuild_object(self, value)
+
+    def _marked(self, text: str) -> str:
+        """A string that prints tensors."""
+        pieces = []
+        for part in self.recorder.texts.parts(text):
+            match part:
+                case str():
+                    pieces.append(repr(part))
+                case Printed(tensor, kind, spec) if part.is_current:
+                    printed = f"{self.value(tensor)}, {spec!r}" if kind == "format" else self.value(tensor)
+                    pieces.append(f"{self.const(getattr(builtins, kind))}({printed})")
+                case _:
+                    raise GraphBreak(CANNOT_REBUILD, what="text of a tensor that was written to later")
+        return self.assign(f"''.join(({', '.join(pieces)},))")
 
     def _tensor(self, value: torch.Tensor) -> str:
         origin = self.world.origin.get(id(value))

@@ -34,6 +34,7 @@ from onegraph.capture.policy.registry import (
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.source import Attr, Const, Item, Source
+from onegraph.capture.texts import refuse_marked
 from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
 from onegraph.torchlib.state import untraced
 
@@ -128,6 +129,7 @@ class Tracer(Operators):
     def length(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
             return obj.shape[0] if obj.dim() else len(obj)
+        refuse_marked(obj)
         self.world.length_matters(obj)
         method = self.class_lookup(type(obj), "__len__")
         if isinstance(method, types.FunctionType):
@@ -323,6 +325,8 @@ class Tracer(Operators):
     def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a native function on shadows, filled as far as it will look."""
         depth = DEPTHS.get(id(function), "deep")
+        if not keeps_texts(function):
+            refuse_marked(getattr(function, "__self__", None), *args, *kwargs.values())
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
@@ -357,6 +361,12 @@ class Tracer(Operators):
 
     def is_library_function(self, function: types.FunctionType) -> bool:
         return is_library(function.__module__ or "")
+
+
+def keeps_texts(function: Any) -> bool:
+    """Whether a native function only keeps the strings that it is given."""
+    kept = getattr(function, "__self__", function)
+    return isinstance(kept, list | dict | set) or isinstance(function, type) and issubclass(function, BaseException)
 
 
 def is_torch(function: Any) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, GuardSet, Kind
 from onegraph.capture.source import CellOf, DictOf, Globals, Item, Source
+from onegraph.capture.texts import refuse_marked
 
 
 class Unfilled:
@@ -165,12 +166,14 @@ class World:
         if value is UNFILLED:
             return self._fill_key(entry, key)
         if value is DELETED:
+            refuse_marked(key)
             self._guard_presence(entry, key)
             raise KeyError(key)
         return value
 
     def present(self, container: dict[Any, Any], key: Any) -> bool:
         """`key in container` of a dict, guarded without reading the value."""
+        refuse_marked(key)
         found = dict.__contains__(container, key)
         entry = self.records.get(id(container))
         if entry is not None:

@@ -47,7 +47,7 @@ native(
     builtins.dict,
 )
 native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
-breaks(OUTPUT, print, input, open, io.open, exec, eval, compile, breakpoint, os.system, os.getenv, sys.exit)
+breaks(OUTPUT, print, input, open, io.open, exec, eval, compile, breakpoint, os.system, sys.exit)
 breaks(OUTPUT, torch.save, torch.load)
 breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
 breaks(NONDETERMINISTIC, time.perf_counter_ns, time.monotonic_ns, time.sleep, os.urandom, os.getpid)
@@ -346,6 +346,17 @@ def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     else:
         keyed.sort(key=less, reverse=reverse)
     return [item for _, item in keyed]
+
+
+@policy(str.format)
+def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    template, *values = args
+    return tracer.run_native(str.format, (template, *tracer.shown(tuple(values))), tracer.shown(dict(kwargs)))
+
+
+@policy(str.join)
+def join(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return str.join(args[0], list(tracer.iterate(args[1])))
 
 
 @policy(super)

@@ -64,8 +64,8 @@ SAFE_RECEIVERS: tuple[type, ...] = (
     type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
 )  # fmt: skip
 
-#: Packages whose modules' globals and functions are a library's own: used without guards.
-LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test"}
+#: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
+LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test", "os"}
 
 #: Python functions of these modules are interpreted although they belong to torch.
 INTERPRETED = (

@@ -9,6 +9,7 @@ from torch.amp import autocast_mode
 
 from onegraph.capture.breaks import HIGHER_ORDER, NONDETERMINISTIC, OPAQUE_OBJECT, STATE_CHANGE, GraphBreak
 from onegraph.capture.policy.registry import breaks, native, policy
+from onegraph.capture.texts import MARK
 
 breaks(STATE_CHANGE, torch.set_default_dtype, torch.set_default_device, torch.use_deterministic_algorithms)
 breaks(STATE_CHANGE, torch.set_num_threads, torch.set_default_tensor_type)
@@ -29,6 +30,14 @@ def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> boo
 @policy(torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
 def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
+
+
+@policy(torch._check_tensor_all)
+def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The check is made when the graph runs. Its message may print tensors, which the graph cannot."""
+    message = kwargs.get("message", args[1] if len(args) > 1 else None)
+    text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
+    torch._assert_async(args[0].all(), MARK.sub("<a tensor>", text))
 
 
 @policy(autocast_mode.autocast.__enter__)

@@ -1,0 +1,93 @@
+"""The text of a tensor is known when the graph has run. Until then a string that holds one holds a mark in its place.
+
+    f"loss: {loss:.3f}"   --trace-->   "loss: <mark 0>"   --residual code-->   "".join(("loss: ", format(o2_, ".3f")))
+
+Such a string may be joined, formatted, kept and returned; a program that decides by its contents breaks the graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
+
+MARK = re.compile("\ue000tensor:(\\d+)\ue001")
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """One place where a tensor is printed: by `str`, `repr` or `ascii`, or by `format` with a specification."""
+
+    tensor: torch.Tensor
+    kind: str
+    spec: str
+    version: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the tensor still has the contents that were to be printed."""
+        return self.tensor._version == self.version
+
+
+class Texts:
+    """The marks of one trace."""
+
+    def __init__(self) -> None:
+        self._printed: list[Printed] = []
+
+    def mark(self, tensor: torch.Tensor, kind: str, spec: str = "") -> str:
+        """What stands for the text of `tensor`."""
+        self._printed.append(Printed(tensor, kind, spec, tensor._version))
+        return f"\ue000tensor:{len(self._printed) - 1}\ue001"
+
+    def parts(self, text: str) -> Iterator[str | Printed]:
+        """A marked string in pieces."""
+        for index, piece in enumerate(MARK.split(text)):
+            if index % 2:
+                yield self._printed[int(piece)]
+            elif piece:
+                yield piece
+
+
+def is_marked(value: Any) -> bool:
+    """Whether the value is a string whose contents are not known yet."""
+    return type(value) is str and "\ue000" in value and MARK.search(value) is not None
+
+
+def refuse_marked(*values: Any) -> None:
+    """Break the graph where the contents of a string decide what happens."""
+    for value in values:
+        if is_marked(value):
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a tensor")
+
+
+class Shown:
+    """A tensor among the arguments of a native function that prints."""
+
+    __slots__ = ("_tensor", "_texts")
+
+    def __init__(self, tensor: torch.Tensor, texts: Texts) -> None:
+        self._tensor = tensor
+        self._texts = texts
+
+    def __str__(self) -> str:
+        return self._texts.mark(self._tensor, "str")
+
+    def __repr__(self) -> str:
+        return self._texts.mark(self._tensor, "repr")
+
+    def __format__(self, spec: str) -> str:
+        return self._texts.mark(self._tensor, "format", spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tensor, name)
+
+    def _number(self) -> Any:
+        raise GraphBreak(DATA_DEPENDENT_VALUE, what="the number in a tensor")
+
+    __int__ = __float__ = __index__ = _number
