@@ -149,7 +149,7 @@ def compile(
     check_dynamic(dynamic)
     check_backend(backend, BACKENDS)
     config = check_options(Config.from_environment(), mode, options)
-    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
     if target is None:
         return functools.partial(compile, disable=disable, **settings)
     check_target(target)
@@ -166,6 +166,7 @@ def compile(
 def compile_callable(target: Callable[..., Any], region: Region) -> Any:
     """The target behind the frame hook, with its name, signature and documentation."""
     function = target.__func__ if isinstance(target, MethodType) else target
+    compiled: Any
     if isinstance(function, FunctionType) and is_skipped(function.__code__) is None:
         compiled = _C.Region(target, region.context)
     else:
@@ -213,7 +214,7 @@ def compile_module(original: torch.nn.Module, region: Region, settings: dict[str
         "onegraph_settings": settings,
         "onegraph_region": region,
     }
-    compiled = object.__new__(type(cls.__name__, (CompiledModule, cls), members))
+    compiled: Any = object.__new__(type(cls.__name__, (CompiledModule, cls), members))
     object.__setattr__(compiled, "__dict__", original.__dict__)
     return compiled
 
