@@ -18,6 +18,7 @@ from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
+from onegraph.compiler.schedule.dead_code import remove_dead_code
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
@@ -31,6 +32,7 @@ from onegraph.ir.plan_text import format_plan, plan_bytes
 SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
+    Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
     Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),
     Pass("merge_axes", merge_axes, "after splitting, which makes short axes that may continue others"),
