@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rich.console import Console
 
@@ -22,7 +23,7 @@ def main() -> None:
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 100)
     results = []
     for name in args.suites or SUITES:
         for result in SUITES[name](args.quick):

@@ -43,8 +43,12 @@ def cases() -> Iterator[tuple[str, Callable[..., object], tuple[Tensor, ...]]]:
 
 
 def run(quick: bool) -> Iterator[Result]:
+    threads = torch.get_num_threads()
+    # There is nothing to share out here, and waiting threads would be measured instead.
+    torch.set_num_threads(1)
     for name, target, args in cases():
         with torch.no_grad():
             runs = {key: partial(compile(target), *args) for key, compile in CONTENDERS.items()}
             yield Result("calls", name, "us", interleaved(runs, 9 if quick else 31))
         reset()
+    torch.set_num_threads(threads)

@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen before
 RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6}
 TITLES = {
-    "calls": "Call overhead: microseconds per call",
+    "calls": "Call overhead, one thread: microseconds per call",
     "cold": "Cold compile: seconds of the first call in a new process, caches empty",
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
