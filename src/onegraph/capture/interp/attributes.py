@@ -136,7 +136,7 @@ class Attributes:
         setter = NULL if found is NULL else self.type_lookup(type(found), "__set__")
         if type(setter) is FunctionType:
             self.call(setter, (found, obj, value), {})
-        elif isinstance(obj, type):
+        elif issubclass(type(obj), type):
             type.__setattr__(obj, name, value)
         else:
             object.__setattr__(obj, name, value)
@@ -160,7 +160,7 @@ class Attributes:
         deleter = NULL if found is NULL else self.type_lookup(type(found), "__delete__")
         if type(deleter) is FunctionType:
             self.call(deleter, (found, obj), {})
-        elif isinstance(obj, type):
+        elif issubclass(type(obj), type):
             type.__delattr__(obj, name)
         else:
             object.__delattr__(obj, name)

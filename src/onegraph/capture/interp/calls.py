@@ -9,7 +9,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.interp.frame import NULL, Frame
-from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, type_name
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -43,6 +43,10 @@ class Calls:
         if is_python(found):
             return self.call(self.bind_special(found, function), args, kwargs)
         return self.call_native(function, args, kwargs)
+
+    def call_plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a call instruction: its result is the instruction's."""
+        return self.call(function, args, kwargs)
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something that is not written in Python."""
@@ -101,7 +105,7 @@ class Calls:
             made = self.call(self.getattr(cls, "__new__"), (cls, *args), kwargs)
         else:
             made = self.call_native(cls.__new__, (cls, *args), kwargs)
-        if not isinstance(made, cls):
+        if cls not in mro_of(type(made)):
             return made
         initializer = self.type_lookup(type(made), "__init__")
         if is_python(initializer):
@@ -141,7 +145,7 @@ class Calls:
         if resolved is not bases:
             self.setitem(namespace, "__orig_bases__", bases)
         cls = self.call(meta, (name, resolved, namespace), keywords)
-        if cell is not None and isinstance(cls, type):
+        if cell is not None and issubclass(type(cls), type):
             self._check_class_cell(cell, name, cls)
         return cls
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any, NoReturn
 
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import note_frame
 
 
@@ -66,14 +67,14 @@ class Errors:
         return None
 
     def _instance(self, value: Any, refusal: str) -> BaseException:
-        if isinstance(value, type) and issubclass(value, BaseException):
+        if issubclass(type(value), type) and BaseException in mro_of(value):
             made = self.call(value, (), {})
-            if not isinstance(made, BaseException):
+            if BaseException not in mro_of(type(made)):
                 raise TypeError(
                     f"calling {value} should have returned an instance of BaseException, not {type(made)}"
                 )
             return made
-        if not isinstance(value, BaseException):
+        if BaseException not in mro_of(type(value)):
             raise TypeError(refusal)
         return value
 
@@ -92,9 +93,9 @@ class Errors:
         """The condition of `except kinds`."""
         classes = kinds if isinstance(kinds, tuple) else (kinds,)
         for cls in classes:
-            if not (isinstance(cls, type) and BaseException in type.mro(cls)):
+            if not (issubclass(type(cls), type) and BaseException in mro_of(cls)):
                 raise TypeError("catching classes that do not inherit from BaseException is not allowed")
-        return any(cls in type(exception).__mro__ for cls in classes)
+        return any(cls in mro_of(type(exception)) for cls in classes)
 
     def match_group(self, exception: Any, kinds: Any) -> tuple[Any, Any]:
         """The condition of `except* kinds`: (what remains or None, what matches or None)."""

@@ -55,6 +55,8 @@ class Frame:
         self.handled: BaseException | None = None  # by an except clause of this frame
         self.result: Any = None  # returned or yielded
         self.parent: Frame | None = None
+        self.plain_call = False  # what it returns is the result of the call instruction that its parent is at
+        self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
 
     def __repr__(self) -> str:

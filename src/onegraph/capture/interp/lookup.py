@@ -25,7 +25,7 @@ NATIVE_CALLABLES = frozenset(
 )
 
 _HEAP_TYPE = 1 << 9
-_mro_of = type.__dict__["__mro__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
 
 
@@ -46,7 +46,7 @@ class ClassLookup:
 
     def __call__(self, cls: type, name: str) -> Any:
         """The raw value, not bound to anything, or NULL."""
-        mro = _mro_of(cls)
+        mro = mro_of(cls)
         known = self._dicts.get(cls)
         if known is None or known[0] is not mro:
             known = self._dicts[cls] = (mro, tuple(_dict_of(kind) for kind in mro))

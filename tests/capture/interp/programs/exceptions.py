@@ -1,5 +1,8 @@
 """Raising, catching, chaining, `with`, exception groups."""
 
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
 import contextlib
 import sys
 import traceback
@@ -77,7 +80,7 @@ def finally_overrides():
         try:
             raise KeyError
         finally:
-            return "kept"  # noqa: B012
+            return "kept"
 
     def g():
         for i in range(3):
@@ -85,7 +88,7 @@ def finally_overrides():
                 continue
             finally:
                 if i == 1:
-                    break  # noqa: B012
+                    break
         return i
 
     def h():
@@ -93,7 +96,7 @@ def finally_overrides():
             try:
                 return "first"
             finally:
-                break  # noqa: B012
+                break
         return "second"
 
     return f(), g(), h()
@@ -292,10 +295,10 @@ def current_exception():
 def exception_name_is_unbound():
     try:
         1 / 0
-    except ZeroDivisionError as e:  # noqa: F841
+    except ZeroDivisionError as e:
         pass
     try:
-        return e  # noqa: F821
+        return e
     except UnboundLocalError as f:
         return str(f)
 
@@ -370,7 +373,7 @@ def with_statement():
     try:
         with Manager("d"), Manager("e") as e:
             log.append(e)
-            1 / 0  # noqa: B018
+            1 / 0
     except ZeroDivisionError:
         log.append("out")
 
@@ -437,7 +440,7 @@ def library_managers():
 
     with tag("a") as a, contextlib.suppress(ZeroDivisionError):
         out.append(a)
-        1 / 0  # noqa: B018
+        1 / 0
     with tag("b"):
         raise KeyError("k")
     try:
@@ -486,7 +489,7 @@ def exception_group_reraised():
         try:
             raise ExceptionGroup("g", [ValueError(1), ExceptionGroup("h", [KeyError(2), TypeError(3)])])
         except* KeyError:
-            raise RuntimeError("new")  # noqa: B904
+            raise RuntimeError("new")
         except* TypeError:
             raise
     except ExceptionGroup as e:
@@ -537,7 +540,7 @@ def uncaught():
     try:
         raise KeyError("first")
     except KeyError:
-        raise ValueError("second")  # noqa: B904
+        raise ValueError("second")
 
 
 @program

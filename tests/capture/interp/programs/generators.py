@@ -1,5 +1,8 @@
 """Generators: send, throw, close, yield from; native code as their consumer."""
 
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
 import inspect
 
 from capture.interp.programs import program

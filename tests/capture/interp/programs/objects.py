@@ -1,5 +1,8 @@
 """Attributes, descriptors, special methods, calls."""
 
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
 import dataclasses
 import enum
 import functools
@@ -357,7 +360,7 @@ def chained_comparisons():
         log.append(x)
         return x
 
-    return v(1) < v(2) < v(3), v(1) < v(0) < v(9), v(1) == 1.0 is not None, v(1) in [1] in [[1]], log
+    return v(1) < v(2) < v(3), v(1) < v(0) < v(9), v(1) == v(1.0) is not None, v(1) in [1] in [[1]], log
 
 
 @program
@@ -473,7 +476,18 @@ def text_of_objects():
             return 5
 
     r, s, width = R(), S(), 12
-    out = [f"{r}", f"{r!r}", f"{r!s:>10}", f"{r!a}", f"{s!s}", f"{r:{width}}", str(s), repr(s), format(r, "x"), f"{3.14159:.2f}"]
+    out = [
+        f"{r}",
+        f"{r!r}",
+        f"{r!s:>10}",
+        f"{r!a}",
+        f"{s!s}",
+        f"{r:{width}}",
+        str(s),
+        repr(s),
+        format(r, "x"),
+        f"{3.14159:.2f}",
+    ]
     out += [f"{'a':>{width}}|{1:03d}|{[1, 2]}", f"{object.__name__=}", "%s %r" % (s, s)]
     for act in (lambda: f"{Bad()!s}", lambda: str(Bad()), lambda: f"{[]:x}"):
         try:
@@ -619,7 +633,7 @@ def decorators():
             log.append("computed")
             return 42
 
-        @functools.lru_cache  # noqa: B019
+        @functools.lru_cache
         def cached(self, x):
             log.append(("cached", x))
             return x
@@ -671,7 +685,14 @@ def library_classes():
     except dataclasses.FrozenInstanceError as e:
         frozen = str(e)
     out = [p, p > q, p == Point(1, 2), dataclasses.replace(p, x=5), dataclasses.asdict(p), p.norm, frozen, Frozen(3)]
-    out += [Color(1), Color["GREEN"].label(), list(Color), Flags.A | Flags.B, Color.RED in Color, Ordered(1) >= Ordered(0)]
+    out += [
+        Color(1),
+        Color["GREEN"].label(),
+        list(Color),
+        Flags.A | Flags.B,
+        Color.RED in Color,
+        Ordered(1) >= Ordered(0),
+    ]
     return [repr(o) for o in out]
 
 
@@ -797,4 +818,16 @@ def metaclass_attributes():
         def __class_getitem__(cls, item):
             return (cls.__name__, item)
 
-    return C.tag, C.other, C[3], len(C), list(C), 1 in C, isinstance("instance", C), C.method(), C.own, G[int], list[int]
+    return (
+        C.tag,
+        C.other,
+        C[3],
+        len(C),
+        list(C),
+        1 in C,
+        isinstance("instance", C),
+        C.method(),
+        C.own,
+        G[int],
+        list[int],
+    )

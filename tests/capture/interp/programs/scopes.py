@@ -1,5 +1,8 @@
 """Names, closures, class bodies, comprehensions, imports."""
 
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
 from capture.interp.programs import program
 
 COUNTER = 10
@@ -53,7 +56,7 @@ def globals_written():
     del FRESH
     COUNTER = before
     try:
-        FRESH  # noqa: B018
+        FRESH
     except NameError as e:
         return result, str(e), e.name
 
@@ -125,7 +128,7 @@ def comprehension_scopes():
 @program
 def comprehension_over_cell():
     x = 5
-    keep = lambda: x  # noqa: E731
+    keep = lambda: x
     inner = [lambda: x for x in range(3)]
     plain = [x for x in range(2)]
     return keep(), [f() for f in inner], plain, x
@@ -142,7 +145,7 @@ def comprehension_raises():
 
 @program
 def comprehension_unbound():
-    return [x for y in [1] for x in [x]]  # noqa: F821
+    return [x for y in [1] for x in [x]]
 
 
 @program
@@ -245,7 +248,7 @@ def class_scope_lookup():
 @program
 def class_name_missing():
     class C:
-        undefined_name_here  # noqa: B018, F821
+        undefined_name_here
 
 
 @program
@@ -307,7 +310,7 @@ def _import_missing():
 
 @program
 def annotations():
-    def f(a: int, b: "str" = "x", *c: float, d: list[int] = None, **e: dict) -> bool:  # noqa: RUF013
+    def f(a: int, b: "str" = "x", *c: float, d: list[int] = None, **e: dict) -> bool:
         return True
 
     class C:

@@ -1,5 +1,8 @@
 """Loops, unpacking, displays, slices, small algorithms."""
 
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
 from capture.interp.programs import program
 
 
@@ -125,7 +128,13 @@ def slices():
 @program
 def conditionals():
     def pick(a, b, c):
-        return a and b or c, a or (b and c), not a or b, a if b else c, (a is None, a is not None, b in [c], b not in [c])
+        return (
+            a and b or c,
+            a or (b and c),
+            not a or b,
+            a if b else c,
+            (a is None, a is not None, b in [c], b not in [c]),
+        )
 
     return [pick(a, b, c) for a in (None, 0, "a") for b in ([], 1) for c in ("c", 1)]
 
@@ -133,7 +142,10 @@ def conditionals():
 @program
 def string_formatting():
     name, value, width = "n", 3.14159, 10
-    return f"{name!r:>{width}}|{value:{width}.2f}|{{}}|{value:e}|{name * 2=}|{'nested ' + f'{value:.1f}'}", f"{1_000_000:,}"
+    return (
+        f"{name!r:>{width}}|{value:{width}.2f}|{{}}|{value:e}|{name * 2=}|{'nested ' + f'{value:.1f}'}",
+        f"{1_000_000:,}",
+    )
 
 
 @program
