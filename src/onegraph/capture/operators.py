@@ -40,6 +40,10 @@ class Operators(Attributes):
             return self.recorder.texts.mark(obj, "format", spec)
         return super().format(self._printable(obj), spec)
 
+    def contains(self, item: Any, container: Any) -> bool:
+        refuse_marked(item, container)
+        return super().contains(item, container)
+
     def iter(self, obj: Any) -> Any:
         refuse_marked(obj)
         return super().iter(obj)

@@ -161,7 +161,11 @@ class World:
         """`container[key]` of a dict (UNFILLED never escapes); raises KeyError. Guards presence or absence."""
         entry = self.records.get(id(container))
         if entry is None:
-            return dict.__getitem__(container, key)
+            try:
+                return dict.__getitem__(container, key)
+            except KeyError:
+                refuse_marked(key)
+                raise
         value = dict.get(container, key, DELETED)
         if value is UNFILLED:
             return self._fill_key(entry, key)

@@ -47,7 +47,8 @@ def unbatch(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch
 def noted(tracer: Any, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
     """Call a function that the mode does not see, and record it; `later` names the level by its node."""
     recorder = tracer.recorder
-    result = function(tensor, *now)
+    with torch._C.DisableTorchFunction():
+        result = function(tensor, *now)
     node = recorder.graph.call_function(function, (recorder.as_argument(tensor), *later))
     recorder.bind_result(node, result)
     return result

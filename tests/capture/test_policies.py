@@ -1,0 +1,160 @@
+"""Library functions that tracing treats in their own way: printing, caches, the environment, vmap, checks."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+import onegraph
+
+CALLS: list[int] = []
+
+
+def whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    return onegraph.compile(function, fullgraph=True, backend="eager")
+
+
+# ---- the text of a tensor --------------------------------------------------------------------------------------------
+
+
+def prints(x: torch.Tensor) -> Any:
+    total = x.sum()
+    text = f"total: {total:.3f} {x!r} {x.shape}"
+    return (
+        total * 2,
+        text,
+        text + "!",
+        "{} and {a}".format(total, a=x[0]),  # noqa: UP032
+        "%s of %s" % (total, "x"),  # noqa: UP031
+        ", ".join([f"{total}", "b"]),
+        {text: 1},
+    )
+
+
+def test_printed_tensors_are_filled_in_behind_the_graph() -> None:
+    compiled = whole(prints)
+    for seed in (1, 2):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(seed))
+        assert compiled(x) == prints(x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x if f"{x}" == "a" else x + 1,
+        lambda x: x * len(f"{x}"),
+        lambda x: (x, f"{x}".upper()),
+        lambda x: x * ("1" in f"{x}"),
+        lambda x: x * {"a": 1}.get(f"{x}", 2),
+        lambda x: (x + 1, f"{[x]}"),
+        lambda x: (x + 1, f"{x}", x.add_(1)),
+    ],
+    ids=["compared", "measured", "changed", "searched", "looked up", "in a list", "written to later"],
+)
+def test_decisions_by_a_tensors_text_are_graph_breaks(function: Callable[[torch.Tensor], Any]) -> None:
+    with pytest.raises(onegraph.GraphBreakError):
+        whole(function)(torch.ones(3))
+
+
+def test_messages_print_the_values_of_each_call(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("onegraph.test")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        log.warning("first %s", x[0])
+        log.warning(f"total {x.sum()}")
+        return x + 1
+
+    compiled = whole(program)
+    for value in (1.0, 2.0):
+        caplog.clear()
+        compiled(torch.full((2,), value))
+        messages = [record.getMessage() for record in caplog.records]
+        assert messages == [f"first {torch.tensor(value)!s}", f"total {2 * value}"]
+
+
+# ---- other library functions -----------------------------------------------------------------------------------------
+
+
+def test_the_environment_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if os.environ.get("ONEGRAPH_TEST_ONE", "0") == "1":
+            return x * 2
+        return x * 3 if os.getenv("ONEGRAPH_TEST_TWO") else x
+
+    compiled, x = whole(program), torch.ones(2)
+    assert compiled(x).tolist() == [1, 1]
+    monkeypatch.setenv("ONEGRAPH_TEST_ONE", "1")
+    assert compiled(x).tolist() == [2, 2]
+    monkeypatch.delenv("ONEGRAPH_TEST_ONE")
+    monkeypatch.setenv("ONEGRAPH_TEST_TWO", "1")
+    assert compiled(x).tolist() == [3, 3]
+
+
+@functools.cache
+def measured(size: int) -> torch.Tensor:
+    CALLS.append(size)
+    return torch.arange(size, dtype=torch.float32)
+
+
+def test_a_cached_function_of_constants_is_called_once() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + measured(3)
+
+    CALLS.clear()
+    measured.cache_clear()
+    compiled = whole(program)
+    assert compiled(torch.ones(3)).tolist() == [1, 2, 3]
+    assert compiled(torch.zeros(3)).tolist() == [0, 1, 2]
+    assert type(measured(3)) is torch.Tensor
+    assert CALLS == [3]
+
+
+def test_a_cached_function_of_tensors_is_run() -> None:
+    @functools.lru_cache
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    x = torch.ones(2)
+    assert whole(lambda x: double(x) + 1)(x).tolist() == [3, 3]
+    assert double.cache_info().currsize == 0
+
+
+def test_numbers_of_numpy() -> None:
+    x = torch.ones(2, dtype=torch.float64)
+    assert whole(lambda x: x * numpy.sqrt(2.0) + numpy.int64(3))(x).tolist() == [2**0.5 + 3] * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.vmap(torch.dot)(x, y),
+        lambda x, y: torch.vmap(lambda a, b: a * b.sum(), in_dims=(1, None), out_dims=1)(x, y),
+        lambda x, y: torch.vmap(torch.vmap(lambda a: a.exp() - 1))(x) + y,
+        lambda x, y: torch.vmap(lambda pair: pair["a"] @ pair["b"])({"a": x, "b": y}),
+    ],
+    ids=["dot", "dimensions", "nested", "tree"],
+)
+def test_vmap(function: Callable[..., torch.Tensor]) -> None:
+    compiled = whole(function)
+    for seed in (1, 2):
+        x, y = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(seed)).unbind(0)
+        torch.testing.assert_close(compiled(x, y), function(x, y))
+    assert torch._C._functorch.maybe_current_level() is None
+
+
+def test_a_check_is_made_when_the_graph_runs() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x > 0, lambda: f"negative: {x.min()}")
+        return x.log()
+
+    compiled = whole(program)
+    compiled(torch.ones(2))
+    with pytest.raises(RuntimeError, match="negative"):
+        compiled(-torch.ones(2))
