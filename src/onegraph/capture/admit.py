@@ -43,6 +43,8 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
     for base in (dict, list, tuple, set, frozenset):
         if isinstance(real, base):
             return ADMISSIONS[base](world, real, source, guarded)
+    if isinstance(real, BaseException):
+        return admit_exception(world, real, source, guarded)
     if has_python_layout(cls):
         return admit_instance(world, real, source, guarded)
     return admit_opaque(world, real, source, guarded)
@@ -236,6 +238,17 @@ def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> An
     """An object of a Python class: a blank one with a lazy `__dict__`; slots are read on demand."""
     shadow = object.__new__(type(real))
     begin_shadow(world, real, shadow, source, guarded)
+    return shadow
+
+
+def admit_exception(world: World, real: BaseException, source: Source, guarded: bool) -> Any:
+    """An exception from outside: one of the same class and arguments, with the attributes, cause and context."""
+    args = world.admit(real.args, Attr(source, "args"), guarded)
+    shadow = type(real).__new__(type(real), *args)
+    begin_shadow(world, real, shadow, source, guarded)
+    shadow.__cause__ = world.admit(real.__cause__, Attr(source, "__cause__"), guarded)
+    shadow.__context__ = world.admit(real.__context__, Attr(source, "__context__"), guarded)
+    shadow.__suppress_context__ = real.__suppress_context__
     return shadow
 
 

@@ -122,6 +122,21 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
     return name
 
 
+def rebuild_exception(rebuild: Any, value: BaseException) -> str:
+    """An exception with its arguments, attributes, cause and context; its traceback begins anew."""
+    cls = rebuild.const(type(value))
+    name = rebuild.assign(f"{cls}.__new__({cls}, *{rebuild.value(value.args)})")
+    rebuild.remember(value, name)
+    attributes = rebuild.world.attributes(value)
+    if attributes:
+        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+    for attribute in ("__cause__", "__context__", "__suppress_context__"):
+        contents = getattr(value, attribute)
+        if contents:
+            rebuild.lines.append(f"{name}.{attribute} = {rebuild.value(contents)}")
+    return name
+
+
 def rebuild_object(rebuild: Any, value: Any) -> str:
     """An object of a Python class: a blank one, its container contents, then its attributes."""
     cls = type(value)
@@ -199,4 +214,5 @@ RECIPES: tuple[tuple[Any, Callable[[Any, Any], str]], ...] = (
     (functools.partial, rebuild_partial),
     (CellType, rebuild_cell),
     (ITERATORS, rebuild_iterator),
+    (BaseException, rebuild_exception),
 )

@@ -15,7 +15,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import Location
 from onegraph.capture.admit import admit_object
-from onegraph.capture.breaks import TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import CANNOT_REBUILD, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -56,11 +56,10 @@ class Trace:
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def run(self, stop_at: int | None = None) -> Any:
-        """Interpret the frame to its return value, or to the step `stop_at` (raises `Stopped`)."""
+    def run(self, stop: tuple[int, int] | None = None) -> Any:
+        """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
+        self.tracer.stop = stop
         frame = self._start()
-        if stop_at is not None:
-            frame.stop_at = stop_at
         self._modes.enter_context(self.fake)
         self._modes.enter_context(self.recorder)
         return self.tracer.run_frame(frame)
@@ -104,17 +103,19 @@ class Trace:
         steps = [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]
         return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
 
-    def position(self, broken: GraphBreak) -> tuple[tuple[Location, ...], int | None]:
-        """The user's stack at a break, outermost first, and the root frame's step: None behind its end."""
-        frames = broken.frames
-        if not frames:
-            return (Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_name),), None
-        shown = [frame for frame in frames if not frame.globals.get("__name__", "").startswith("onegraph.")]
-        return tuple(location(frame) for frame in shown), frames[0].steps
+    def position(self, broken: GraphBreak) -> tuple[Location, ...]:
+        """The user's stack at a break, outermost first."""
+        if not broken.frames:
+            return (Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_name),)
+        shown = [f for f in broken.frames if not f.globals.get("__name__", "").startswith("onegraph.")]
+        return tuple(location(frame) for frame in shown)
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):
-            return self._admit_tensor(real, source, guarded)
+            with (
+                torch._C.DisableTorchFunction()
+            ):  # else the recorder would take our own looking at it for the program's
+                return self._admit_tensor(real, source, guarded)
         return admit_object(world, real, source, guarded)
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
@@ -152,9 +153,14 @@ class Trace:
         """The residual code's expression for a symbolic number."""
         return self.symbols.text(rebuild, value)
 
-    @property
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-        return self.tracer.effects
+        """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
+        if self.tracer.open_autocasts:
+            raise GraphBreak(CANNOT_REBUILD, what="autocast context")
+        grad = torch.is_grad_enabled()
+        changed = grad != self.state.values["grad_mode"]
+        state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []
+        return [*self.tracer.effects, *state]
 
     def check_unchanged(self) -> None:
         """With the debug switch on, prove that tracing changed nothing real."""

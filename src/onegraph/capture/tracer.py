@@ -17,7 +17,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
-from onegraph.capture.bytecode import Bytecode
+from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.operators import Operators
@@ -26,6 +26,7 @@ from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
     HANDLERS,
+    PLAIN,
     PURE_MODULES,
     SAFE_RECEIVERS,
     is_library,
@@ -60,6 +61,10 @@ class Tracer(Operators):
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
         self.open_levels: dict[int, torch.fx.Node] = {}
         self.made_classes: dict[int, type] = {}
+        #: The serial number of the frame, and the step of it, at which the trace ends.
+        self.stop: tuple[int, int] | None = None
+        self._frame_count = 0
+        self._plain = False
         self._reentry = Reentry(self)
 
     # ---- names -------------------------------------------------------------------------------------------------------
@@ -97,7 +102,12 @@ class Tracer(Operators):
                 name: self.world.admit(cell, Item(closure, index), guarded)
                 for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
             }
-        return super().make_frame(bytecode, function, local_values, cells)
+        frame = super().make_frame(bytecode, function, local_values, cells)
+        frame.serial = self._frame_count
+        self._frame_count += 1
+        if self.stop is not None and self.stop[0] == frame.serial:
+            frame.stop_at = self.stop[1]
+        return frame
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
         positional, named = super().defaults(function)
@@ -211,11 +221,28 @@ class Tracer(Operators):
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
+    def call_plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose result is the running instruction's: a frame that it enters can resume behind a break."""
+        self._plain = True
+        return self.call(function, args, kwargs)
+
+    def take_plain(self) -> bool:
+        """Whether the call that begins now is a plain one; what it calls in turn is not, unless it says so."""
+        plain, self._plain = self._plain, False
+        return plain
+
+    def call_again(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Another call in the place of the one that `take_plain` was asked in."""
+        self._plain = plain
+        return self.call(function, args, kwargs)
+
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
         handler = HANDLERS.get(identity)
         if handler is not None:
+            self._plain = self._plain and identity in PLAIN
             return handler(self, args, kwargs)
+        plain = self.take_plain()
         if identity in BREAKS:
             why, name = BREAKS[identity]
             raise GraphBreak(why, name=name, what=f"call of {name}()")
@@ -225,32 +252,34 @@ class Tracer(Operators):
             case types.FunctionType():
                 if runs_natively(function):
                     return self.run_native(function, args, kwargs)
-                return self.call_python(function, args, kwargs)
+                frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
+                frame.plain_call = plain
+                return self.run_frame(frame)
             case types.MethodType():
-                return self.call(function.__func__, (function.__self__, *args), kwargs)
+                return self.call_again(plain, function.__func__, (function.__self__, *args), kwargs)
             case functools.partial():
                 self.world.realize(function)
-                return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+                named = {**function.keywords, **kwargs}
+                return self.call_again(plain, function.func, (*function.args, *args), named)
             case type():
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
-        return self.call_object(function, args, kwargs)
+        return self.call_object(plain, function, args, kwargs)
 
-    def call_object(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_object(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
         if isinstance(function, _C.Region):
-            return self.call(function.__wrapped__, args, kwargs)
+            return self.call_again(plain, function.__wrapped__, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
-            return self.call(inline, (function, *args), kwargs)
+            return self.call_again(plain, inline, (function, *args), kwargs)
         owner, method = find_in_class(type(function), "__call__")
         if isinstance(method, types.FunctionType) and not runs_natively(method):
-            return self.call(
-                self._admit_class_value(type(function), owner, method, "__call__"), (function, *args), kwargs
-            )
+            method = self._admit_class_value(type(function), owner, method, "__call__")
+            return self.call_again(plain, method, (function, *args), kwargs)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if is_library(type(function).__module__ or ""):

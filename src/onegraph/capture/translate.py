@@ -25,8 +25,9 @@ from onegraph.capture.breaks import PYTHON_FEATURE, GraphBreak
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Continuation, ResumeFunction, plan_resume, splice, write_resume_function
+from onegraph.capture.resume import Continuation, ResumeFunction, deepest, plan_resume, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
+from onegraph.capture.splice import splice
 from onegraph.capture.trace import Trace
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import GlobalState
@@ -89,30 +90,36 @@ def translate_unchecked(
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
-        stack, step = trace.position(broken)
-        report(broken, stack, cx, fullgraph)
-        if step is None:
-            return Skipped(broken.summary)
-    return translate_prefix(start, compile_graph, cx, shapes, step, broken)
+        report(broken, trace.position(broken), cx, fullgraph)
+    if not broken.frames:
+        return Skipped(broken.summary)
+    problem = ""
+    for level in range(deepest(broken.frames), -1, -1):
+        frame = broken.frames[level]
+        result = translate_prefix(start, compile_graph, cx, shapes, (frame.serial, frame.steps))
+        if isinstance(result, Translated):
+            return result
+        problem = result
+    return Skipped(f"{broken.summary}; {problem}")
 
 
 def translate_prefix(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, step: int, broken: GraphBreak
-) -> Translated | Skipped:
-    """Trace again up to the breaking step, and continue from there in Python."""
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, stop: tuple[int, int]
+) -> Translated | str:
+    """Trace again up to a step, and continue from there in Python; or why that cannot be done."""
     with traced(start, cx, shapes) as trace:
         try:
-            trace.run(stop_at=step)
+            trace.run(stop)
         except Stopped as stopped:
-            continuation = plan_resume(stopped.frame, start)
+            continuation = plan_resume(stopped.frames)
             if isinstance(continuation, str):
-                return Skipped(f"{broken.summary}; {continuation}")
+                return continuation
             try:
                 return finish(trace, start, cx, compile_graph, continuation.values, continuation)
             except GraphBreak as cannot:
-                return Skipped(f"{broken.summary}; {cannot.summary}")
+                return cannot.summary
         except GraphBreak as again:
-            return Skipped(f"{broken.summary}; tracing again stopped earlier: {again.summary}")
+            return f"tracing again stopped earlier: {again.summary}"
     raise AssertionError("the second trace ran past the step at which the first one broke")
 
 
@@ -148,14 +155,14 @@ def finish(
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     results = [resulting(rebuild, value) for value in values]
-    effects = [effect_text(rebuild, effect) for effect in trace.effects]
+    effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, start)
+        code = splice(code, continuation)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
@@ -181,7 +188,7 @@ def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, 
     values = [rebuild.value(value) for value in args] + [
         f"{name}={rebuild.value(value)}" for name, value in kwargs.items()
     ]
-    return f"{rebuild.const(function)}({', '.join(values)})"
+    return f"{rebuild.const(_C.disabled(function))}({', '.join(values)})"
 
 
 def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: Context) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from onegraph.capture.bytecode.instruction import Bytecode, Instr
 
@@ -52,6 +53,63 @@ def stack_effect(instr: Instr, jump: bool = False) -> int:
 def falls_through(instr: Instr) -> bool:
     """Whether the next instruction may follow."""
     return instr.op not in _LEAVES and instr.op not in _JUMPS
+
+
+#: Instructions behind which control does not go on.
+TERMINATORS = _LEAVES | _JUMPS
+
+_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
+_WRITES = frozenset({"STORE_FAST", "STORE_FAST_MAYBE_NULL", "DELETE_FAST"})
+
+
+@lru_cache(maxsize=256)
+def live_names(bytecode: Bytecode) -> list[frozenset[str]]:
+    """For each instruction, the fast locals that may be read at or behind it before they are written."""
+    instrs = bytecode.instrs
+    handlers = [bytecode.handler_at(index) for index in range(len(instrs))]
+    live: list[frozenset[str]] = [frozenset()] * (len(instrs) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(instrs) - 1, -1, -1):
+            instr, handler = instrs[index], handlers[index]
+            now = live[index + 1] if falls_through(instr) else frozenset()
+            if instr.target is not None:
+                now |= live[instr.target]
+            if instr.op in _WRITES:
+                now -= {instr.arg}
+            if instr.op in _READS:
+                now |= {instr.arg}
+            if handler is not None:
+                now |= live[handler.target]
+            if now != live[index]:
+                live[index], changed = now, True
+    return live
+
+
+@lru_cache(maxsize=256)
+def handled_slots(bytecode: Bytecode) -> list[frozenset[int]]:
+    """For each instruction, the stack slots that hold the exception handled before the one handled now."""
+    depths = stack_depths(bytecode)
+    found: list[frozenset[int] | None] = [None] * len(bytecode.instrs)
+    work: list[tuple[int, frozenset[int]]] = [(0, frozenset())] if bytecode.instrs else []
+    while work:
+        index, slots = work.pop()
+        while index < len(found) and found[index] is None:
+            found[index] = slots
+            instr, depth, handler = bytecode.instrs[index], depths[index], bytecode.handler_at(index)
+            if handler is not None:
+                work.append((handler.target, frozenset(slot for slot in slots if slot < handler.depth)))
+            if depth is not None and instr.op == "PUSH_EXC_INFO":
+                slots |= {depth - 1}
+            elif depth is not None and instr.op == "POP_EXCEPT":
+                slots -= {depth - 1}
+            if instr.target is not None:
+                work.append((instr.target, slots))
+            if not falls_through(instr):
+                break
+            index += 1
+    return [slots or frozenset() for slots in found]
 
 
 def stack_depths(bytecode: Bytecode) -> list[int | None]:

@@ -1,0 +1,84 @@
+"""The end of a replacement that breaks: the breaking instruction, and the calls of the resume functions behind it."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
+from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.resume import Continuation, Exit, Handled, call_instructions
+
+
+def splice(code: CodeType, continuation: Continuation) -> CodeType:
+    """Replace the return of the residual code, whose values are in a tuple, by what follows the break."""
+    bytecode = decode(code)
+    place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
+    ending = Ending(continuation, place)
+    stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
+    names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
+    handlers = (*bytecode.handlers, *ending.handlers)
+    return encode(Bytecode(code, (*bytecode.instrs[:place], *ending.out), handlers), co_varnames=names)
+
+
+class Ending:
+    """The instructions behind the residual code, from index `place` on."""
+
+    def __init__(self, continuation: Continuation, place: int) -> None:
+        self.continuation = continuation
+        self.place = place
+        self.out: list[Instr] = []
+        self.handlers: list[Handler] = []
+        names = [value_name(number) for number in range(len(continuation.values))]
+        self.out.append(Instr("UNPACK_SEQUENCE", len(names)))
+        self.out += [Instr("STORE_FAST", name) for name in names]
+        self._rebuild_stack()
+        instruction = continuation.instruction
+        at = len(self.out)
+        self.out.append(instruction)
+        depth = len(continuation.stack)
+        self._call(continuation.following, depth + stack_effect(instruction))
+        if continuation.jumping is not None:
+            self.out[at] = Instr(
+                instruction.op, instruction.arg, self._here(), instruction.offset, instruction.position
+            )
+            self._call(continuation.jumping, depth + stack_effect(instruction, jump=True))
+        if continuation.raising is not None:
+            low = continuation.depth_when_raising
+            self.handlers.append(Handler(place + at, place + at + 1, self._here(), low, False))
+            self._call(continuation.raising, low + 1)
+        position = instruction.position
+        self.out = [Instr(i.op, i.arg, i.target, i.offset, i.position or position) for i in self.out]
+
+    def _here(self) -> int:
+        return self.place + len(self.out)
+
+    def _rebuild_stack(self) -> None:
+        for slot in self.continuation.stack:
+            match slot:
+                case None:
+                    self.out.append(Instr("PUSH_NULL"))
+                case Handled(number):
+                    name = value_name(number)
+                    self.out += [Instr("LOAD_FAST", name), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
+                case number:
+                    self.out.append(Instr("LOAD_FAST", value_name(number)))
+
+    def _call(self, way: Exit, depth: int) -> None:
+        """Take the native stack apart, call the resume function, and return its result."""
+        base = depth - len(way.results)
+        taken: list[str] = []
+        for index in range(depth - 1, -1, -1):
+            slot = self.continuation.stack[index] if index < len(self.continuation.stack) else None
+            if index >= base and way.results[index - base]:
+                taken.append(f"result{index}_")
+                self.out.append(Instr("STORE_FAST", taken[-1]))
+            elif isinstance(slot, Handled):
+                self.out.append(Instr("POP_EXCEPT"))
+            else:
+                self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
+        arguments = [*reversed(taken), *(value_name(number) for number in way.values)]
+        self.out += [*call_instructions(value_name(way.function), arguments), Instr("RETURN_VALUE")]
+
+
+def value_name(number: int) -> str:
+    return f"value{number}_"

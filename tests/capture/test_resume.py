@@ -1,0 +1,343 @@
+"""Resuming behind a break, wherever it happens: results, output, effects and exceptions as eager's, no frame skipped."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onegraph
+from onegraph.base import events as ev
+from tests.capture.test_breaks import Watch
+from tests.capture.test_small_programs import tree_equal
+
+
+def show(*what: Any) -> None:
+    print(*what)
+
+
+class Guarded:
+    """A context manager that notes what happens, and swallows ValueError if told."""
+
+    def __init__(self, log: list[Any], swallow: bool = False) -> None:
+        self.log, self.swallow = log, swallow
+
+    def __enter__(self) -> Guarded:
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, kind: Any, value: Any, tb: Any) -> bool:
+        self.log.append(("exit", kind and kind.__name__, str(value)))
+        return self.swallow and isinstance(value, ValueError)
+
+
+def fail(kind: type[BaseException], message: str) -> None:
+    print("failing", kind.__name__)
+    raise kind(message)
+
+
+def in_try(x, log):
+    y = x + 1
+    try:
+        print("body")
+        y = y * 2
+    except ValueError:
+        y = y * 3
+    else:
+        y = y - 1
+    finally:
+        y = y + 5
+    return y * 2
+
+
+def raised_in_try(x, log):
+    y = x + 1
+    try:
+        y = y * 2
+        fail(ValueError, "native")
+        y = y * 100
+    except KeyError:
+        y = y * 3
+    except ValueError as error:
+        log.append(str(error))
+        y = y + len(str(error))
+    finally:
+        y = y.sin()
+    return y * 2
+
+
+def in_except(x, log):
+    try:
+        raise KeyError("k")
+    except KeyError as error:
+        y = x * 2
+        print("handling", error.args, sys.exc_info()[0].__name__)
+        y = y + 1
+        log.append(error.args)
+    return y * 3
+
+
+def in_finally(x, log):
+    try:
+        y = x + 1
+        raise ValueError("v")
+    except ValueError:
+        y = x + 2
+    finally:
+        print("finally")
+        y = y.cos()
+    return y
+
+
+def bare_raise_behind_break(x, log):
+    try:
+        try:
+            y = x * 2
+            raise ValueError("inner")
+        except ValueError:
+            print("break")
+            y = y * 3
+            raise
+    except ValueError as error:
+        log.append(repr(error))
+        return y + 1
+
+
+def nested_tries(x, log):
+    y = x
+    for i in range(3):
+        try:
+            try:
+                y = y + 1
+                if i == 1:
+                    fail(KeyError, "one")
+                print("ok", i)
+                y = y * 2
+            except KeyError:
+                y = y.tanh()
+                print("caught", i)
+                raise ValueError("two") from None
+            finally:
+                y = y + 0.5
+                log.append(i)
+        except ValueError as error:
+            log.append(str(error))
+            y = y - 1
+    return y
+
+
+def in_with(x, log):
+    with Guarded(log) as g:
+        y = x + 1
+        print("in with")
+        y = y * 2
+        g.log.append("body")
+    return y + 1
+
+
+def raised_in_with(x, log):
+    y = x + 1
+    with Guarded(log, swallow=True), Guarded(log):
+        y = y * 2
+        fail(ValueError, "swallowed")
+        y = y * 100
+    return y + 1
+
+
+def in_no_grad(x, log):
+    y = x * 2
+    with torch.no_grad():
+        z = y * 3
+        print(torch.is_grad_enabled())
+        w = z + y
+    return y + 1, w * 2, torch.is_grad_enabled()
+
+
+def in_while(x, log):
+    n = 0
+    y = x
+    while n < 3:
+        y = y + n
+        print(n)
+        n += 1
+        y = y * 2
+    else:
+        y = y - 1
+    return y
+
+
+def branch_on_tensor_in_loop(x, log):
+    y = x
+    for i in range(4):
+        if y.sum() > 3:
+            y = y / 2
+            continue
+        y = y + 1
+        log.append(i)
+    return y
+
+
+def in_comprehension(x, log):
+    parts = [x * i + len(str(show(i))) for i in range(3)]
+    return torch.stack(parts) * 2
+
+
+def in_lambda(x, log):
+    f = lambda z: (show("lambda"), z * 2)[1] + 1  # noqa: E731
+    return f(x + 1) * 3
+
+
+def in_method(x, log):
+    class Local:
+        def __init__(self, k):
+            self.k = k
+
+        def run(self, z):
+            z = z * self.k
+            print("method", self.k)
+            self.k += 1
+            return z + self.k
+
+    thing = Local(3)
+    return thing.run(x) + thing.run(x * 2)
+
+
+def three_deep(x, log):
+    def third(z):
+        z = z + 1
+        print("third")
+        return z * 2
+
+    def second(z):
+        z = z - 1
+        return third(z) + 3
+
+    def first(z):
+        return second(z * 2).sin()
+
+    return first(x + 1) + x
+
+
+def closure_cells(x, log):
+    total = 0
+
+    def add(n):
+        nonlocal total
+        total += n
+        print("total", total)
+        return total
+
+    y = x + add(1)
+    return y * add(2) + total
+
+
+def exception_through_frames(x, log):
+    def inner(z):
+        z = z * 2
+        fail(RuntimeError, "deep")
+        return z
+
+    def middle(z):
+        try:
+            return inner(z + 1)
+        finally:
+            log.append("cleanup")
+
+    try:
+        return middle(x)
+    except RuntimeError as error:
+        log.append(str(error))
+        return x - 1
+
+
+def handled_outside_seen_inside(x, log):
+    def inner(z):
+        z = z + 1
+        log.append(traceback.format_exc().strip().splitlines()[-1])
+        print(sys.exc_info()[0].__name__)
+        return z * 2
+
+    try:
+        raise KeyError("outer")
+    except KeyError:
+        return inner(x) + 1
+
+
+def suppressed(x, log):
+    with contextlib.suppress(ValueError):
+        y = x + 1
+        fail(ValueError, "s")
+    return y * 2
+
+
+def match_statement(x, log):
+    match {"a": [1, show("subject")]}:
+        case {"a": [n, _]} if show("guard") is None:
+            return x * n
+        case _:
+            return x
+
+
+def unpacking_and_stack(x, log):
+    return [x + 1, *(x * 2, show("inside")), {"k": (x - 1, show("again"))}][0:2], torch.add(
+        x, x * (show("arg") is None)
+    )
+
+
+def recursion(x, log, n=3):
+    if n == 0:
+        print("bottom")
+        return x
+    return recursion(x + n, log, n - 1) * 2
+
+
+def uncaught(x, log):
+    y = x + 1
+    log.append("before")
+    fail(LookupError, "out")
+    return y
+
+
+PROGRAMS = [
+    in_try, raised_in_try, in_except, in_finally, bare_raise_behind_break, nested_tries, in_with, raised_in_with,
+    in_no_grad, in_while, branch_on_tensor_in_loop, in_comprehension, in_lambda, in_method, three_deep, closure_cells,
+    exception_through_frames, handled_outside_seen_inside, suppressed, match_statement, unpacking_and_stack, recursion,
+    uncaught,
+]  # fmt: skip
+
+
+def outcome(function: Callable[..., Any], x: torch.Tensor, capsys: Any) -> tuple[Any, ...]:
+    log: list[Any] = []
+    try:
+        result = function(x.clone(), log)
+    except LookupError as error:
+        result = (type(error), error.args)
+    return result, log, capsys.readouterr().out, torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_resumes(program: Callable[..., Any], backend: str, capsys: Any) -> None:
+    onegraph.reset()
+    compiled = onegraph.compile(program, backend=backend, options={"check_unchanged": True})
+    with Watch() as watch:
+        for _ in range(3):
+            x = torch.rand(4)
+            expected, found = outcome(program, x, capsys), outcome(compiled, x, capsys)
+            assert tree_equal(expected, found), (expected, found)
+    if program is not uncaught:
+        assert not [event.reason for event in watch.of(ev.FrameSkipped)]
+    assert watch.graphs
+
+
+def test_three_deep_is_two_graphs(capsys: Any) -> None:
+    onegraph.reset()
+    compiled = onegraph.compile(three_deep, backend="eager")
+    with Watch() as watch:
+        compiled(torch.rand(3), [])
+    assert len(watch.graphs) == 2 and capsys.readouterr().out == "third\n"
