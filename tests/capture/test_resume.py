@@ -1,4 +1,4 @@
-"""Resuming behind a break, wherever it happens: results, output, effects and exceptions as eager's, no frame skipped."""
+"""Resuming behind a break, wherever it happens: results, output, effects and exceptions as in eager mode."""
 
 from __future__ import annotations
 

@@ -82,13 +82,11 @@ def admit_identity(world: World, real: Any, source: Source, guarded: bool) -> An
 for _kind in (
     type,
     types.ModuleType,
-    types.BuiltinFunctionType,
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
-    types.MethodWrapperType,
     types.CodeType,
     types.GenericAlias,
     types.UnionType,
@@ -238,6 +236,19 @@ def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> An
     """An object of a Python class: a blank one with a lazy `__dict__`; slots are read on demand."""
     shadow = object.__new__(type(real))
     begin_shadow(world, real, shadow, source, guarded)
+    return shadow
+
+
+@admits(types.BuiltinFunctionType, types.MethodWrapperType)
+def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """A native function; one that is bound to an object is that of the object's shadow."""
+    if real.__self__ is None or isinstance(real.__self__, types.ModuleType | type):
+        return admit_identity(world, real, source, guarded)
+    if guarded:
+        world.guard(source, "type", type(real))
+        world.guard(Attr(source, "__name__"), "equal", real.__name__)
+    shadow = getattr(world.admit(real.__self__, Attr(source, "__self__"), guarded), real.__name__)
+    world.adopt(real, shadow, source)
     return shadow
 
 
