@@ -16,8 +16,9 @@ Greedy: the pair of groups that saves most bytes of memory traffic is merged fir
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from dataclasses import replace
+from heapq import heappop, heappush
 
 from onegraph.base.context import Context
 from onegraph.compiler.schedule.assemble import assemble
@@ -27,9 +28,13 @@ from onegraph.ir.index import ONE, Index, product
 from onegraph.ir.loop import Kernel, Program, Step, reads, writes
 
 MAX_STATEMENTS = 300  # of a fused kernel
+NEIGHBOURS = 8  # of all kernels that read one buffer, how many before and after are tried together with one
 UNKNOWN_SIZE = 4096  # what a size that is known at the call only counts as
 FEW_ROWS = 16  # a reduction to fewer results than this runs on few threads ...
 MUCH_WORK = 1 << 16  # ... so that kernels with this many elements are better off alone
+
+# (minus the bytes saved, the two groups, how many steps each had)
+Candidate = tuple[int, int, int, tuple[int, int]]
 
 
 def fuse(program: Program, cx: Context) -> Program:
@@ -47,6 +52,8 @@ class Fuser:
         self.home: dict[int, int] = {}  # the group of each step
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
+        self.bytes = {name: value_of(product(b.type.shape)) * b.type.dtype.size for name, b in self.table.items()}
+        self.versions: dict[int, int] = {}  # how many steps each group has
         self.before: dict[int, set[int]] = {}  # the steps that must come before each
         several = rewritten(program)
         writers: dict[str, list[int]] = {}
@@ -55,6 +62,7 @@ class Fuser:
             group = group_of(step, number) if isinstance(step, Kernel) and not several & {*writes(step)} else None
             if group is not None:
                 self.groups[number] = group
+                self.versions[number] = 1
             before = self.before[number] = {n for name in reads(step) for n in writers.get(name, ())}
             for name in reads(step):
                 self.readers.setdefault(name, []).append(number)
@@ -65,44 +73,38 @@ class Fuser:
             before.discard(number)
 
     def run(self) -> Program:
-        refused: set[tuple[int, int]] = set()
-        while True:
-            best = max(self.candidates(refused), default=None)
-            if best is None:
-                break
-            _, first, second = best
-            first, second = -first, -second
+        queue: list[Candidate] = []
+        for home in self.groups:
+            self.propose(home, queue)
+        while queue:
+            _, first, second, version = heappop(queue)
+            if version != (self.versions.get(first), self.versions.get(second)):
+                continue  # one of them has been merged with another since
             group = self.try_merge(first, second)
-            if group is None:
-                refused.add((first, second))
-                continue
-            self.adopt(group, first, second)
-            refused = {pair for pair in refused if not {first, second} & set(pair)}
+            if group is not None:
+                self.adopt(group, first, second)
+                self.propose(group.steps[0], queue)
         return self.rebuilt()
 
     # ---- choice ------------------------------------------------------------------------------------------------------
 
-    def candidates(self, refused: set[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
-        """Pairs of groups with the bytes that merging them saves; ties go to the earliest."""
-        saved: dict[tuple[int, int], int] = {}
-        for buffer in self.table:
-            touched = sorted({self.home[n] for n in self.readers.get(buffer, ())} & self.groups.keys())
+    def propose(self, home: int, queue: list[Candidate]) -> None:
+        """Queue the group with each other that it shares buffers with, by the bytes that merging them saves."""
+        group = self.groups[home]
+        saved: dict[int, int] = {}
+        for buffer in {*(m.output for m in group.members), *(name for m in group.members for name in m.reads)}:
             origin = self.producer.get(buffer)
-            home = self.home[origin] if origin is not None else None
-            size = self.bytes_of(buffer)
-            if home in self.groups:
-                for reader in touched:
-                    if reader != home:
-                        pair = (min(home, reader), max(home, reader))
-                        saved[pair] = saved.get(pair, 0) + 2 * size
-            for position, a in enumerate(touched):
-                for b in touched[position + 1 : position + 8]:
-                    saved[a, b] = saved.get((a, b), 0) + size
-        return [(gain, -a, -b) for (a, b), gain in saved.items() if (a, b) not in refused]
-
-    def bytes_of(self, buffer: str) -> int:
-        type = self.table[buffer].type
-        return value_of(product(type.shape)) * type.dtype.size
+            produced_at = self.home[origin] if origin is not None else None
+            sharing = sorted({self.home[n] for n in self.readers.get(buffer, ())} & self.groups.keys())
+            if produced_at != home and produced_at in self.groups:
+                saved[produced_at] = saved.get(produced_at, 0) + 2 * self.bytes[buffer]
+            at = bisect_left(sharing, home)
+            for other in sharing if produced_at == home else sharing[max(at - NEIGHBOURS, 0) : at + NEIGHBOURS]:
+                if other not in (home, produced_at):
+                    saved[other] = saved.get(other, 0) + self.bytes[buffer] * (2 if produced_at == home else 1)
+        for other, gain in saved.items():
+            first, second = min(home, other), max(home, other)
+            heappush(queue, (-gain, first, second, (self.versions[first], self.versions[second])))
 
     def try_merge(self, first: int, second: int) -> Group | None:
         """The merged group, if axes, dependences and size allow it."""
@@ -148,8 +150,10 @@ class Fuser:
         return set().union(*(self.before[n] for n in self.members(home)))
 
     def adopt(self, group: Group, first: int, second: int) -> None:
-        del self.groups[first], self.groups[second]
+        for home in (first, second):
+            del self.groups[home], self.versions[home]
         self.groups[group.steps[0]] = group
+        self.versions[group.steps[0]] = len(group.steps)
         for number in group.steps:
             self.home[number] = group.steps[0]
 

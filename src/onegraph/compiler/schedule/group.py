@@ -8,11 +8,11 @@ inner axes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onegraph.compiler.schedule.inline import Definition, definition_of
 from onegraph.ir.index import Index, Symbol
-from onegraph.ir.loop import Accumulate, Coordinates, Kernel, Loop, Store, loads
+from onegraph.ir.loop import Accumulate, Coordinates, Kernel, Loop, Store, loads, reads
 
 Axes = tuple[Symbol, ...]
 Mapping = dict[Symbol, Symbol]
@@ -27,6 +27,7 @@ class Member:
     place: tuple[Index, ...]
     reduction: Loop | None
     axes: Mapping
+    reads: tuple[str, ...]
 
     @property
     def definition(self) -> Definition:
@@ -44,9 +45,7 @@ class Member:
 
     def moved(self, axes: Mapping) -> Member:
         """The same member in a group whose axes replace those of its own."""
-        return Member(
-            self.kernel, self.output, self.place, self.reduction, {own: axes.get(a, a) for own, a in self.axes.items()}
-        )
+        return replace(self, axes={own: axes.get(a, a) for own, a in self.axes.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def group_of(kernel: Kernel, number: int) -> Group | None:
         return None
     axes = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in kernel.axes}
     inner = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in (loop.axes if loop else ())}
-    member = Member(kernel, stores[0].buffer, place.indices, loop, {**axes, **inner})
+    member = Member(kernel, stores[0].buffer, place.indices, loop, {**axes, **inner}, reads(kernel))
     return Group((member,), (number,), tuple(axes.values()), tuple(inner.values()))
 
 
