@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+import torch
 from rich.console import Console
 
 from benchmarks import calls, cold, kernels, models
+from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
 SUITES = {"calls": calls.run, "cold": cold.run, "kernels": kernels.run, "models": models.run}
@@ -18,22 +20,26 @@ def main() -> None:
         prog="benchmarks", description="eager, stock torch.compile and onegraph, interleaved"
     )
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)} (default: all)")
+    parser.add_argument("--shared", action="store_true", help="one thread and its CPU time, for a machine that is busy")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and only the first of the long cases")
     args = parser.parse_args()
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
 
     console = Console(width=None if sys.stdout.isatty() else 100)
+    settings = Settings(args.quick, args.shared)
+    if args.shared:
+        torch.set_num_threads(1)
     results = []
     for name in args.suites or SUITES:
-        for result in SUITES[name](args.quick):
+        for result in SUITES[name](settings):
             console.print(f"{name}: {result.name}", style="dim", highlight=False)
             results.append(result)
-    print_tables(results, console)
+    print_tables(results, settings, console)
     if args.suites or args.quick:
         console.print("not saved: only a full run is", style="dim")
     else:
-        save(results)
+        save(results, settings)
         console.print(f"saved to {RESULTS}", style="dim", highlight=False)
 
 

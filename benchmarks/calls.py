@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import thread_time
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.contenders import CONTENDERS, reset
-from benchmarks.measure import Result, interleaved
+from benchmarks.measure import Result, Settings, interleaved
 
 SCALE = 2.0
 
@@ -42,13 +43,13 @@ def cases() -> Iterator[tuple[str, Callable[..., object], tuple[Tensor, ...]]]:
     yield "MLP 4 x 8", mlp(), (torch.randn(1, 8),)
 
 
-def run(quick: bool) -> Iterator[Result]:
+def run(settings: Settings) -> Iterator[Result]:
+    """Always with one thread and its CPU time: there is nothing to share out here."""
     threads = torch.get_num_threads()
-    # There is nothing to share out here, and waiting threads would be measured instead.
     torch.set_num_threads(1)
     for name, target, args in cases():
         with torch.no_grad():
             runs = {key: partial(compile(target), *args) for key, compile in CONTENDERS.items()}
-            yield Result("calls", name, "us", interleaved(runs, 9 if quick else 31))
+            yield Result("calls", name, "us", interleaved(runs, settings.rounds(31), thread_time))
         reset()
     torch.set_num_threads(threads)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
-from benchmarks.measure import Result, sample
+from benchmarks.measure import Result, Settings, sample
 
 SCRIPT = Path(__file__).with_name("first_call.py")
 WORK = ("x + 1", "GPT-2 small")
@@ -73,10 +73,10 @@ def first_call(contender: str, work: str, path: str | None = None) -> Cold | Non
     return Cold(report["wall"], report["cpu"], len(seen))
 
 
-def run(quick: bool) -> Iterator[Result]:
+def run(settings: Settings) -> Iterator[Result]:
     contenders = ("eager", "stock", "onegraph")
-    for work in WORK[:1] if quick else WORK:
-        rounds = [{name: first_call(name, work) for name in contenders} for _ in range(1 if quick else 3)]
+    for work in WORK[:1] if settings.quick else WORK:
+        rounds = [{name: first_call(name, work) for name in contenders} for _ in range(1 if settings.quick else 3)]
         done = {name: [cold[name] for cold in rounds if cold[name] is not None] for name in contenders}
         done = {name: colds for name, colds in done.items() if colds}
         children = ", ".join(f"{name} {max(c.children for c in colds)}" for name, colds in done.items())

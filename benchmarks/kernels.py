@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.contenders import CONTENDERS, reset
-from benchmarks.measure import Result, interleaved
+from benchmarks.measure import Result, Settings, interleaved
 
 
 def gelu_chain(x: Tensor) -> Tensor:
@@ -71,9 +71,9 @@ def in_a_function(target: Callable[..., object]) -> Callable[..., object]:
     return lambda *args: target(*args)
 
 
-def run(quick: bool) -> Iterator[Result]:
+def run(settings: Settings) -> Iterator[Result]:
     for name, target, args in cases():
         with torch.no_grad():
             runs = {key: partial(compile(in_a_function(target)), *args) for key, compile in CONTENDERS.items()}
-            yield Result("kernels", name, "ms", interleaved(runs, 5 if quick else 15))
+            yield Result("kernels", name, "ms", interleaved(runs, settings.rounds(15), settings.clock))
         reset()

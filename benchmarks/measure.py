@@ -5,9 +5,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from time import perf_counter
+from time import perf_counter, thread_time
 
 Run = Callable[[], object]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to measure. `shared`: one thread and its CPU time, which other work on the machine hardly disturbs."""
+
+    quick: bool = False
+    shared: bool = False
+
+    @property
+    def clock(self) -> Clock:
+        return thread_time if self.shared else perf_counter
+
+    def rounds(self, full: int) -> int:
+        return max(3, full // 3) if self.quick else full
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +60,13 @@ def sample(times: list[float]) -> Sample:
     return Sample(median, low, high)
 
 
-def seconds(run: Run, repeat: int) -> float:
+def seconds(run: Run, repeat: int, clock: Clock = perf_counter) -> float:
     """Seconds per call of `repeat` calls in a row."""
     calls = range(repeat)
-    start = perf_counter()
+    start = clock()
     for _ in calls:
         run()
-    return (perf_counter() - start) / repeat
+    return (clock() - start) / repeat
 
 
 def repeats(run: Run, at_least: float) -> int:
@@ -61,7 +77,9 @@ def repeats(run: Run, at_least: float) -> int:
     return count
 
 
-def interleaved(runs: Mapping[str, Run], rounds: int, at_least: float = 0.005) -> dict[str, Sample]:
+def interleaved(
+    runs: Mapping[str, Run], rounds: int, clock: Clock = perf_counter, at_least: float = 0.005
+) -> dict[str, Sample]:
     """Time all runs in turn, each turn starting with another one. Each is called twice before, to be warm."""
     counts = {}
     for name, run in runs.items():
@@ -73,5 +91,5 @@ def interleaved(runs: Mapping[str, Run], rounds: int, at_least: float = 0.005) -
     for turn in range(rounds):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
-            times[name].append(seconds(runs[name], counts[name]))
+            times[name].append(seconds(runs[name], counts[name], clock))
     return {name: sample(values) for name, values in times.items()}

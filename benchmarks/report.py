@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.measure import Result
+from benchmarks.measure import Result, Settings
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen before
@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen before
 RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6}
 TITLES = {
-    "calls": "Call overhead, one thread: microseconds per call",
+    "calls": "Call overhead: microseconds per call, CPU time of one thread",
     "cold": "Cold compile: seconds of the first call in a new process, caches empty",
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
@@ -63,9 +63,10 @@ def cells(result: Result) -> list[str]:
     ]
 
 
-def environment() -> str:
+def environment(settings: Settings) -> str:
+    clock = "CPU time of one thread" if settings.shared else f"{torch.get_num_threads()} threads"
     return (
-        f"{_cpu()}, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}; "
+        f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}; "
         f"medians; 'against' is how many times less onegraph takes"
     )
 
@@ -76,7 +77,7 @@ def _cpu() -> str:
     return names[0] if names else platform.processor()
 
 
-def print_tables(results: Sequence[Result], console: Console) -> None:
+def print_tables(results: Sequence[Result], settings: Settings, console: Console) -> None:
     for suite, rows in suites(results).items():
         table = Table(title=TITLES[suite], box=box.SIMPLE_HEAD, title_justify="left")
         for i, header in enumerate(headers(suite)):
@@ -86,11 +87,11 @@ def print_tables(results: Sequence[Result], console: Console) -> None:
         console.print(table)
         for note in dict.fromkeys(row.note for row in rows if row.note):
             console.print(f"  {note}", highlight=False)
-    console.print(environment(), highlight=False)
+    console.print(environment(settings), highlight=False)
 
 
-def markdown(results: Sequence[Result]) -> str:
-    lines = [environment(), ""]
+def markdown(results: Sequence[Result], settings: Settings) -> str:
+    lines = [environment(settings), ""]
     for suite, rows in suites(results).items():
         names = headers(suite)
         lines += [f"## {TITLES[suite]}", "", f"| {' | '.join(names)} |", "|---" + "|---:" * (len(names) - 1) + "|"]
@@ -138,8 +139,8 @@ def _panel(axis: plt.Axes, suite: str, rows: Sequence[Result]) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def save(results: Sequence[Result]) -> None:
+def save(results: Sequence[Result], settings: Settings) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "results.json").write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
-    (RESULTS / "results.md").write_text(markdown(results))
+    (RESULTS / "results.md").write_text(markdown(results, settings))
     plot(results, RESULTS / "results.png")

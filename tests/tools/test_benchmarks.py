@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.cold import descendants, first_call
-from benchmarks.measure import Result, Sample, interleaved, repeats, sample, seconds
+from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 
 
 def result(suite: str, **medians: float) -> Result:
@@ -54,7 +54,7 @@ def test_a_contender_that_fails_leaves_a_gap() -> None:
 
 def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
-    report.save([result("calls", eager=3.0, stock=2.0, onegraph=1.0), result("cold", onegraph=1.0)])
+    report.save([result("calls", eager=3.0, stock=2.0, onegraph=1.0), result("cold", onegraph=1.0)], Settings())
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved[0]["samples"]["stock"]["median"] == 2.0
     assert "| work | 3e+03 | 2e+03 | 1e+03 | x3.00 | x2.00 |" in (tmp_path / "results.md").read_text()
