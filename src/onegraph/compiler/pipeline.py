@@ -22,6 +22,7 @@ from onegraph.compiler.schedule.dead_code import remove_dead_code
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
+from onegraph.compiler.schedule.split_reductions import split_reductions
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
@@ -31,6 +32,7 @@ from onegraph.ir.plan_text import format_plan, plan_bytes
 
 SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
+    Pass("split_reductions", split_reductions, "before fuse, which would tie what surrounds them to few threads"),
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
     Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from onegraph.ir.index import Index
+from onegraph.ir.index import ONE, ZERO, Index
 
 Kind = Literal["bool", "int", "uint", "float", "opaque"]
 
@@ -103,3 +103,13 @@ class TensorType:
     def offset(self, coordinates: tuple[Index, ...]) -> Index:
         """How many elements after the first one the element at these coordinates stands."""
         return sum((c * s for c, s in zip(coordinates, self.strides, strict=True)), Index.of(0))
+
+
+def contiguous_strides(shape: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Row-major strides; those of a dimension of size 0 count as size 1, as in torch."""
+    strides: list[Index] = []
+    step = ONE
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * (ONE if size == ZERO else size)
+    return tuple(reversed(strides))

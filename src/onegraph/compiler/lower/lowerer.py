@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,13 +11,14 @@ from torch.fx import Node
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
-from onegraph.compiler.lower.arguments import literal_argument, tensor_type
+from onegraph.compiler.lower.arguments import literal_argument, tensor_type, torch_dtype
 from onegraph.compiler.lower.scalars import Scalar
-from onegraph.compiler.lower.views import Shape, View, axes_of, contiguous_strides, coordinates
+from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
 from onegraph.ir.loop import Buffer, BufferArgument, Coordinates, Extern, Kernel, Step
-from onegraph.ir.types import BOOL, I64, DType, TensorType
+from onegraph.ir.scalar import REDUCTIONS
+from onegraph.ir.types import BOOL, I64, DType, TensorType, contiguous_strides
 
 
 class Lowerer:
@@ -56,6 +58,8 @@ class Lowerer:
         if strides is None and shape == self._result_shape():
             strides = self.result.strides
         name = self.buffer(TensorType(dtype, shape, tuple(strides or contiguous_strides(shape))))
+        if _is_empty(shape):
+            return self._empty(name)
         axes = axes_of(shape, "i")
         cell = Cell(Body(_running(axes)), coordinates(axes))
         value = compute(cell).to(dtype)
@@ -72,15 +76,29 @@ class Lowerer:
         compute: Callable[[Cell, tuple[Index, ...]], Sequence[Scalar]],
     ) -> View:
         """A tensor of the shape `outer` that gathers what `compute(cell, at)` gives at every position of `inner`."""
+        if _is_empty(inner):
+            return self.pointwise(outer, dtype, lambda cell: cell.literal(_nothing(op, dtype), dtype))
         name = self.buffer(TensorType(dtype, outer, contiguous_strides(outer)))
+        if _is_empty(outer):
+            return self._empty(name)
         axes, over = axes_of(outer, "i"), axes_of(inner, "r")
         cell = Cell(Body(_running(axes)), coordinates(axes))
         cell.body.enter(_running(over))
         values = compute(cell, coordinates(over))
-        total = cell.body.accumulate(op, dtype, *(value.operand for value in values))
+        if _running(over):
+            total = cell.body.accumulate(op, dtype, *(value.operand for value in values))
+        else:
+            total = values[-1].to(dtype).operand  # one element: itself, or its position
         cell.body.leave()
         cell.body.store(name, Coordinates(cell.position), total)
         self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
+        return self.whole(name)
+
+    def _empty(self, name: str) -> View:
+        """A tensor without elements needs memory of size zero, and no kernel."""
+        type = self.buffers[name].type
+        options = (("dtype", literal_argument(torch_dtype(type.dtype))),)
+        self.steps.append(Extern("aten.empty_strided.default", (type.shape, type.strides), options, (name,)))
         return self.whole(name)
 
     def assembled(self, pieces: Sequence[tuple[View, int]]) -> View:
@@ -235,3 +253,16 @@ def _decided(op: str, index: Index, bound: Index) -> bool | None:
 def _running(axes: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
     """The axes that have more than one element (or none)."""
     return tuple(axis for axis in axes if axis.extent != ONE)
+
+
+def _is_empty(shape: Shape) -> bool:
+    return any(size == ZERO for size in shape)
+
+
+def _nothing(op: str, dtype: DType) -> float:
+    """What a reduction of no elements gives."""
+    identity = REDUCTIONS[op].identity
+    if not isinstance(identity, str):
+        return identity
+    sign = -1 if identity == "lowest" else 1
+    return sign * math.inf if dtype.is_float else 0

@@ -92,13 +92,3 @@ def unflatten(number: Index, shape: Shape) -> list[Index]:
         quotient = number if below == ONE or below == ZERO else number // below
         position.append(quotient if all(s == ONE for s in shape[:dim]) else quotient % size)
     return position
-
-
-def contiguous_strides(shape: Shape) -> tuple[Index, ...]:
-    """Row-major strides; those of a dimension of size 0 count as size 1, as in torch."""
-    strides: list[Index] = []
-    step = ONE
-    for size in reversed(shape):
-        strides.append(step)
-        step = step * (ONE if size == ZERO else size)
-    return tuple(reversed(strides))

@@ -28,6 +28,7 @@ from onegraph.ir.loop import (
 )
 
 HEAVY = 12.0  # cost of a body above which it gets wide vectors
+LIGHT = 6.0  # cost below which a body needs few registers per lane
 
 
 def vectorize(program: Program, cx: Context) -> Program:
@@ -92,6 +93,8 @@ def _width(kernel: Kernel, axis: Symbol) -> int:
     cost = sum(statement_cost(s) for s in statements(kernel.body) if not isinstance(s, Store | Accumulate))
     sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
     width = 64 if cost >= HEAVY else 32
+    if axis in kernel.axes and any(isinstance(s, Loop) for s in kernel.body) and cost < LIGHT:
+        width = 256  # a reduction along columns: a wide strip of each row is read at a time
     if max(sizes, default=4) == 8:
         width //= 2
     if any(_contiguity(index, axis) < 0 for index, _ in _accesses(kernel)):
