@@ -90,7 +90,7 @@ def check_operator(op: Any, backend: Backend, limit: int | None = None) -> Repor
             if "data is not allocated yet" in str(error):  # a composite operator reads values in C++
                 report.broken.append("reads data")
                 continue
-            error.add_note(f"{op.formatted_name}, sample {number}: {sample}")
+            error.add_note(f"{op.formatted_name}, sample {number}: {sample.summary()}")
             raise
         report.equal += 1
         report.fallbacks.update(fallbacks)

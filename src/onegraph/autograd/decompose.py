@@ -1,9 +1,8 @@
 """Which operators are replaced by simpler ones while the graph is recorded.
 
 Each entry is one function with the operator's signature, run under the recorder in its place; it may return
-NotImplemented to keep the operator. Operators that a library does better than loops (matrix products, convolutions,
-attention, embeddings, sorting) stay whole. Numerics are eager's: reductions and normalizations of half-precision tensors
-compute in float32.
+NotImplemented to keep the operator. Few operators need one: what is a handful of loops is lowered as it stands, by the
+compiler, which is cheaper than recording its pieces; and what a library does better than loops stays whole.
 """
 
 from __future__ import annotations
@@ -11,4 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """In training it writes its running statistics, which its schema does not tell."""
+    if not training or running_mean is None or running_var is None:
+        return NotImplemented
+    value, mean, scale, new_mean, new_var = aten._native_batch_norm_legit_functional.default(
+        x, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    running_mean.copy_(new_mean)
+    running_var.copy_(new_var)
+    return value, mean, scale
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    aten.native_batch_norm.default: batch_norm,
+}

@@ -211,8 +211,9 @@ class Functionalizer(AtenRecorder):
             raise CompileError("functionalize", f"{func} has no functional form")
         old.tensor = aten.alias.default(target)
         self.current(old)
-        if old.node.meta["val"] is target:
-            old.node.meta["val"] = old.tensor
+        for node in self.graph.nodes:
+            if node.meta["val"] is target:
+                node.meta["val"] = old.tensor
         self._values[id(old.tensor)] = old
         self._alive.append(old.tensor)
         node = self.emit(twin, (old.tensor, *args[1:]), kwargs, target)

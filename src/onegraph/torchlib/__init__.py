@@ -1,1 +1,1 @@
-"""The only importer of private torch modules: fake tensors, aten schemas, the aten recorder, symbolic sizes, global state."""
+"""The only importer of private torch modules: fake tensors, aten schemas, the recorder, symbolic sizes, state."""

@@ -1,8 +1,8 @@
 """Keeps torch's own Python operators from importing the stock compiler.
 
-Torch wraps its reference operators (`torch._refs`, used as meta kernels and decompositions) in a function that, when first
-called, imports the stock compiler in order to exclude them from it. The wrapper looks for an already excluded version on
-the function it wraps; `prepare` puts the function itself there.
+Torch wraps its reference operators (`torch._refs`, used as meta kernels and decompositions) in a function that, when
+first called, imports the stock compiler in order to exclude them from it. The wrapper looks for an already excluded
+version on the function it wraps; `prepare` puts the function itself there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fake tensors: tensors with every property but data.
 
 `FakeMode` keeps PyTorch's `FakeTensor` class and its table of special operators, and brings its own constructor,
-conversion and dispatch. The stock ones import the stock compiler (constructor, conversion, dispatch of any operator with
-a plain meta kernel) and sympy, and spend several times the needed time per operator.
+conversion and dispatch. The stock ones import the stock compiler (constructor, conversion, dispatch of any operator
+with a plain meta kernel) and sympy, and spend several times the needed time per operator.
 """
 
 from __future__ import annotations
@@ -244,6 +244,8 @@ class FakeMode(FakeTensorMode):
             result = self._meta(func, args, kwargs)
         except NotImplementedError as error:
             return self._fallback(func, args, kwargs, error)
+        if func in _CORRECTIONS:
+            result = _CORRECTIONS[func](result, *args, **kwargs)
         device = kwargs.get("device")
 
         def wrap(value: Any) -> Any:
@@ -331,6 +333,27 @@ class _Converter(FakeTensorConverter):
 
     def from_meta_and_device(self, fake_mode: FakeMode, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
         return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
+
+
+def _batch_norm_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """In evaluation, the kernel for the CPU returns no statistics; the meta kernel returns one of each channel."""
+    training = args[5] if len(args) > 5 else kwargs["training"]
+    if training or args[0].fake_device.type != "cpu":
+        return result
+    return (result[0], *(saved.new_empty(0) for saved in result[1:]))
+
+
+def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
+    x = args[0]
+    channels_last = x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return result.contiguous(memory_format=torch.channels_last) if channels_last else result
+
+
+# Where the meta kernel and the real one disagree.
+_CORRECTIONS = {
+    aten.native_batch_norm.default: _batch_norm_statistics,
+    aten.max_unpool2d.default: _channels_last_as_input,
+}
 
 
 @cache

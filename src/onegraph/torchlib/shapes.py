@@ -483,7 +483,8 @@ class SizeNode:
 
     def _ordered(self, strides: Sequence[SizeNode], rank: int, order: Sequence[int]) -> SizeNode:
         steps = [self.sizes.value(stride.value) for stride in strides]
-        return self.wrap_bool(len(steps) == rank and all(steps[a] < steps[b] for a, b in zip(order, order[1:], strict=False)))
+        ordered = len(steps) == rank and all(steps[a] < steps[b] for a, b in zip(order, order[1:], strict=False))
+        return self.wrap_bool(ordered)
 
     def is_channels_last_strides_2d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
         return self._ordered(strides, 4, (1, 3, 2, 0))

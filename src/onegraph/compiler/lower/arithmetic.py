@@ -26,7 +26,7 @@ aten = torch.ops.aten
 def nonzero(x: Scalar) -> Scalar:
     """The divisor of an integer division: zero stops the program as it stops eager."""
     if not x.dtype.is_float:
-        x.body.check(x.ne(0).operand if isinstance(x.operand, str) else bool(x.operand), "RuntimeError", "ZeroDivisionError")
+        x.body.check(x.ne(0).operand, "RuntimeError", "ZeroDivisionError")
     return x
 
 
@@ -189,11 +189,8 @@ def _is_one(value: Any) -> bool:
 @pointwise(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(x: Scalar, y: Scalar, weight: Scalar) -> Scalar:
     difference = y - x
-    near = s.absolute(weight) < 0.5 if isinstance(weight.operand, str) else abs(weight.operand) < 0.5
-    from_start, from_end = x + weight * difference, y - difference * (1 - weight)
-    if isinstance(near, bool):
-        return from_start if near else from_end
-    return where(near, from_start, from_end)
+    size = s.absolute(weight) if isinstance(weight.operand, str) else weight.literal(abs(weight.operand))
+    return where(size < 0.5, x + weight * difference, y - difference * (1 - weight))
 
 
 @pointwise(aten.atan2.default)
@@ -218,12 +215,12 @@ def nextafter(x: Scalar, y: Scalar) -> Scalar:
 
 @pointwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
 def xlogy(x: Scalar, y: Scalar) -> Scalar:
-    return where(s.isnan(y), math.nan, where(x.eq(0) if isinstance(x.operand, str) else s.named(x).eq(0), 0, x * s.log(y)))
+    return where(s.isnan(y), math.nan, where(x.eq(0), 0, x * s.log(y)))
 
 
 @pointwise(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
 def xlog1py(x: Scalar, y: Scalar) -> Scalar:
-    return where(s.isnan(y), math.nan, where(s.named(x).eq(0), 0, x * s.log1p(y)))
+    return where(s.isnan(y), math.nan, where(x.eq(0), 0, x * s.log1p(y)))
 
 
 @pointwise(aten.logaddexp.default)
@@ -284,7 +281,7 @@ def heaviside(x: Scalar, at_zero: Scalar) -> Scalar:
 
 @pointwise(aten.special_entr.default)
 def entr(x: Scalar) -> Scalar:
-    positive = where(x > 0, -x * s.log(x), where(x.eq(0), 0, -math.inf))
+    positive = where(x > 0, -x * s.log(x), where(x.eq(0), x.literal(0), -math.inf))
     return where(s.isnan(x), x, positive)
 
 
@@ -305,7 +302,7 @@ def signbit(x: Scalar) -> Scalar:
 
 @pointwise(aten.angle.default)
 def angle(x: Scalar) -> Scalar:
-    return where(s.isnan(x), x, where(x < 0, math.pi, 0))
+    return where(s.isnan(x), x, where(x < 0, x.literal(math.pi), 0))
 
 
 # ---- bits ------------------------------------------------------------------------------------------------------------
@@ -335,17 +332,19 @@ def _shift(op: str) -> Any:
     def shifted(x: Scalar, by: Scalar) -> Scalar:
         """A negative count moves everything out, as a large one does."""
         bits = x.dtype.bits
-        outside = (by < 0) | (by >= bits) if isinstance(by.operand, str) else not 0 <= by.operand < bits
         last = apply("shr", x, bits - 1) if op == "shr" else x.literal(0)
-        if isinstance(outside, bool):
-            return last if outside else apply(op, x, by)
+        if not isinstance(by.operand, str):
+            return apply(op, x, by) if 0 <= by.operand < bits else last
+        outside = (by < 0) | (by >= bits)
         return where(outside, last, apply(op, x, where(outside, 0, by)))
 
     return shifted
 
 
-pointwise(aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Scalar)(_shift("shl"))
-pointwise(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Scalar)(_shift("shr"))
+_LEFT = (aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Scalar)
+_RIGHT = (aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Scalar)
+pointwise(*_LEFT)(_shift("shl"))
+pointwise(*_RIGHT)(_shift("shr"))
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def embedding(g: Lowerer, weight: View, indices: View, *_: Any, **__: Any) -> Vi
 
 @lower(aten.gather.default)
 def gather(g: Lowerer, x: View, dim: Any, index: View, *, sparse_grad: bool = False) -> Any:
-    if not x.rank or not index.rank:
+    if not x.rank or index.rank != x.rank:
         return NotImplemented
     d = dim_of(dim, x.rank)
 

@@ -166,8 +166,13 @@ def batch_norm(
     if training or running_mean is None or running_var is None:
         return NotImplemented
     value = _batch_norm_inference(g, x, weight, bias, running_mean, running_var, eps)
-    saved = [g.pointwise(kind.shape, kind.dtype, lambda cell, kind=kind: cell.literal(0, kind.dtype)) for kind in g.results[1:]]
-    return value, *saved
+    return value, *_unused(g)
+
+
+def _unused(g: Lowerer) -> list[View]:
+    """What only training needs has no elements."""
+    kinds = g.results[1:]
+    return [g.pointwise(kind.shape, kind.dtype, lambda cell, t=kind.dtype: cell.literal(0, t)) for kind in kinds]
 
 
 def _batch_norm_inference(
@@ -201,8 +206,7 @@ def batch_norm_no_training(
     g: Lowerer, x: View, weight: Any, bias: Any, mean: View, variance: View, momentum: float, eps: float
 ) -> Any:
     value = _batch_norm_inference(g, x, weight, bias, mean, variance, eps)
-    saved = [g.pointwise(kind.shape, kind.dtype, lambda cell, kind=kind: cell.literal(0, kind.dtype)) for kind in g.results[1:]]
-    return value, *saved
+    return value, *_unused(g)
 
 
 @lower(aten._native_batch_norm_legit_functional.default)

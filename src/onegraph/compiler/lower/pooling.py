@@ -169,6 +169,10 @@ lower(aten.avg_pool2d.default)(_avg_pool(2))
 lower(aten.avg_pool3d.default)(_avg_pool(3))
 
 
+def _widest(size: int, windows: int) -> int:
+    return max(-(-(i + 1) * size // windows) - i * size // windows for i in range(windows))
+
+
 def _adaptive_avg_pool(rank: int) -> Any:
     def lowering(g: Lowerer, x: View, size: Any) -> Any:
         """Window i runs from floor(i * n / m) to ceil((i + 1) * n / m)."""
@@ -178,10 +182,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
         if any(n.constant in (None, 0) for n in (*x.shape[first:], *result.shape)) or not x.dtype.is_float:
             return NotImplemented
         ends = list(zip(x.shape[first:], result.shape[first:], strict=True))
-        widest = tuple(
-            Index.of(max(-(-(i + 1) * n.constant // m.constant) - i * n.constant // m.constant for i in range(m.constant)))
-            for n, m in ends
-        )
+        widest = tuple(Index.of(_widest(n.constant, m.constant)) for n, m in ends)
 
         def bounds(position: tuple[Index, ...]) -> list[tuple[Index, Index]]:
             return [

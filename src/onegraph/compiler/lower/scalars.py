@@ -5,6 +5,9 @@ The functions carry aten's names; literals mix in and take the type of their par
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from onegraph.compiler.body import Body
 from onegraph.ir.loop import Operand
 from onegraph.ir.types import BOOL, F64, I64, DType
@@ -114,10 +117,17 @@ def apply(op: str, *args: Scalar | float) -> Scalar:
     return Scalar(first.body, first.body.apply(op, first.dtype, *(s.operand for s in scalars)), first.dtype)
 
 
+_COMPARISONS: dict[str, Callable[..., bool]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+
+
 def compare(op: str, *args: Scalar | float) -> Scalar:
     scalars = _scalars(args)
     first = scalars[0]
     if not any(isinstance(s.operand, str) for s in scalars):
+        if op in _COMPARISONS:
+            return Scalar(first.body, _COMPARISONS[op](*(s.operand for s in scalars)), BOOL)
         scalars[0] = named(first)
     return Scalar(first.body, first.body.apply(op, BOOL, *(s.operand for s in scalars)), BOOL)
 

@@ -1,0 +1,86 @@
+"""Every operator of torch's operator database, compiled, against eager.
+
+The fast slice takes the first samples of each operator that programs commonly use; the slow part takes every sample of
+every operator. Run this file with `-s` to see the share of operators that need no library call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from opinfo.harness import Report, check_operator, operators, run_graph_eagerly
+
+from onegraph.autograd import FunctionalGraph
+from onegraph.base.context import Context
+from onegraph.compiler import compile_graph
+
+COMMON = """
+    abs add addcmul addmm all amax any arange argmax argmin as_strided baddbmm bitwise_and bmm cat clamp clone
+    constant_pad_nd contiguous copysign cos count_nonzero cumsum diagonal diagonal_scatter div_floor_rounding
+    div_no_rounding_mode div_trunc_rounding dot einsum empty_like eq erf exp expand eye flatten flip floor fmod full_like
+    gather ge index_add index_put index_select isnan lerp linalg_vector_norm log log_softmax logical_not
+    logsumexp lt masked_fill matmul max_binary max_reduction_no_dim max_reduction_with_dim mean min_binary mm mul
+    nan_to_num narrow native_batch_norm native_layer_norm neg new_zeros nn_functional_adaptive_avg_pool2d
+    nn_functional_avg_pool2d nn_functional_batch_norm nn_functional_binary_cross_entropy_with_logits nn_functional_conv2d
+    nn_functional_cross_entropy nn_functional_dropout nn_functional_embedding nn_functional_gelu nn_functional_glu
+    nn_functional_group_norm nn_functional_hardswish nn_functional_interpolate_nearest nn_functional_layer_norm
+    nn_functional_linear nn_functional_max_pool2d nn_functional_mse_loss nn_functional_nll_loss nn_functional_pad_constant
+    nn_functional_pad_reflect nn_functional_pixel_shuffle nn_functional_relu nn_functional_rms_norm
+    nn_functional_scaled_dot_product_attention nn_functional_silu nn_functional_softplus ones permute pow prod rand_like
+    reciprocal remainder repeat reshape roll rsqrt rsub scatter select select_scatter sigmoid sign sin slice slice_scatter
+    softmax sort split split_with_sizes sqrt squeeze stack std sub sum tanh topk transpose tril triu true_divide unbind
+    unfold unsqueeze var var_mean view where zeros_like
+""".split()
+
+LOWERED: list[Report] = []
+
+
+def native(graph: FunctionalGraph) -> Any:
+    compiled = compile_graph(graph.module, Context())
+    return compiled, compiled.fallbacks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _share() -> Any:
+    """Tell, after the tests, how many operators ran as kernels alone."""
+    LOWERED.clear()
+    yield
+    if LOWERED:
+        count = sum(report.is_lowered for report in LOWERED)
+        print(f"\n{count} of {len(LOWERED)} operators ran without a library call ({100 * count // len(LOWERED)} %)")
+
+
+def named(op: Any) -> str:
+    return op.formatted_name
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.formatted_name in COMMON], ids=named)
+def test_common_operator(op: Any) -> None:
+    LOWERED.append(check_operator(op, native, limit=2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", operators(), ids=named)
+def test_operator(op: Any) -> None:
+    LOWERED.append(check_operator(op, native))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", operators(), ids=named)
+def test_functional_graph(op: Any) -> None:
+    """The functional graph before compilation: also that every fake result describes the real one."""
+    check_operator(op, run_graph_eagerly)
+
+
+def test_the_common_operators_exist() -> None:
+    assert set(COMMON) - {op.formatted_name for op in operators()} == set()
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
