@@ -68,9 +68,8 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
     """Whether PyTorch's autograd would record anything in this graph."""
-    if not torch.is_grad_enabled() and not any(
-        node.target is torch._C._set_grad_enabled for node in module.graph.nodes
-    ):
+    switched_on = (n for n in module.graph.nodes if n.target is torch._C._set_grad_enabled and n.args != (False,))
+    if not torch.is_grad_enabled() and not any(switched_on):
         return False
     tensors = [value for value in examples if isinstance(value, torch.Tensor)]
     return any(tensor.requires_grad for tensor in tensors) or any(
