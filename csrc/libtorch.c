@@ -225,6 +225,8 @@ const Libtorch *libtorch(void)
     return state == NATIVE ? &found : NULL;
 }
 
+const Libtorch *libtorch_checked(void) { return checked ? &found : NULL; }
+
 bool tensor_abi_native(void) { return libtorch() != NULL; }
 
 PyObject *libtorch_tensor_abi(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)

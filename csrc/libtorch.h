@@ -36,6 +36,8 @@ typedef struct {
 
 /* NULL if torch is not loaded, or is not as expected: then use Python attributes. */
 const Libtorch *libtorch(void);
+/* The functions that were checked, also while a test has chosen Python attributes. */
+const Libtorch *libtorch_checked(void);
 
 /* The dispatch keys that this thread includes and excludes: the address of the two words. */
 const uint64_t *libtorch_thread_keys(void);

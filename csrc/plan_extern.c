@@ -34,7 +34,7 @@ PyObject *plan_value(const Call *call, const Place *place)
 /* Whether the strides differ in a dimension of more than one element. */
 static bool layout_differs(const Call *call, PyObject *tensor, const Layout *layout)
 {
-    const Libtorch *torch = libtorch();
+    const Libtorch *torch = libtorch_checked();
     void *handle = tensor_handle(tensor);
     int64_t ndim, *sizes, *strides;
     int32_t kind;

@@ -109,7 +109,7 @@ int tensor_data(PyObject *tensor, void **data)
         PyErr_Format(PyExc_TypeError, "a tensor is expected, not %.200s", Py_TYPE(tensor)->tp_name);
         return -1;
     }
-    if (libtorch()->get_data_ptr(tensor_handle(tensor), data) != 0) {
+    if (libtorch_checked()->get_data_ptr(tensor_handle(tensor), data) != 0) {
         PyErr_SetString(PyExc_RuntimeError, "a tensor with memory of its own is expected");
         return -1;
     }
@@ -137,7 +137,7 @@ int dtype_read(PyObject *dtype, int32_t *code, int64_t *itemsize)
         Py_SETREF(tensor, PyObject_CallMethod(tensor, "to", "O", dtype));
     }
     int status = -1;
-    if (tensor != NULL && is_tensor(tensor) && libtorch()->get_dtype(tensor_handle(tensor), code) == 0) {
+    if (tensor != NULL && is_tensor(tensor) && libtorch_checked()->get_dtype(tensor_handle(tensor), code) == 0) {
         *itemsize = PyLong_AsLongLong(size);
         status = PyErr_Occurred() ? -1 : 0;
     }

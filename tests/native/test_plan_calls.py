@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from native.planning import KERNEL, both, extern, plan_of
+from native.planning import ADDRESSES, KERNEL, both, extern, plan_of
 
 from onegraph import _C
+from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import Alloc, Launch, Pointer, Return, Slot, ViewOf
 from onegraph.ir.types import F32, I64
@@ -159,6 +160,17 @@ def test_runs_below_autograd_and_autocast() -> None:
     with pytest.raises(RuntimeError):
         native(torch.ones(2))
     assert torch.mm(x, x).requires_grad, "also after an error everything is as before"
+
+
+def test_without_libtorch_the_plan_runs_in_python() -> None:
+    plan = plan_of(Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Return((Slot(1),)))
+    made_before, _ = both(plan)
+    _C.tensor_abi("python")
+    try:
+        assert type(launcher(plan, ADDRESSES, {})) is Executor
+        assert made_before(torch.ones(4))[0].tolist() == [2.0] * 4
+    finally:
+        _C.tensor_abi("libtorch")
 
 
 @pytest.mark.parametrize(
