@@ -44,7 +44,8 @@ def run(program: Program, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     memory: dict[str, np.ndarray] = {}
     table = program.table()
     for buffer in program.buffers:
-        extent = 1 + sum(_int(step) * max(_int(n) - 1, 0) for n, step in zip(buffer.type.shape, buffer.type.strides))
+        sizes = zip(buffer.type.shape, buffer.type.strides, strict=True)
+        extent = 1 + sum(_int(step) * max(_int(n) - 1, 0) for n, step in sizes)
         memory[buffer.name] = np.zeros(extent, numpy_type(buffer.type.dtype))
     for name, array in inputs.items():
         for at in np.ndindex(array.shape):
@@ -83,7 +84,7 @@ class Evaluator:
     def iterations(self, axes: tuple[Symbol, ...]):
         extents = [_int(axis.extent) for axis in axes if axis.extent is not None]
         for at in itertools.product(*map(range, extents)):
-            yield {axis.name: value for axis, value in zip(axes, at)}
+            yield {axis.name: value for axis, value in zip(axes, at, strict=True)}
 
     def block(self, block: Block, totals: dict[str, Any]) -> None:
         for statement in block:
@@ -160,6 +161,6 @@ class Evaluator:
                 row = SCALAR_OPS[op]
                 given = [self.types[a] if isinstance(a, str) else None for a in args]
                 wanted = operand_dtypes(row, dtype, given)
-                operands = [np.asarray(self.operand(a, t)) for a, t in zip(args, wanted)]
+                operands = [np.asarray(self.operand(a, t)) for a, t in zip(args, wanted, strict=True)]
                 with np.errstate(all="ignore"):
                     return kind.type(row.evaluate(*operands))

@@ -15,7 +15,7 @@ from onegraph.compiler import NativeGraph, compile_graph
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.recorder import AtenRecorder
 
-CHECKED = Context(Config(verify=True))
+CHECKED = Context(Config(verify=True, cache=False))
 SymbolicDims = Mapping[tuple[int, int], str]  # (input, dimension) -> name of its size
 
 

@@ -75,7 +75,7 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
     start = perf_counter()
     code = compile_kernels(fused, cx)
-    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, not code.text, code.text))
+    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, code.cached, code.text))
     steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     run = launcher(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
@@ -84,8 +84,8 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
         "loops": lambda: format_program(loops),
         "fused": lambda: format_program(fused),
         "memory": lambda: format_plan(steps),
-        "llvm": lambda: code.text,
-        "asm": lambda: assembly(code.text, cx.config.target_cpu),
+        "llvm": code.text,
+        "asm": lambda: assembly(code.text(), cx.config.target_cpu),
     }
     return NativeGraph(run, steps, len(fused.kernels), lowered.fallbacks, texts)
 

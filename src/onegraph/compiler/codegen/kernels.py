@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from onegraph.base.context import Context
+from onegraph.compiler.codegen.disk_cache import DiskCache
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.target import compile_text
 from onegraph.compiler.schedule.canonical import CanonicalKernel, canonical
@@ -20,18 +21,21 @@ class _Function:
 
     address: int
     errors: tuple[tuple[str, str], ...]
-    text: str
     engine: object
 
 
 @dataclass(frozen=True, slots=True)
 class NativeCode:
-    """`functions` has the number in `kernels` and `addresses` for each kernel of the program by name."""
+    """`functions` has the number in `kernels` and `addresses` for each kernel of the program by name.
+
+    `text` gives the LLVM text of all its kernels; `cached` says that nothing had to be compiled.
+    """
 
     functions: Mapping[str, int]
     kernels: tuple[KernelInfo, ...]
     addresses: tuple[int, ...]
-    text: str
+    text: Callable[[], str]
+    cached: bool
     keep: object
 
 
@@ -50,23 +54,25 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         forms[name] = form
     cpu = cx.config.target_cpu
     missing = [name for name in forms if (cpu, name) not in _CACHE]
-    text = ""
+    cached = True
     if missing:
-        sources = [
-            KernelSource(name, forms[name].kernel, {f"p{k}": t for k, t in enumerate(forms[name].dtypes)})
-            for name in missing
-        ]
-        made = module_text(sources)
-        text = made.text
-        compiled = compile_text(made.text, missing, cpu)
+        made = module_text([_source(name, forms[name]) for name in missing])
+        kept = DiskCache(cx.config.cache_dir / "objects") if cx.config.cache else None
+        compiled = compile_text(made.text, missing, cpu, kept)
+        cached = compiled.cached
         for name in missing:
-            _CACHE[cpu, name] = _Function(compiled.addresses[name], made.errors[name], made.text, compiled.engine)
+            _CACHE[cpu, name] = _Function(compiled.addresses[name], made.errors[name], compiled.engine)
     found = [_CACHE[cpu, name] for name in forms]
     numbers = {name: number for number, name in enumerate(forms)}
     return NativeCode(
         {kernel: numbers[name] for kernel, name in names.items()},
         tuple(KernelInfo(name, function.errors) for name, function in zip(forms, found, strict=True)),
         tuple(function.address for function in found),
-        text,
+        lambda: module_text([_source(name, form) for name, form in forms.items()]).text,
+        cached,
         tuple(function.engine for function in found),
     )
+
+
+def _source(name: str, form: CanonicalKernel) -> KernelSource:
+    return KernelSource(name, form.kernel, {f"p{k}": dtype for k, dtype in enumerate(form.dtypes)})

@@ -12,39 +12,47 @@ from threading import Lock
 import llvmlite.binding as llvm
 import torch
 
+from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
+
 _LOCK = Lock()  # LLVM's global context is not safe to share
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Native code; it lives as long as this object. `addresses` are those of the functions asked for."""
+    """Native code; it lives as long as `engine`. `addresses` are those of the functions asked for."""
 
     addresses: Mapping[str, int]
     engine: object
+    cached: bool
 
 
 @cache
-def machine(cpu: str = "") -> llvm.TargetMachine:
-    """The target machine: this one, or the named cpu of the same architecture."""
+def _target() -> llvm.Target:
+    """This machine's kind of target, set up. Threads are those of the OpenMP library that torch itself runs on, so that
+    there is one pool of them in the process."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    _bind_openmp()
-    target = llvm.Target.from_default_triple()
-    features = "" if cpu else llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2)
-
-
-def _bind_openmp() -> None:
-    """Threads are those of the OpenMP library that torch itself runs on: one pool in the process, not two."""
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     for name in _OPENMP:
         llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+    return llvm.Target.from_default_triple()
 
 
-def optimized(text: str, cpu: str = "") -> llvm.ModuleRef:
+def machine(cpu: str = "") -> llvm.TargetMachine:
+    """The target machine: this one, or the named cpu of the same architecture."""
+    name, features = description(cpu)
+    return _target().create_target_machine(cpu=name, features=features, opt=2, jit=True)
+
+
+@cache
+def description(cpu: str = "") -> tuple[str, str]:
+    """The name of a cpu and its features."""
+    return (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
     """The module, parsed and cleaned up. Vectors are explicit, invariants are placed: a light pipeline is enough."""
-    target = machine(cpu)
     module = llvm.parse_assembly(text)
     module.triple = target.triple
     passes = llvm.create_new_module_pass_manager()
@@ -56,19 +64,23 @@ def optimized(text: str, cpu: str = "") -> llvm.ModuleRef:
     return module
 
 
-def compile_text(text: str, names: Sequence[str], cpu: str = "") -> Compiled:
-    """Native code of the module."""
+def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache | None = None) -> Compiled:
+    """Native code of the module, from the cache if it holds it."""
     with _LOCK:
-        module = optimized(text, cpu)
-        target = llvm.Target.from_default_triple()
-        features = llvm.get_host_cpu_features().flatten()
-        own = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
-        engine = llvm.create_mcjit_compiler(module, own)
+        target = machine(cpu)
+        key = key_of(text, *description(cpu), str(llvm.llvm_version_info))
+        found = kept.load(key) if kept is not None else None
+        code = found if found is not None else target.emit_object(optimized(text, target))
+        if kept is not None and found is None:
+            kept.store(key, code)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        return Compiled({name: engine.get_function_address(name) for name in names}, engine)
+        return Compiled({name: engine.get_function_address(name) for name in names}, engine, found is not None)
 
 
 def assembly(text: str, cpu: str = "") -> str:
     """The module as assembly text."""
     with _LOCK:
-        return machine(cpu).emit_assembly(optimized(text, cpu))
+        target = machine(cpu)
+        return target.emit_assembly(optimized(text, target))
