@@ -397,10 +397,16 @@ def _is_symbolic(args: Any, kwargs: Any) -> bool:
 def _common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
     """The device of the result: that of the arguments, where zero-dimensional CPU tensors join any other."""
     devices = {tensor.fake_device for tensor in tensors}
-    if len(devices) == 1:
-        return devices.pop()
-    device = FakeTensor._find_common_device(func, tensors)[0]
-    return device if device is not None else torch.get_default_device()
+    if len(devices) > 1:
+        devices = {t.fake_device for t in tensors if t.dim() or t.fake_device.type != "cpu"}
+    match list(devices):
+        case [device]:
+            return device
+        case []:
+            return torch.get_default_device()
+        case [first, second, *_]:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found {first} and {second}")
+    raise AssertionError(devices)
 
 
 def _refuse_unsupported(tensor: Tensor) -> None:

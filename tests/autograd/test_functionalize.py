@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from autograd.programs import check, functional, operators
+from torch import Tensor
+
+from onegraph.autograd.runtime import bind
+from onegraph.autograd.spec import Computed, Input, Strided
+from onegraph.base.errors import CompileError
+
+
+def make(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def test_a_plain_program_needs_no_calling_convention() -> None:
+    graph = check(lambda x: (x.sin() + 1,), make(3))
+    assert graph.spec.is_plain()
+    assert operators(graph) == ["sin", "add.Tensor"]
+
+
+def test_writing_operators_become_functional() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        y.add_(1).mul_(2).relu_()
+        y[0] = 3.0
+        y[:, 1:] += x[:, :2]
+        return (y,)
+
+    graph = check(program, make(3, 3))
+    assert not any(name.split(".")[0].endswith("_") for name in operators(graph))
+
+
+def test_written_inputs_are_copied_back() -> None:
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        z = x[0]
+        z.add_(1)
+        w = x.t()
+        w[1, 1] = 5.0
+        y.mul_(x.sum())
+        return x + y, w, x, z
+
+    graph = check(program, make(3, 3), make(3, 3))
+    assert [index for index, _ in graph.spec.mutations] == [0, 1]
+    assert isinstance(graph.spec.outputs[2], Input)
+
+
+def test_swapped_inputs() -> None:
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        t = x.clone()
+        x.copy_(y)
+        y.copy_(t)
+        return ()
+
+    check(program, make(4), make(4))
+
+
+def test_outputs_that_are_views_of_each_other() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x + 1
+        a, b = y.split(2)
+        a.mul_(2)
+        return y, a, b, y.t(), y.expand(2, 4, 3), y
+
+    graph = check(program, make(4, 3))
+    assert isinstance(graph.spec.outputs[1], Strided)
+    assert graph.spec.outputs[0] == graph.spec.outputs[5]
+
+
+def test_outputs_that_are_views_of_inputs() -> None:
+    graph = check(lambda x: (x[1:], x.view(-1), x.t()[0], x), make(4, 3))
+    assert operators(graph) == []
+
+
+def test_equal_results_are_tensors_of_their_own() -> None:
+    graph = check(lambda x: (x + 1, x + 1, x.clone(), x.contiguous()), make(3))
+    assert graph.spec.outputs[:3] == (Computed(0), Computed(1), Computed(2))
+
+
+def test_one_result_of_an_operator_returned_twice() -> None:
+    check(lambda x: (*torch.max(x, 0), *torch.max(x, 0)), make(3, 3))
+
+
+def test_out_arguments() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        fresh = torch.empty(0)
+        torch.add(x, 1, out=fresh)
+        held = torch.zeros(3, 3)
+        torch.mul(x, 2, out=held)
+        values, places = torch.empty(3), torch.empty(3, dtype=torch.long)
+        torch.max(x, 0, out=(values, places))
+        return fresh, held, values, places
+
+    check(program, make(3, 3))
+
+
+def test_shape_changes_in_place() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x + 1
+        first = y[0]
+        y.t_()
+        y.relu_()
+        y.unsqueeze_(0)
+        return y, first
+
+    check(program, make(3, 4))
+
+
+def test_the_shape_of_an_input_cannot_change() -> None:
+    with pytest.raises(CompileError, match="changes the shape of an input"):
+        functional(lambda x: (x.t_(),), make(3, 4))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.view(-1)[2:5],
+        lambda x: x.permute(2, 0, 1)[1],
+        lambda x: x.transpose(0, 2),
+        lambda x: x.diagonal(dim1=0, dim2=1),
+        lambda x: x.unbind(1)[1],
+        lambda x: x.unfold(2, 2, 2),
+        lambda x: x.as_strided((2, 3), (5, 1), 4),
+        lambda x: x[:, 1::2].unsqueeze(1).squeeze(),
+        lambda x: torch.view_as_complex(x.unflatten(2, (-1, 2))).conj(),
+        lambda x: x.view(torch.int32),
+        lambda x: x.split_with_sizes([1, 3], 2)[1],
+        lambda x: x.movedim(0, 2).reshape(4, -1)[1:],
+        lambda x: x.expand(2, 3, 4).detach(),
+    ],
+)
+def test_a_write_through_a_view_reaches_its_base(view: object) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        other = y.view(-1)
+        part = view(y)  # type: ignore[operator]
+        part.zero_()
+        y.add_(1)
+        return y, other.sum(), part.sum()
+
+    check(program, make(2, 3, 4))
+
+
+def test_a_write_to_an_input_that_is_part_of_a_storage() -> None:
+    check(lambda x: (x[1:].zero_(), x * 2), make(6, 4)[2:, 1:])
+
+
+def test_operators_without_a_functional_form() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        y.fill_diagonal_(7.0)
+        torch._foreach_add_([y, x], 1.0)
+        return (y,)
+
+    check(program, make(3, 3))
+
+
+def test_random_numbers_follow_the_generator() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        torch.nn.functional.dropout(x, 0.5)  # unused, but later draws depend on it
+        y = torch.nn.functional.dropout(x, 0.5)
+        z = torch.empty_like(x).normal_()
+        w = x.clone()
+        torch.nn.init.kaiming_uniform_(w)
+        return y, z, w, torch.rand(3), torch.bernoulli(x.sigmoid()), torch.randperm(5), x.new_empty(4).exponential_()
+
+    x = make(3, 3)
+    before = torch.random.get_rng_state()
+    functional(program, x)
+    assert torch.equal(before, torch.random.get_rng_state())
+    check(program, x)
+
+
+def test_batch_norm_in_training_writes_its_statistics() -> None:
+    def program(x: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        return (torch.nn.functional.batch_norm(x, mean, var, training=True),)
+
+    graph = check(program, make(4, 3, 5), torch.zeros(3), torch.ones(3))
+    assert len(graph.spec.mutations) == 2
+
+
+def test_literals_are_new_each_time() -> None:
+    graph = check(lambda x: (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]).add_(x)), make(2))
+    assert len(graph.spec.outputs) == 2
+
+
+def test_autocast_and_grad_mode_are_left_as_they_were() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        torch._C._set_grad_enabled(True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (x @ x,)
+
+    before = torch.is_grad_enabled()
+    graph = functional(program, make(3, 3))
+    assert torch.is_grad_enabled() == before and not torch.is_autocast_enabled("cpu")
+    assert "mm" in operators(graph)
+    assert graph.module(make(3, 3))[0].dtype == torch.bfloat16
+
+
+def test_inputs_that_share_memory_are_left_to_the_captured_graph() -> None:
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        x.add_(1)
+        return (y * 2,)
+
+    graph = functional(program, make(4), make(4))
+    run = bind(graph.spec, graph.module.forward, program)
+    base, expected = torch.arange(5.0), torch.arange(5.0)
+    with torch.no_grad():
+        (result,) = run(base[:4], base[1:])
+        (wanted,) = program(expected[:4], expected[1:])
+    assert torch.equal(result, wanted) and torch.equal(base, expected)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.shapes import Sizes
+
+
+def texts(sizes: Sizes) -> list[str]:
+    return [str(condition) for condition in sizes.guards]
+
+
+def test_arithmetic_is_that_of_integers() -> None:
+    sizes = Sizes()
+    a, b = sizes.new(6, "a"), sizes.new(4, "b")
+    for value, expected in [
+        (a + b * 2 - 1, 13),
+        (a * b // 4, 6),
+        (a % 4, 2),
+        (-a, -6),
+        (torch.sym_max(a, b), 6),
+        (torch.sym_min(a, b), 4),
+        (a**2, 36),
+        (2 + a, 8),
+        (13 - a, 7),
+    ]:
+        assert sizes.value(value.node.value) == expected
+    assert texts(sizes) == []
+
+
+def test_division_gives_a_float() -> None:
+    sizes = Sizes()
+    a = sizes.new(16, "a")
+    for value, expected in [(a / 2, 8.0), (a**-0.5, 0.25), (1 / torch.sym_sqrt(a), 0.25), (a * 0.5, 8.0)]:
+        assert isinstance(value, torch.SymFloat)
+        assert sizes.value(value.node.value) == expected
+    assert texts(sizes) == []
+    assert math.floor(a * 0.3) == 4
+    assert texts(sizes) == ["a == 16"]
+
+
+def test_what_holds_for_every_size_needs_no_guard() -> None:
+    sizes = Sizes()
+    a, b = sizes.new(4, "a"), sizes.new(5, "b")
+    assert a >= 2 and a * b > 3 and a + 1 != 1 and not a < 2 and a * 2 == a + a and a != 0
+    assert bool(torch.sym_max(a, 1) == a)
+    assert texts(sizes) == []
+
+
+def test_what_does_not_is_guarded_once() -> None:
+    sizes = Sizes()
+    a = sizes.new(4, "a")
+    assert a > 3 and a > 3 and not a <= 3 and a < 100
+    assert texts(sizes) == ["3 < a", "a < 100"]
+
+
+def test_equal_sizes_become_one() -> None:
+    sizes = Sizes()
+    a, b = sizes.new(4, "a"), sizes.new(4, "b")
+    assert a == b
+    assert str(b + 1) == "a + 1" and (b * 2 == a + a)
+    assert texts(sizes) == ["a == b"] or texts(sizes) == ["b == a"]
+
+
+def test_needing_the_number_specializes() -> None:
+    sizes = Sizes()
+    a = sizes.new(4, "a")
+    assert list(range(a)) == [0, 1, 2, 3]
+    assert texts(sizes) == ["a == 4"]
+    assert type(a + 1) is int and a + 1 == 5
+
+
+def test_zero_and_one_stay_numbers() -> None:
+    for hint in (0, 1):
+        with pytest.raises(ValueError):
+            Sizes().new(hint, "a")
+
+
+def test_fakes_with_symbolic_sizes() -> None:
+    mode = FakeMode()
+    a, b, c = mode.sizes.new(4, "a"), mode.sizes.new(8, "b"), mode.sizes.new(8, "c")
+    x = mode.fakeify(torch.randn(4, 8, 16), {0: a, 1: b})
+    y = mode.fakeify(torch.randn(8, 16), {0: c})
+    assert str(tuple(x.stride())) == "(b * 16, 16, 1)"
+    with mode:
+        z = F.layer_norm(F.softmax(x + y, -1), (16,)) @ torch.ones(16, 4)
+        assert str(tuple(z.shape)) == "(a, b, 4)"
+        assert str(z.view(-1, 4).shape[0]) in ("a * b", "b * a")
+        assert str(torch.cat([x, x], 1).shape[1]) == "b * 2"
+        assert str(x[:, 1:].shape[1]) == "b - 1"
+        assert str(torch.arange(y.shape[0]).shape[0]) == "b"
+    assert texts(mode.sizes) == ["b == c"]
+
+
+def test_transposed_symbolic_inputs_keep_their_order() -> None:
+    mode = FakeMode()
+    a, b = mode.sizes.new(3, "a"), mode.sizes.new(5, "b")
+    x = mode.fakeify(torch.randn(5, 3).t(), {0: a, 1: b})
+    assert str(tuple(x.stride())) == "(1, a)"
+    assert not x.is_contiguous() and x.t().is_contiguous()
