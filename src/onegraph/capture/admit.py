@@ -241,13 +241,14 @@ def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> An
 
 @admits(types.BuiltinFunctionType, types.MethodWrapperType)
 def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """A native function; one that is bound to an object is that of the object's shadow."""
-    if real.__self__ is None or isinstance(real.__self__, types.ModuleType | type):
+    """A native function; one that is bound to an object is that of the object's shadow. (pybind11 binds to records.)"""
+    owner = real.__self__
+    if owner is None or isinstance(owner, types.ModuleType | type) or not hasattr(type(owner), real.__name__):
         return admit_identity(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))
         world.guard(Attr(source, "__name__"), "equal", real.__name__)
-    shadow = getattr(world.admit(real.__self__, Attr(source, "__self__"), guarded), real.__name__)
+    shadow = getattr(world.admit(owner, Attr(source, "__self__"), guarded), real.__name__)
     world.adopt(real, shadow, source)
     return shadow
 
