@@ -1,0 +1,368 @@
+"""The node of a symbolic number: what `torch.SymInt`, `SymFloat` and `SymBool` hold, and call by torch's names."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.fx.experimental.sym_node  # gives torch.SymInt its arithmetic
+
+from onegraph.ir.index import Index, apply
+from onegraph.torchlib.size_expression import COMPARE, Condition, Expression, Float, as_integer
+
+if TYPE_CHECKING:
+    from onegraph.torchlib.shapes import Sizes
+
+
+class SizeNode:
+    """The node of a `torch.SymInt`, `SymFloat` or `SymBool` over sizes. Methods have the names torch calls them by."""
+
+    __slots__ = ("_value", "sizes")
+
+    def __init__(self, sizes: Sizes, value: Expression) -> None:
+        self.sizes = sizes
+        self._value = value
+
+    @property
+    def value(self) -> Expression:
+        match self._value:
+            case Index():
+                self._value = self.sizes.simplify(self._value)
+        return self._value
+
+    @property
+    def index(self) -> Index:
+        """The index expression of a symbolic integer."""
+        value = self.value
+        if not isinstance(value, Index):
+            raise TypeError(f"{self} is not an integer")
+        return value
+
+    # --- what it is ----------------------------------------------------------------------------------------------
+
+    def is_int(self) -> bool:
+        return isinstance(self._value, Index)
+
+    def is_float(self) -> bool:
+        return isinstance(self._value, (Float, float))
+
+    def is_bool(self) -> bool:
+        return isinstance(self._value, (Condition, bool))
+
+    @property
+    def pytype(self) -> type:
+        return builtins.int if self.is_int() else builtins.float if self.is_float() else builtins.bool
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self._constant() is not None
+
+    def _constant(self) -> Any:
+        value = self.value
+        match value:
+            case Index():
+                return value.constant
+            case Condition():
+                return self.sizes.certain(value)
+            case Float():
+                return None
+        return value
+
+    def maybe_as_int(self) -> int | None:
+        return self._constant() if self.is_int() else None
+
+    def maybe_as_float(self) -> float | None:
+        return self._constant() if self.is_float() else None
+
+    def maybe_as_bool(self) -> bool | None:
+        return self._constant() if self.is_bool() else None
+
+    constant_int = maybe_as_int
+    constant_bool = maybe_as_bool
+
+    def has_hint(self) -> bool:
+        return True
+
+    @property
+    def hint(self) -> Any:
+        return self.sizes.value(self.value)
+
+    _hint = hint
+
+    @property
+    def constant(self) -> Any:
+        return self._constant()
+
+    @property
+    def expr(self) -> Opaque:
+        return Opaque(str(self))
+
+    def clone(self) -> SizeNode:
+        return self
+
+    def str(self) -> builtins.str:
+        return builtins.str(self.value)
+
+    __str__ = __repr__ = _graph_repr = str
+
+    # --- asking --------------------------------------------------------------------------------------------------
+
+    def guard_int(self, file: builtins.str = "", line: int = 0) -> int:
+        return int(self.sizes.specialize(self.index))
+
+    def guard_float(self, file: builtins.str = "", line: int = 0) -> float:
+        return float(self.sizes.specialize(self.value))  # type: ignore[arg-type]
+
+    def guard_bool(self, file: builtins.str = "", line: int = 0) -> bool:
+        value = self.value
+        return self.sizes.holds(value) if isinstance(value, Condition) else bool(value)
+
+    expect_true = guard_or_false = guard_or_true = guard_size_oblivious = guard_bool
+
+    def statically_known_true(self, file: builtins.str = "", line: int = 0) -> bool:
+        return self._constant() is True
+
+    def expect_size(self, file: builtins.str = "", line: int = 0) -> bool:
+        return True
+
+    def int_(self) -> int:
+        return self.guard_int()
+
+    def bool_(self) -> bool:
+        return self.guard_bool()
+
+    # --- arithmetic ----------------------------------------------------------------------------------------------
+
+    def _new(self, value: Expression) -> SizeNode:
+        return SizeNode(self.sizes, value)
+
+    def wrap_int(self, number: int) -> SizeNode:
+        return self._new(Index.of(number))
+
+    def wrap_float(self, number: float) -> SizeNode:
+        return self._new(float(number))
+
+    def wrap_bool(self, answer: bool) -> SizeNode:
+        return self._new(bool(answer))
+
+    def _float(self, op: Callable[..., float], *others: SizeNode) -> SizeNode:
+        args = (self.value, *(other.value for other in others))
+        if all(isinstance(arg, float) for arg in args):
+            return self._new(op(*args))
+        return self._new(Float(op, args))  # type: ignore[arg-type]
+
+    def sym_float(self) -> SizeNode:
+        return self if self.is_float() else self._float(torch.sym_float)
+
+    def sym_int(self) -> SizeNode:
+        return self.trunc()
+
+    def sqrt(self) -> SizeNode:
+        return self._float(math.sqrt)
+
+    sym_sqrt = _sym_sqrt = sqrt
+
+    def _rounded(self, op: Callable[[Any], Any]) -> SizeNode:
+        value = self.value
+        if isinstance(value, Index):
+            return self
+        return self._new(Index.of(op(self.sizes.specialize(value))))  # type: ignore[arg-type]
+
+    def floor(self) -> SizeNode:
+        return self._rounded(math.floor)
+
+    def ceil(self) -> SizeNode:
+        return self._rounded(math.ceil)
+
+    def trunc(self) -> SizeNode:
+        return self._rounded(math.trunc)
+
+    def round(self, ndigits: int | None = None) -> SizeNode:
+        if ndigits is None:
+            return self._rounded(builtins.round)
+        return self.wrap_float(builtins.round(self.guard_float(), ndigits))
+
+    def is_integer(self) -> SizeNode:
+        return self.wrap_bool(self.is_int() or self.guard_float().is_integer())
+
+    def pos(self) -> SizeNode:
+        return self
+
+    def neg(self) -> SizeNode:
+        return self._new(-self.index) if self.is_int() else self._float(operator.neg)
+
+    def abs(self) -> SizeNode:
+        if self.is_float():
+            return self._float(builtins.abs)
+        return self if self._compare("<=", self._new(Index.of(0)), self).guard_bool() else self.neg()
+
+    def _arithmetic(self, op: Callable[[Any, Any], Any], other: SizeNode) -> SizeNode:
+        if self.is_int() and other.is_int():
+            return self._new(op(self.index, other.index))
+        return self._float(op, other)
+
+    def add(self, other: SizeNode) -> SizeNode:
+        return self._arithmetic(operator.add, other)
+
+    def sub(self, other: SizeNode) -> SizeNode:
+        return self._arithmetic(operator.sub, other)
+
+    def mul(self, other: SizeNode) -> SizeNode:
+        return self._arithmetic(operator.mul, other)
+
+    def _divided(self, op: Callable[[Any, Any], Any], other: SizeNode) -> SizeNode:
+        """Index expressions divide by positive numbers only."""
+        if not (self.is_int() and other.is_int()):
+            return self._float(op, other)
+        if self._compare("<", self._new(Index.of(0)), other).guard_bool():
+            return self._new(op(self.index, other.index))
+        return self.wrap_int(op(self.guard_int(), other.guard_int()))
+
+    def floordiv(self, other: SizeNode) -> SizeNode:
+        return self._divided(operator.floordiv, other)
+
+    int_floordiv = floordiv
+
+    def mod(self, other: SizeNode) -> SizeNode:
+        return self._divided(operator.mod, other)
+
+    def truediv(self, other: SizeNode) -> SizeNode:
+        return self._float(operator.truediv, other)
+
+    int_truediv = float_truediv = truediv
+
+    def pow(self, other: SizeNode) -> SizeNode:
+        if not (self.is_int() and other.is_int()):
+            return self._float(operator.pow, other)
+        exponent, result = other.guard_int(), Index.of(1)
+        if exponent < 0:
+            return self._float(operator.pow, self.wrap_float(exponent))
+        for _ in range(exponent):
+            result = result * self.index
+        return self._new(result)
+
+    pow_by_natural = float_pow = pow
+
+    def _extreme(self, op: builtins.str, other: SizeNode) -> SizeNode:
+        if self.is_int() and other.is_int():
+            for small, large in ((self, other), (other, self)):
+                if self.sizes.certain(Condition("<=", small.index, large.index)):
+                    return large if op == "max" else small
+            return self._new(apply(op, self.index, other.index))
+        return self._float(max if op == "max" else min, other)
+
+    def sym_max(self, other: SizeNode) -> SizeNode:
+        return self._extreme("max", other)
+
+    def sym_min(self, other: SizeNode) -> SizeNode:
+        return self._extreme("min", other)
+
+    def sym_sum(self, args: Sequence[SizeNode]) -> SizeNode:
+        return self._new(sum((arg.index for arg in args), Index.of(0)))
+
+    # --- comparison and logic ------------------------------------------------------------------------------------
+
+    def _compare(self, op: builtins.str, left: SizeNode, right: SizeNode) -> SizeNode:
+        a, b = as_integer(left.value), as_integer(right.value)
+        if isinstance(a, Index) and isinstance(b, Index):
+            return self._new(Condition(op, a, b))
+        return self._new(COMPARE[op](self.sizes.specialize(a), self.sizes.specialize(b)))  # type: ignore[arg-type]
+
+    def eq(self, other: SizeNode) -> SizeNode:
+        return self._compare("==", self, other)
+
+    def ne(self, other: SizeNode) -> SizeNode:
+        return self._compare("!=", self, other)
+
+    def lt(self, other: SizeNode) -> SizeNode:
+        return self._compare("<", self, other)
+
+    def le(self, other: SizeNode) -> SizeNode:
+        return self._compare("<=", self, other)
+
+    def gt(self, other: SizeNode) -> SizeNode:
+        return self._compare("<", other, self)
+
+    def ge(self, other: SizeNode) -> SizeNode:
+        return self._compare("<=", other, self)
+
+    def sym_not(self) -> SizeNode:
+        value = self.value
+        return self._new(value.negated() if isinstance(value, Condition) else not value)
+
+    def and_(self, other: SizeNode) -> SizeNode:
+        return other if self.guard_bool() else self
+
+    def or_(self, other: SizeNode) -> SizeNode:
+        return self if self.guard_bool() else other
+
+    sym_and = bitwise_and = and_
+    sym_or = bitwise_or = or_
+
+    def sym_ite(self, then: SizeNode, other: SizeNode) -> SizeNode:
+        return then if self.guard_bool() else other
+
+    # --- layouts: asked by tensors with symbolic sizes -----------------------------------------------------------
+
+    def _dense(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode], order: Sequence[int]) -> SizeNode:
+        """Do the dimensions, innermost first in `order`, fill memory without gaps?"""
+        expected = Index.of(1)
+        for dim in order:
+            if sizes[dim].index == 1:
+                continue
+            if not self.sizes.holds(Condition("==", strides[dim].index, expected)):
+                return self.wrap_bool(False)
+            expected = expected * sizes[dim].index
+        return self.wrap_bool(True)
+
+    def is_contiguous(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        return self._dense(sizes, strides, range(len(sizes) - 1, -1, -1))
+
+    def is_channels_last_contiguous_2d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        return self._dense(sizes, strides, (1, 3, 2, 0)) if len(sizes) == 4 else self.wrap_bool(False)
+
+    def is_channels_last_contiguous_3d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        return self._dense(sizes, strides, (1, 4, 3, 2, 0)) if len(sizes) == 5 else self.wrap_bool(False)
+
+    def _ordered(self, strides: Sequence[SizeNode], rank: int, order: Sequence[int]) -> SizeNode:
+        steps = [self.sizes.value(stride.value) for stride in strides]
+        ordered = len(steps) == rank and all(steps[a] < steps[b] for a, b in zip(order, order[1:], strict=False))
+        return self.wrap_bool(ordered)
+
+    def is_channels_last_strides_2d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        return self._ordered(strides, 4, (1, 3, 2, 0))
+
+    def is_channels_last_strides_3d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        return self._ordered(strides, 5, (1, 4, 3, 2, 0))
+
+    def is_non_overlapping_and_dense(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
+        steps = [self.sizes.value(stride.value) for stride in strides]
+        return self._dense(sizes, strides, sorted(range(len(steps)), key=lambda dim: (steps[dim], -dim)))
+
+    def is_non_overlapping_and_dense_indicator(
+        self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]
+    ) -> SizeNode:
+        return self.wrap_int(int(self.is_non_overlapping_and_dense(sizes, strides).guard_bool()))
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """What torch's Python operators see as the expression of a size: something that is not a number."""
+
+    text: str
+    is_number: ClassVar[bool] = False
+    is_Boolean: ClassVar[bool] = False
+    free_symbols: ClassVar[frozenset[Any]] = frozenset()
