@@ -63,7 +63,7 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     began = time.perf_counter()
     compiled = compile_graph(graph.module, cx)
     cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
-    return bind(graph.spec, compiled, module.forward)
+    return bind(graph.spec, compiled.run, module.forward)
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:

@@ -7,7 +7,6 @@ code object, so that threads translate different functions side by side and the 
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -59,7 +58,8 @@ class Region:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.context = _C.Context(self.callback)
-        self._versions: weakref.WeakKeyDictionary[CodeType, Versions] = weakref.WeakKeyDictionary()
+        # By identity: equal code objects of different functions have different constants and cells.
+        self._versions: dict[int, tuple[CodeType, Versions]] = {}
         self._lock = threading.Lock()
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
@@ -67,7 +67,7 @@ class Region:
         if is_skipped(code) is not None:
             return _C.SKIP
         with self._lock:
-            versions = self._versions.setdefault(code, Versions())
+            _, versions = self._versions.setdefault(id(code), (code, Versions()))
         with versions.lock:
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
