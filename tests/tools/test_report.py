@@ -16,7 +16,7 @@ def test_one_graph() -> None:
         events.emit(ev.GuardsBuilt(HERE, count=2, text="x: Tensor\nscale == 2"))
     report = summarize(recorded)
     assert (report.graph_count, report.graph_break_count, report.op_count) == (1, 0, 2)
-    assert report.guards == ("x: Tensor", "scale == 2")
+    assert (report.guard_count, report.guards[0].text) == (2, "x: Tensor\nscale == 2")
     assert report.graphs[0].text == "def forward(): ..."
     assert str(report).splitlines() == [
         "1 graph, 0 graph breaks, 2 operations, 2 guards",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onegraph.base import events as ev
 from onegraph.base.events import Location
@@ -28,7 +28,7 @@ class Explanation:
     graphs: tuple[GraphReport, ...]
     breaks: tuple[ev.GraphBroken, ...]
     skips: tuple[ev.FrameSkipped, ...]
-    guards: tuple[str, ...]
+    guards: tuple[ev.GuardsBuilt, ...]
     recompiles: tuple[ev.Recompiled, ...]
 
     @property
@@ -43,10 +43,14 @@ class Explanation:
     def op_count(self) -> int:
         return sum(graph.operations for graph in self.graphs)
 
+    @property
+    def guard_count(self) -> int:
+        return sum(guards.count for guards in self.guards)
+
     def __str__(self) -> str:
         out = Printer()
         counts = (plural(self.graph_count, "graph"), plural(self.graph_break_count, "graph break"))
-        out.line(f"{counts[0]}, {counts[1]}, {plural(self.op_count, 'operation')}, {plural(len(self.guards), 'guard')}")
+        out.line(f"{counts[0]}, {counts[1]}, {plural(self.op_count, 'operation')}, {plural(self.guard_count, 'guard')}")
         if self.graph_count == 1 and not self.breaks and not self.skips:
             out.line("The whole program is one graph.")
         for number, graph in enumerate(self.graphs, 1):
@@ -71,7 +75,7 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
     graphs: list[GraphReport] = []
     breaks: list[ev.GraphBroken] = []
     skips: list[ev.FrameSkipped] = []
-    guards: list[str] = []
+    guards: list[ev.GuardsBuilt] = []
     recompiles: list[ev.Recompiled] = []
     for item in recorded:
         match item.event:
@@ -81,8 +85,8 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
                 breaks.append(broken)
             case ev.FrameSkipped() as skip:
                 skips.append(skip)
-            case ev.GuardsBuilt():
-                guards.extend(item.text.splitlines())
+            case ev.GuardsBuilt() as built:
+                guards.append(replace(built, text=item.text))
             case ev.Recompiled() as again:
                 recompiles.append(again)
     return Explanation(tuple(graphs), tuple(breaks), tuple(skips), tuple(guards), tuple(recompiles))
