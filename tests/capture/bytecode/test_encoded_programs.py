@@ -15,7 +15,7 @@ CPYTHON_TESTS = (
 )  # fmt: skip
 LONG_CPYTHON_TESTS = (
     "test_exceptions", "test_sys_settrace", "test_fstring", "test_asyncgen", "test_descr", "test_dataclasses",
-    "test_enum", "test_functools", "test_typing", "test_collections", "test_re", "test_traceback", "test_unpack_ex",
+    "test_enum", "test_functools", "test_collections", "test_re", "test_traceback", "test_unpack_ex",
 )  # fmt: skip
 MAY_DIFFER = {
     "test_sys_settrace": ("JumpTestCase",),  # jumps are allowed between certain native instructions

@@ -51,4 +51,3 @@ def observe(run: Callable[[], object]) -> Outcome:
         except BaseException as e:  # exits and the like are outcomes too
             error = e
     return Outcome(shown(result), output.getvalue(), chain(error))
-
