@@ -76,26 +76,26 @@ def test_substitution(a: Index, at: dict[str, int], value: int) -> None:
     assert a.substitute({AXES[0]: Index.of(value)}).evaluate(at) == a.evaluate({**at, "i": value})
 
 
-I, J, K = (of(axis) for axis in AXES)
+A, B, C = (of(axis) for axis in AXES)
 
 
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        (I * 4 + J, "i * 4 + j"),
-        ((I * 4 + J) // 4, "i"),
-        ((I * 4 + J) % 4, "j"),
-        ((I * 12 + J * 3) // 3, "i * 4 + j"),
-        ((I * of(SIZE) + K) // of(SIZE), "i"),
-        ((I * of(SIZE) + K) % of(SIZE), "k"),
-        (((I * 4 + J) // 3) * 3 + (I * 4 + J) % 3, "i * 4 + j"),
-        ((I * 8 + J * 2) // 4, "(j // 2) + i * 2"),
-        ((I // 2) // 3, "0"),
-        (K // 2, "(k // 2)"),
-        (least(J, 3), "j"),
-        (greatest(K - 1, 0), "max(k - 1, 0)"),
-        (of(0) * I, "0"),
-        (-J, "-j"),
+        (A * 4 + B, "i * 4 + j"),
+        ((A * 4 + B) // 4, "i"),
+        ((A * 4 + B) % 4, "j"),
+        ((A * 12 + B * 3) // 3, "i * 4 + j"),
+        ((A * of(SIZE) + C) // of(SIZE), "i"),
+        ((A * of(SIZE) + C) % of(SIZE), "k"),
+        (((A * 4 + B) // 3) * 3 + (A * 4 + B) % 3, "i * 4 + j"),
+        ((A * 8 + B * 2) // 4, "(j // 2) + i * 2"),
+        ((A // 2) // 3, "0"),
+        (C // 2, "(k // 2)"),
+        (least(B, 3), "j"),
+        (greatest(C - 1, 0), "max(k - 1, 0)"),
+        (of(0) * A, "0"),
+        (-B, "-j"),
         ((of(SIZE) * 2) // of(SIZE), "2"),
     ],
 )
@@ -105,13 +105,13 @@ def test_simplification(expression: Index, text: str) -> None:
 
 def test_division_by_zero_is_an_error() -> None:
     with pytest.raises(ZeroDivisionError):
-        I // 0
+        A // 0
 
 
 def test_linear_parts() -> None:
-    expression = I * of(SIZE) * 2 + J
+    expression = A * of(SIZE) * 2 + B
     assert expression.coefficient(AXES[0]) == of(SIZE) * 2
     assert expression.coefficient(AXES[1]) == 1
-    assert (I * I).coefficient(AXES[0]) is None
-    assert (K // 3).coefficient(AXES[2]) is None
+    assert (A * A).coefficient(AXES[0]) is None
+    assert (C // 3).coefficient(AXES[2]) is None
     assert expression.coefficient(Symbol("other")) == 0

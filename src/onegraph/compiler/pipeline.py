@@ -46,12 +46,14 @@ SCHEDULE: tuple[Pass[Program], ...] = (
 class NativeGraph:
     """A compiled graph: call it with the graph's inputs, it returns the tuple of its outputs.
 
-    `kernels` counts the kernels that run, `fallbacks` names the operators that were left to the library. `text(stage)`
-    prints the program: "aten", "loops", "fused", "memory", "llvm" or "asm".
+    `plan` is what a call does, `addresses` are those of the plan's kernels. `kernels` counts the kernels that run,
+    `fallbacks` names the operators that were left to the library. `text(stage)` prints the program: "aten", "loops",
+    "fused", "memory", "llvm" or "asm".
     """
 
     run: Callable[..., tuple[Any, ...]]
     plan: ExecPlan
+    addresses: tuple[int, ...]
     kernels: int
     fallbacks: tuple[str, ...]
     _texts: Mapping[str, Callable[[], str]]
@@ -87,5 +89,5 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
         "llvm": code.text,
         "asm": lambda: assembly(code.text(), cx.config.target_cpu),
     }
-    return NativeGraph(run, steps, len(fused.kernels), lowered.fallbacks, texts)
+    return NativeGraph(run, steps, code.addresses, len(fused.kernels), lowered.fallbacks, texts)
 

@@ -186,7 +186,7 @@ class Lowerer:
         natural = contiguous_strides(view.shape)
         for dim, axis in enumerate(view.axes):
             step = offset.coefficient(axis)
-            if step is None or step.symbols & set(view.axes):
+            if step is None or step.symbols & set(view.axes) or not is_not_negative(step):
                 return None
             rest = rest - step * Index.of(axis)
             if view.shape[dim] == ONE:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
-from onegraph.compiler.memory.reuse import FRESH_RESULTS, may_overwrite, workspace
+from onegraph.compiler.memory.reuse import overwritten, owned_after, workspace
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -34,6 +34,7 @@ from onegraph.ir.plan import (
 from onegraph.ir.types import U8, TensorType
 
 WORKSPACE = "workspace"
+SOON = 24  # steps for which dead memory waits to be used again
 
 
 class Planner:
@@ -50,6 +51,7 @@ class Planner:
         self.lives = lifetimes(program)
         self.space = workspace(program, self.lives)
         self.owned: set[str] = set()  # memory that is ours: no caller and no library may also know it
+        self.overwritten = overwritten(program, self.lives, self.space)
         self.births = self._births()
         self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
         self.symbols: dict[str, Int] = {}
@@ -72,16 +74,14 @@ class Planner:
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 
-    def allocate(self, name: str, kernel: Kernel) -> None:
+    def allocate(self, name: str) -> None:
         """Give the buffer memory: that of an operand that ends here, of a dead buffer, or new."""
-        self.owned.add(name)
         type = self.table[name].type
-        for operand in reads(kernel):
-            fits = self.is_free_after(operand) and self.table[operand].type == type
-            if fits and may_overwrite(kernel, operand, name):
-                self.slots[name] = self.slots[operand]
-                self.owned.discard(operand)
-                return
+        operand = self.overwritten.get(name)
+        if operand is not None:
+            self.slots[name] = self.slots[operand]
+            self.owned.discard(operand)
+            return
         if self.idle.get(type):
             self.slots[name] = self.idle[type].pop()
             return
@@ -99,21 +99,18 @@ class Planner:
             if name not in self.slots or self.lives.last.get(name) != self.now:
                 continue
             type = self.table[name].type
-            if self.is_free_after(name) and len(self.idle.get(type, ())) < self.wanted(type):
+            free = self.is_free_after(name)
+            self.owned.discard(name)
+            if free and len(self.idle.get(type, ())) < self.wanted(type):
                 self.idle.setdefault(type, []).append(self.slots[name])
-                self.owned.discard(name)
             elif self.is_droppable(name):
                 emptied.append(self.slots[name])
         if emptied:
             self.steps.append(Free(tuple(emptied)))
 
     def wanted(self, type: TensorType) -> int:
-        """How many buffers of this layout kernels will write for the first time after this step."""
-        return sum(1 for step in self.births.get(type, ()) if step > self.now)
-
-    def forget(self, buffers: Sequence[str]) -> None:
-        """A library may keep these operands in its results: their memory is no longer ours alone."""
-        self.owned -= {self.lives.root[name] for name in buffers}
+        """How many buffers of this layout will need new memory soon."""
+        return sum(1 for step in self.births.get(type, ()) if self.now < step <= self.now + SOON)
 
     def is_droppable(self, buffer: str) -> bool:
         """Whether the slot may be emptied: not one of the caller's or a result's, and not taken over by another."""
@@ -128,9 +125,9 @@ class Planner:
             self.steps.append(Free(tuple(slots)))
 
     def _births(self) -> dict[TensorType, list[int]]:
-        """The steps at which kernels first write buffers of each layout."""
+        """The steps at which buffers of each layout need new memory."""
         births: dict[TensorType, list[int]] = {}
-        known: set[str] = set(self.space.offsets)
+        known: set[str] = {*self.space.offsets, *self.overwritten}
         for number, step in enumerate(self.program.steps):
             for name in writes(step) if isinstance(step, Kernel) else ():
                 if name not in known:
@@ -213,6 +210,7 @@ def plan(program: Program, functions: Mapping[str, int], kernels: tuple[KernelIn
     for number, step in enumerate(program.steps):
         p.now = number
         _step(p, step, functions)
+        p.owned = owned_after(step, p.owned, p.lives)
         p.release([*reads(step), *writes(step)])
     p.free_idle()
     values = tuple(
@@ -228,7 +226,7 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
         case Kernel():
             for name in writes(step):
                 if name not in p.slots and name not in p.space.offsets:
-                    p.allocate(name, step)
+                    p.allocate(name)
             pointers = tuple(map(p.pointer, operands(step)))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
             p.steps.append(Launch(functions[step.name], pointers, sizes))
@@ -241,7 +239,3 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
             targets = tuple(Slot(p.slot(name)) if name is not None else None for name in outputs)
             expected = tuple(p.layout(name) if name is not None else None for name in outputs)
             p.steps.append(ExternCall(operator, values, named, targets, expected, several))
-            if operator in FRESH_RESULTS:
-                p.owned |= {name for name in outputs if name is not None}
-            else:
-                p.forget(reads(step))

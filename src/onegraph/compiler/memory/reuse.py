@@ -22,6 +22,7 @@ from onegraph.ir.loop import (
     Loop,
     Offset,
     Program,
+    Step,
     Store,
     View,
     reads,
@@ -57,6 +58,36 @@ def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
         if isinstance(load, Load) and load.buffer == operand and (number > at or load.place != place):
             return False
     return True
+
+
+def owned_after(step: Step, owned: set[str], lives: Lifetimes) -> set[str]:
+    """The buffers whose memory is ours alone after a step: no caller has it, and no library may have kept it."""
+    if isinstance(step, Kernel):
+        return owned | set(writes(step))
+    if isinstance(step, Extern):
+        if step.operator in FRESH_RESULTS:
+            return owned | set(writes(step))
+        return owned - {lives.root[name] for name in reads(step)}
+    return owned
+
+
+def overwritten(program: Program, lives: Lifetimes, space: Workspace) -> dict[str, str]:
+    """The operand whose memory each result takes over, where it can. What is in the workspace has its place."""
+    table = program.table()
+    found: dict[str, str] = {}
+    owned: set[str] = set()
+    known: set[str] = {*lives.foreign, *space.offsets}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Kernel):
+            for name in writes(step):
+                for operand in reads(step) if name not in known else ():
+                    fits = operand in owned and lives.ends_at(operand, number) and operand not in found.values()
+                    if fits and table[operand].type == table[name].type and may_overwrite(step, operand, name):
+                        found[name] = operand
+                        break
+        owned = owned_after(step, owned, lives) - space.offsets.keys()
+        known |= set(writes(step))
+    return found
 
 
 def _accesses(block: Block, path: tuple[Axes, ...]) -> Iterator[tuple[tuple[Axes, ...], Let | Store]]:

@@ -1,0 +1,159 @@
+"""Random functions of tensors, for comparing compiled graphs with eager: shapes with 0 and 1, strides, types."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+TYPES = [torch.float32] * 6 + [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64]
+SIZES = [1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 70]
+LIMIT = 100_000  # elements of a tensor
+
+
+@dataclass
+class RandomGraph:
+    """`function(*inputs)` gives a tuple of tensors; everything follows from the seed."""
+
+    seed: int
+    dtype: torch.dtype = torch.float32
+    inputs: list[Tensor] = field(default_factory=list)
+    choices: list[tuple[float, float, float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        torch.manual_seed(self.seed)
+        self.dtype = self.random.choice(TYPES)
+        shape = self._shape()
+        self.inputs.append(self._tensor(shape))
+        for _ in range(self.random.randint(0, 2)):
+            kept = self.random.randint(0, len(shape))
+            self.inputs.append(self._tensor([self.random.choice([1, n]) for n in shape[len(shape) - kept :]]))
+        for _ in range(self.random.randint(1, 10)):
+            self.choices.append(tuple(self.random.random() for _ in range(4)))
+
+    def _shape(self) -> list[int]:
+        sizes = [self.random.choice(SIZES) for _ in range(self.random.randint(0, 4))]
+        if sizes and self.random.random() < 0.05:
+            sizes[self.random.randrange(len(sizes))] = 0
+        while torch.Size(sizes).numel() > LIMIT // 3:
+            sizes[sizes.index(max(sizes))] = 2
+        return sizes
+
+    def _tensor(self, shape: list[int]) -> Tensor:
+        if self.dtype.is_floating_point:
+            tensor = torch.randn(shape).to(self.dtype)
+        else:
+            tensor = torch.randint(-5, 6, shape).to(self.dtype)
+        layout = self.random.random()
+        if tensor.dim() >= 2 and layout < 0.3:
+            order = self.random.sample(range(tensor.dim()), tensor.dim())
+            inverse = sorted(range(tensor.dim()), key=lambda k: order[k])
+            return tensor.permute(order).contiguous().permute(inverse)
+        if tensor.dim() >= 1 and tensor.numel() and layout < 0.5:
+            dim = self.random.randrange(tensor.dim())
+            return torch.stack([tensor, tensor], -1)[..., 0] if layout < 0.4 else tensor.narrow(dim, 0, 1).expand(shape)
+        return tensor
+
+    def function(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        values = list(inputs)
+        results: list[Tensor] = []
+        for family, which, operand, keep in self.choices:
+            x = values[-1] if keep < 0.7 else values[int(keep * 997) % len(values)]
+            y = values[int(operand * 997) % len(values)]
+            if family < 0.25:
+                result = _binary(x, y, which)
+            elif family < 0.45:
+                result = _unary(x, which)
+            elif x.dim() == 0:
+                result = x + 1
+            elif family < 0.65:
+                result = _reduction(x, which, int(operand * 997) % x.dim(), keep < 0.4)
+            else:
+                result = _move(x, which, int(operand * 997) % x.dim())
+            if result.dim() > 5 or result.numel() > LIMIT:
+                result = result.reshape(-1)[: LIMIT // 4]
+            values.append(result)
+            if operand > 0.8:
+                results.append(result)
+        results.append(values[-1])
+        return tuple(result + 0 for result in results)
+
+
+def _pick(functions: list[Callable[[], Tensor]], which: float) -> Tensor:
+    return functions[int(which * len(functions))]()
+
+
+def _binary(x: Tensor, y: Tensor, which: float) -> Tensor:
+    try:
+        shape = torch.broadcast_shapes(x.shape, y.shape)
+    except RuntimeError:
+        shape = torch.Size([LIMIT + 1])
+    if shape.numel() > LIMIT:
+        y = x
+    return _pick(
+        [
+            lambda: x + y,
+            lambda: x * y,
+            lambda: x - y,
+            lambda: torch.maximum(x, y),
+            lambda: torch.where(x > y, x, y),
+            lambda: torch.minimum(x, y) * 2,
+        ],
+        which,
+    )
+
+
+def _unary(x: Tensor, which: float) -> Tensor:
+    if not x.is_floating_point():
+        return _pick([lambda: x.abs(), lambda: x * 3, lambda: -x, lambda: x.float() * 0.25, lambda: x.sign()], which)
+    return _pick(
+        [
+            lambda: x.clamp(-5, 5).exp(),
+            lambda: x.tanh(),
+            lambda: x.sigmoid(),
+            lambda: x.relu(),
+            lambda: x * 0.5 + 1,
+            lambda: x.sin(),
+            lambda: F.gelu(x),
+        ],
+        which,
+    )
+
+
+def _reduction(x: Tensor, which: float, dim: int, keep: bool) -> Tensor:
+    real = x.is_floating_point()
+    return _pick(
+        [
+            lambda: x.sum(dim, keepdim=keep),
+            lambda: x.amax(dim, keepdim=keep) if x.shape[dim] else x,
+            lambda: x.mean(dim, keepdim=keep) if real else x.sum(dim),
+            lambda: x.sum(),
+            lambda: torch.softmax(x, dim) if real and x.numel() else x + 1,
+            lambda: x.sum((0, x.dim() - 1), keepdim=keep) if x.dim() > 1 else x.sum(0),
+        ],
+        which,
+    )
+
+
+def _move(x: Tensor, which: float, dim: int) -> Tensor:
+    rows = x.shape[0]
+    return _pick(
+        [
+            lambda: x.transpose(0, dim),
+            lambda: x.unsqueeze(dim),
+            lambda: x.reshape(-1),
+            lambda: x.flip(dim),
+            lambda: x[(slice(None),) * dim + (slice(1, None, 2),)],
+            lambda: x.select(dim, -1) if x.shape[dim] else x,
+            lambda: torch.cat([x, x * 2], dim),
+            lambda: F.pad(x, [1, 2]),
+            lambda: x.flatten(0, 1) if x.dim() > 1 else x.reshape(-1, 1),
+            lambda: x.unflatten(0, (rows // 2, 2)) if rows and rows % 2 == 0 else x.contiguous(),
+        ],
+        which,
+    )

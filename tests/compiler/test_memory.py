@@ -1,0 +1,114 @@
+"""The memory plan: what shares memory, and what must not."""
+
+from __future__ import annotations
+
+import torch
+from compiler.graphs import check, compiled
+from torch import randn
+
+from onegraph.compiler.memory.liveness import lifetimes
+from onegraph.compiler.memory.plan import plan
+from onegraph.compiler.memory.reuse import may_overwrite
+from onegraph.ir.loop_text import parse_kernel, parse_program
+from onegraph.ir.plan import Alloc, Free, KernelInfo, Launch
+from onegraph.ir.plan_text import format_plan
+
+HEAD = """\
+program(x):
+  buffer x: f32[8, 8] stride (8, 1)
+  buffer a: f32[8, 8] stride (8, 1)
+  buffer b: f32[8, 8] stride (8, 1)
+  buffer c: f32[8, 8] stride (8, 1)
+  buffer v: f32[64] stride (1)
+  buffer w: f32[8, 8] stride (8, 1)
+"""
+
+
+def unary(name: str, source: str, target: str) -> str:
+    return f"  kernel {name}(i0: 64):\n    t0: f32 = load {source} @ i0\n    store {target} @ i0 = t0\n"
+
+
+def planned(*steps: str) -> str:
+    program = parse_program(HEAD + "".join(steps))
+    names = [kernel.name for kernel in program.kernels]
+    return format_plan(plan(program, {n: k for k, n in enumerate(names)}, tuple(KernelInfo(n) for n in names)))
+
+
+def test_a_result_takes_the_memory_of_an_operand_that_ends() -> None:
+    end = "  c = extern aten.mm.default(b, b)\n  return c\n"
+    text = planned("  a = extern aten.mm.default(x, x)\n", unary("k0", "a", "b"), end)
+    assert "alloc" not in text and "k0(s1, s1)" in text
+
+
+def test_memory_that_is_needed_later_is_kept() -> None:
+    end = "  c = extern aten.mm.default(b, a)\n  return c\n"
+    text = planned("  a = extern aten.mm.default(x, x)\n", unary("k0", "a", "b"), end)
+    assert text.count("alloc") == 1 and "k0(s1, s2)" in text
+
+
+def test_inputs_are_not_written() -> None:
+    assert "k0(s0, s1)" in planned(unary("k0", "x", "a"), "  return a\n")
+
+
+def test_what_a_library_may_have_kept_is_not_reused() -> None:
+    text = planned(
+        "  a = extern aten.mm.default(x, x)\n  w = extern aten.reshape.default(a, [8, 8])\n",
+        unary("k0", "w", "b"),
+        "  c = extern aten.mm.default(b, b)\n  return c\n",
+    )
+    assert text.count("alloc") == 1
+
+
+def test_a_view_keeps_its_memory_alive() -> None:
+    text = planned(
+        "  a = extern aten.mm.default(x, x)\n  v = view a offset 0\n",
+        unary("k0", "x", "b"),
+        "  c = extern aten.mul.Tensor(b, v)\n  return c\n",
+    )
+    program = parse_program(HEAD + "  a = extern aten.mm.default(x, x)\n  v = view a offset 0\n  return v\n")
+    assert lifetimes(program).leaving == {"a"}
+    free = [line for line in text.splitlines() if "free" in line]
+    assert text.index("aten.mul") < text.index(free[0])
+
+
+def test_what_only_kernels_touch_lives_in_one_workspace() -> None:
+    text = planned(unary("k0", "x", "a"), unary("k1", "a", "b"), unary("k2", "b", "c"), "  return c\n")
+    assert text.count("alloc") == 1 and "workspace" in text
+    assert "512" in text  # a and b are alive together
+
+
+REVERSED = "kernel k(i0: 8):\n  t0: f32 = load a @ -i0 + 7\n  store b @ i0 = t0"
+TWICE = "kernel k(i0: 8):\n  for r0: 4:\n    t0: f32 = load a @ i0 * 4 + r0\n    store b @ i0 * 4 + r0 = t0\n"
+TWICE_READ = TWICE + "  for r0: 4:\n    t1: f32 = load a @ i0 * 4 + r0\n    store c @ i0 * 4 + r0 = t1\n"
+BEFORE = """\
+kernel k(i0: 8):
+  for r0: 4:
+    t0: f32 = load a @ i0 * 4 + r0
+    t1: f32 = sum over t0
+  for r0: 4:
+    t2: f32 = load a @ i0 * 4 + r0
+    t3: f32 = div(t2, t1)
+    store b @ i0 * 4 + r0 = t3"""
+
+
+def test_an_operand_is_overwritten_only_after_it_was_read() -> None:
+    assert may_overwrite(parse_kernel(TWICE), "a", "b")
+    assert may_overwrite(parse_kernel(BEFORE), "a", "b")
+    assert not may_overwrite(parse_kernel(TWICE_READ), "a", "b")
+    assert may_overwrite(parse_kernel(TWICE_READ), "a", "c")
+    assert not may_overwrite(parse_kernel(REVERSED), "a", "b")
+
+
+def test_a_deep_graph_needs_few_buffers() -> None:
+    def deep(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(12):
+            x = torch.relu(x @ x) + x
+        return x
+
+    x = randn(40, 40) / 10
+    graph = check(deep, x, fallbacks=12, rtol=1e-4, atol=1e-4)
+    steps = graph.plan.steps
+    assert sum(isinstance(step, Launch) for step in steps) == 12
+    assert sum(isinstance(step, Alloc) for step in steps) == 0
+    assert sum(isinstance(step, Free) for step in steps) >= 11
+    assert torch.equal(graph(x)[0], compiled(deep, x)(x)[0])
