@@ -14,6 +14,7 @@ from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode, FakeTensor
+from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 
@@ -92,7 +93,7 @@ def finish(recorder: Functionalizer, inputs: Sequence[Any], results: Sequence[An
     holder = torch.nn.Module()
     for name, tensor in recorder.constants.items():
         holder.register_buffer(name, tensor, persistent=False)
-    module = GraphModule(holder, recorder.graph)
+    module = LazyGraphModule(holder, recorder.graph)
     return module, CallSpec(len(inputs), outputs, tuple(mutations))
 
 

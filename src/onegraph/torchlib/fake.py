@@ -8,7 +8,6 @@ with a plain meta kernel) and sympy, and spend several times the needed time per
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -37,7 +36,9 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from onegraph.torchlib import compilerless
-from onegraph.torchlib.aten import has_device_argument, is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
+from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
 from onegraph.torchlib.shapes import Sizes
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
@@ -52,23 +53,6 @@ aten = torch.ops.aten
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 _META = torch.device("meta")
 _MODE_KEY = torch._C._TorchDispatchModeKey.FAKE
-LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})
-# The special implementations of these serve symbolic sizes only, and import sympy.
-_SPECIAL_WHEN_SYMBOLIC = frozenset(
-    {
-        aten.view.default,
-        aten._unsafe_view.default,
-        aten.view_copy.default,
-        aten._reshape_copy.default,
-        aten.select.int,
-        aten.slice.Tensor,
-        aten.embedding.default,
-        aten.copy.default,
-        aten.copy_.default,
-        aten.slice_scatter.default,
-        aten.diagonal_scatter.default,
-    }
-)
 
 
 class FakeMode(FakeTensorMode):
@@ -97,6 +81,8 @@ class FakeMode(FakeTensorMode):
         self._fakes = WeakTensorKeyDictionary()
         self._storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
         self._constants: list[FakeTensor] = []
+        self._known: dict[Key, Result] = {}
+        self._states: dict[torch.device, dict[str, Any]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -176,12 +162,49 @@ class FakeMode(FakeTensorMode):
             folded = self._fold(func, args, kwargs, tensors)
             if folded is not NotImplemented:
                 return folded
-        if self.sizes.hints and _is_symbolic(args, kwargs):
+        found = call_key(func, args, kwargs)
+        if found is None:
+            return self._run(func, args, kwargs, tensors, self.sizes.hints and _is_symbolic(args, kwargs))
+        key, symbolic = found
+        known = self._known if symbolic else STATIC
+        result = known.get(key)
+        if result is not None:
+            return self._recall(result)
+        value = self._run(func, args, kwargs, tensors, symbolic)
+        described = describe(value, args, kwargs)
+        if described is not None:
+            if len(known) >= LIMIT:
+                known.clear()
+            known[key] = described
+        return value
+
+    def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
+        if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
         return self._dispatch_static(func, args, kwargs, tensors)
 
+    def _recall(self, result: Result) -> Any:
+        """New fakes with the properties of earlier ones."""
+        if isinstance(result, Several):
+            return result.kind([self._recall(item) if isinstance(item, Described) else item for item in result.items])
+        with torch._C._DisableTorchDispatch():
+            elem = torch.empty_strided(result.size, result.stride, dtype=result.dtype, device=_META)
+        return self._wrap(elem, result.device)
+
+    def _wrap(self, elem: Tensor, device: torch.device) -> FakeTensor:
+        """A fake over a fresh meta tensor, like `FakeTensor(self, elem, device)` at a tenth of its cost."""
+        state = self._states.get(device)
+        if state is None:
+            fake = FakeTensor(self, elem, device)
+            self._states[device] = dict(fake.__dict__)
+            return fake
+        fake = Tensor._make_subclass(FakeTensor, elem, False, dispatch_device=True, device_for_backend_keys=device)
+        torch._C._set_throw_on_mutable_data_ptr(fake)
+        fake.__dict__.update(state)
+        return fake
+
     def _dispatch_static(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
-        match _static_route(func):
+        match static_route(func):
             case "constructor":
                 device = kwargs.get("device") or (tensors[0].device if tensors else torch.get_default_device())
                 elem = self._meta(func, args, {**kwargs, "device": _META})
@@ -244,14 +267,18 @@ class FakeMode(FakeTensorMode):
             result = self._meta(func, args, kwargs)
         except NotImplementedError as error:
             return self._fallback(func, args, kwargs, error)
-        if func in _CORRECTIONS:
-            result = _CORRECTIONS[func](result, *args, **kwargs)
+        if func in CORRECTIONS:
+            result = CORRECTIONS[func](result, *args, **kwargs)
         device = kwargs.get("device")
+        if device is not None:
+            device = FakeTensor._normalize_fake_device(device)
 
         def wrap(value: Any) -> Any:
             if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
                 return value
-            return FakeTensor(self, value, device or _common_device(func, tensors))
+            return self._wrap(
+                value, FakeTensor._normalize_fake_device(device) if device else common_device(func, tensors)
+            )
 
         return map_leaves(wrap, result)
 
@@ -335,46 +362,6 @@ class _Converter(FakeTensorConverter):
         return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
 
 
-def _batch_norm_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
-    """In evaluation, the kernel for the CPU returns no statistics; the meta kernel returns one of each channel."""
-    training = args[5] if len(args) > 5 else kwargs["training"]
-    if training or args[0].fake_device.type != "cpu":
-        return result
-    return (result[0], *(saved.new_empty(0) for saved in result[1:]))
-
-
-def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
-    x = args[0]
-    channels_last = x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-    return result.contiguous(memory_format=torch.channels_last) if channels_last else result
-
-
-# Where the meta kernel and the real one disagree.
-_CORRECTIONS = {
-    aten.native_batch_norm.default: _batch_norm_statistics,
-    aten.max_unpool2d.default: _channels_last_as_input,
-}
-
-
-@cache
-def _static_route(func: OpOverload) -> str:
-    """How to run this operator on fakes whose sizes are all plain numbers."""
-    if has_device_argument(func) and (
-        fake_impls._is_tensor_constructor(func) or func in fake_impls._like_tensor_constructors
-    ):
-        return "constructor"
-    special = func in fake_impls.op_implementations_dict and func not in _SPECIAL_WHEN_SYMBOLIC
-    if special or func.namespace == "prims" or func.namespace != "aten" or func in LIFTS:
-        return "special"
-    if any(accepts(func) for accepts, _ in fake_impls.op_implementations_checks[1:]):
-        return "special"
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-        return "decompose"
-    if fake_impls.has_meta(func):
-        return "meta"
-    return "table" if func in decomposition_table else "special"
-
-
 def _is_foreign(tensor: Tensor) -> bool:
     """A tensor subclass with a dispatch of its own: it must see the call before this mode does."""
     kind = type(tensor)
@@ -392,21 +379,6 @@ def _is_symbolic(args: Any, kwargs: Any) -> bool:
         leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
         for leaf in leaves(args, kwargs)
     )
-
-
-def _common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
-    """The device of the result: that of the arguments, where zero-dimensional CPU tensors join any other."""
-    devices = {tensor.fake_device for tensor in tensors}
-    if len(devices) > 1:
-        devices = {t.fake_device for t in tensors if t.dim() or t.fake_device.type != "cpu"}
-    match list(devices):
-        case [device]:
-            return device
-        case []:
-            return torch.get_default_device()
-        case [first, second, *_]:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found {first} and {second}")
-    raise AssertionError(devices)
 
 
 def _refuse_unsupported(tensor: Tensor) -> None:

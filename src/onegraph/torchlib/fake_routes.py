@@ -1,0 +1,88 @@
+"""How each operator runs on fakes whose sizes are plain numbers, and where its meta kernel must be corrected."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import FakeTensor
+
+from onegraph.torchlib.aten import has_device_argument
+
+aten = torch.ops.aten
+LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})  # they make tensors from literals
+# The special implementations of these serve symbolic sizes only, and import sympy.
+_SPECIAL_WHEN_SYMBOLIC = frozenset(
+    {
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.view_copy.default,
+        aten._reshape_copy.default,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.embedding.default,
+        aten.copy.default,
+        aten.copy_.default,
+        aten.slice_scatter.default,
+        aten.diagonal_scatter.default,
+    }
+)
+
+
+def _batch_norm_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """In evaluation, the kernel for the CPU returns no statistics; the meta kernel returns one of each channel."""
+    training = args[5] if len(args) > 5 else kwargs["training"]
+    if training or args[0].fake_device.type != "cpu":
+        return result
+    return (result[0], *(saved.new_empty(0) for saved in result[1:]))
+
+
+def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
+    x = args[0]
+    channels_last = x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return result.contiguous(memory_format=torch.channels_last) if channels_last else result
+
+
+# Where the meta kernel and the real one disagree.
+CORRECTIONS = {
+    aten.native_batch_norm.default: _batch_norm_statistics,
+    aten.max_unpool2d.default: _channels_last_as_input,
+}
+
+
+@cache
+def static_route(func: OpOverload) -> str:
+    """How to run this operator on fakes whose sizes are all plain numbers."""
+    if has_device_argument(func) and (
+        fake_impls._is_tensor_constructor(func) or func in fake_impls._like_tensor_constructors
+    ):
+        return "constructor"
+    special = func in fake_impls.op_implementations_dict and func not in _SPECIAL_WHEN_SYMBOLIC
+    if special or func.namespace == "prims" or func.namespace != "aten" or func in LIFTS:
+        return "special"
+    if any(accepts(func) for accepts, _ in fake_impls.op_implementations_checks[1:]):
+        return "special"
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return "decompose"
+    if fake_impls.has_meta(func):
+        return "meta"
+    return "table" if func in decomposition_table else "special"
+
+
+def common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
+    """The device of the result: that of the arguments, where zero-dimensional CPU tensors join any other."""
+    devices = {tensor.fake_device for tensor in tensors}
+    if len(devices) > 1:
+        devices = {t.fake_device for t in tensors if t.dim() or t.fake_device.type != "cpu"}
+    match list(devices):
+        case [device]:
+            return device
+        case []:
+            return torch.get_default_device()
+        case [first, second, *_]:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found {first} and {second}")
+    raise AssertionError(devices)
