@@ -34,7 +34,7 @@ def chain(error: BaseException | None) -> object:
     entry = error.__traceback__
     while entry is not None:
         module = entry.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith("onegraph.") and not module.endswith(("interp.outcome", "interp.test_programs")):
+        if not module.startswith("onegraph.") and not module.rpartition(".")[2].startswith(("outcome", "test_")):
             lines.append((entry.tb_frame.f_code.co_qualname, entry.tb_lineno))
         entry = entry.tb_next
     return type(error).__qualname__, text, own, chain(error.__cause__), chain(error.__context__), lines
