@@ -8,6 +8,7 @@ classes (shadow with a lazy `__dict__`); everything else is opaque: usable by id
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import functools
 import types
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.layout import HEAP_TYPE, exception_fields
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import UNFILLED, World
 
@@ -63,9 +65,6 @@ def has_python_layout(cls: type) -> bool:
     except TypeError:
         return False
     return True
-
-
-HEAP_TYPE = 1 << 9
 
 
 # ---- used as they are ------------------------------------------------------------------------------------------------
@@ -261,6 +260,9 @@ def admit_exception(world: World, real: BaseException, source: Source, guarded: 
     shadow.__cause__ = world.admit(real.__cause__, Attr(source, "__cause__"), guarded)
     shadow.__context__ = world.admit(real.__context__, Attr(source, "__context__"), guarded)
     shadow.__suppress_context__ = real.__suppress_context__
+    for name, member in exception_fields(type(real)):
+        with contextlib.suppress(AttributeError):
+            member.__set__(shadow, world.admit(member.__get__(real, type(real)), Attr(source, name), guarded))
     return shadow
 
 

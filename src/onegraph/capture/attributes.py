@@ -10,6 +10,7 @@ import torch
 
 from onegraph.capture.breaks import OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
 from onegraph.capture.interp.machine import Machine
+from onegraph.capture.layout import HEAP_TYPE
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.source import Attr, Const, DictOf, Item
 from onegraph.capture.world import ATOMS, DELETED, World
@@ -143,21 +144,18 @@ class Attributes(Machine):
 
     def _slot(self, obj: Any, member: types.MemberDescriptorType, name: str) -> Any:
         """A `__slots__` attribute: a shadow's slot is filled when it is first read."""
-        try:
-            return member.__get__(obj, type(obj))
-        except AttributeError:
-            real = self.world.real(obj)
-            if real is obj or self.world.slot_is_known(obj, member):
-                raise
-        value = self.world.admit(member.__get__(real, type(real)), Attr(self.world.origin[id(obj)], name))
-        member.__set__(obj, value)
-        self.world.slot_filled(obj, member, value)
-        return value
+        if self.world.real(obj) is not obj:
+            self.world.fill_slot(obj, member, name)
+        return member.__get__(obj, type(obj))
 
     def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
         if name == "__class__":
             return self.type_of(obj)
         real = self.world.real(obj)
+        if name == "grad" and real is not obj:
+            with torch._C.DisableTorchFunction():
+                gradient = real.grad
+            return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
@@ -192,28 +190,33 @@ class Attributes(Machine):
             if isinstance(meta, types.FunctionType):
                 return types.MethodType(meta, cls)
             return getattr(cls, name)
-        match found:
-            case classmethod():
-                return types.MethodType(found.__func__, cls)
+        return self._bind_to_class(cls, owner, found, name)
+
+    def _bind_to_class(self, cls: type, owner: type, found: Any, name: str) -> Any:
+        """What an entry of the dictionary of `owner` gives on its subclass `cls`."""
+        value = self._admit_class_value(cls, owner, found, name)
+        match value:
+            case classmethod() if isinstance(value.__func__, types.FunctionType):
+                return types.MethodType(value.__func__, cls)
             case staticmethod():
-                return found.__func__
+                return value.__func__
             case types.FunctionType():
-                return self._admit_class_value(cls, owner, found, name)
-        if is_descriptor(found):
-            return getattr(cls, name)
-        return self._admit_class_value(cls, owner, found, name)
+                return value
+        getter = self.class_lookup(type(value), "__get__")
+        if isinstance(getter, types.FunctionType):
+            return self.call(getter, (value, None, cls), {})
+        return value if getter is MISSING else getter(value, None, cls)
 
     def _super_attribute(self, obj: super, name: str) -> Any:
-        start, owner = obj.__thisclass__, obj.__self__
-        if name in ("__class__", "__thisclass__", "__self__", "__self_class__"):
+        start, owner, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
+        if name in ("__class__", "__thisclass__", "__self__", "__self_class__") or kind is None:
             return getattr(obj, name)
-        kind = owner if isinstance(owner, type) else type(owner)
         mro = kind.__mro__
         for cls in mro[mro.index(start) + 1 :]:
             if name in vars(cls):
                 found = vars(cls)[name]
-                if isinstance(owner, type) and not isinstance(found, classmethod):
-                    return found.__func__ if isinstance(found, staticmethod) else found
+                if owner is kind:
+                    return self._bind_to_class(kind, cls, found, name)
                 return self._bind(cls, found, owner, name)
         raise AttributeError(f"'super' object has no attribute '{name}'")
 
@@ -242,7 +245,7 @@ class Attributes(Machine):
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         if isinstance(obj, torch.Tensor):
-            if name in ("data", "grad", "requires_grad") or hasattr(torch.Tensor, name):
+            if name not in ("grad", "requires_grad") and hasattr(torch.Tensor, name):
                 return setattr(obj, name, value)
             raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
         if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
@@ -298,9 +301,6 @@ class Attributes(Machine):
             raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
         else:
             object.__delattr__(obj, name)
-
-
-HEAP_TYPE = 1 << 9
 
 
 def find_in_class(cls: type, name: str) -> tuple[Any, Any]:

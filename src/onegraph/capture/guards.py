@@ -115,6 +115,10 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+#: Kinds of which one value may have several, with different arguments.
+SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check"})
+
+
 class GuardSet:
     """The guards of one trace, in the order in which they were found, without repetition."""
 
@@ -122,7 +126,7 @@ class GuardSet:
         self._guards: dict[object, Guard] = {}
 
     def add(self, guard: Guard) -> None:
-        key = (guard.source, guard.kind, guard.arg if guard.kind in ("same", "different", "lacks", "has") else None)
+        key = (guard.source, guard.kind, guard.arg if guard.kind in SEVERAL else None)
         self._guards.setdefault(key, guard)
 
     def __iter__(self):

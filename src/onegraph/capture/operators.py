@@ -26,8 +26,14 @@ class Operators(Attributes):
             return super().binary(op, a, self.shown(b))
         return super().binary(op, self._filled(a), self._filled(b))
 
+    def unary(self, op: str, obj: Any) -> Any:
+        return super().unary(op, self._filled(obj))
+
     def compare(self, op: str, a: Any, b: Any) -> Any:
         refuse_marked(a, b)
+        for value in (a, b):
+            if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
+                self.world.refuse_opaque(value)
         return super().compare(op, self._filled_deep(a), self._filled_deep(b))
 
     def convert(self, obj: Any, kind: str) -> str:

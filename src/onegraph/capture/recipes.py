@@ -10,7 +10,6 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
-    MemberDescriptorType,
     MethodType,
     MethodWrapperType,
 )
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.layout import HEAP_TYPE, exception_fields, slots_of
 from onegraph.capture.world import DELETED, cell_value
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
@@ -26,7 +26,6 @@ ITERATORS = tuple(
     type(iterator)
     for iterator in (iter([]), iter(()), iter(range(0)), iter(""), enumerate(()), zip(), reversed([]), reversed(()))
 )
-HEAP_TYPE = 1 << 9
 
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
@@ -130,9 +129,10 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     attributes = rebuild.world.attributes(value)
     if attributes:
         rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
-    for attribute in ("__cause__", "__context__", "__suppress_context__"):
-        contents = getattr(value, attribute)
-        if contents:
+    fields = [name for name, _ in exception_fields(type(value))]
+    for attribute in ("__cause__", "__context__", "__suppress_context__", *fields):
+        contents = getattr(value, attribute, None)
+        if contents is not None and contents is not False:
             rebuild.lines.append(f"{name}.{attribute} = {rebuild.value(contents)}")
     return name
 
@@ -167,24 +167,13 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     attributes = rebuild.world.attributes(value)
     if attributes:
         rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
-    for slot in slots_of(cls):
+    for _, slot in slots_of(cls):
         try:
             item = slot.__get__(value, cls)
         except AttributeError:
             continue
         rebuild.lines.append(f"{rebuild.const(slot)}.__set__({name}, {rebuild.value(item)})")
     return name
-
-
-def slots_of(cls: type) -> list[Any]:
-    """The member descriptors of the classes' `__slots__`."""
-    return [
-        value
-        for kind in cls.__mro__
-        if kind.__flags__ & HEAP_TYPE
-        for value in vars(kind).values()
-        if type(value) is MemberDescriptorType
-    ]
 
 
 CONSTANTS = (

@@ -8,6 +8,7 @@ native function runs only if the policy knows it.
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -16,9 +17,9 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, OPAQUE_OBJECT, UNKNOWN_NATIVE, GraphBreak
+from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, UNKNOWN_NATIVE, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
-from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.module import HookWatch
@@ -26,9 +27,11 @@ from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
     HANDLERS,
+    IMMUTABLE,
     PLAIN,
     PURE_MODULES,
     SAFE_RECEIVERS,
+    Depth,
     is_library,
     runs_natively,
 )
@@ -46,6 +49,8 @@ NATIVE_FUNCTIONS = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
+#: Native callable objects whose result depends on their arguments alone.
+STATELESS_CALLABLES = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 
 class Tracer(Operators):
@@ -134,6 +139,8 @@ class Tracer(Operators):
         if isinstance(obj, torch.Tensor):
             raise GraphBreak(DATA_DEPENDENT_BRANCH)
         self.world.length_matters(obj)
+        if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
+            self.world.refuse_opaque(obj)
         return super().truth(obj)
 
     def length(self, obj: Any) -> Any:
@@ -144,6 +151,7 @@ class Tracer(Operators):
         method = self.class_lookup(type(obj), "__len__")
         if isinstance(method, types.FunctionType):
             return self.call(method, (obj,), {})
+        self.world.refuse_opaque(obj)
         return len(obj)
 
     def is_op(self, a: Any, b: Any) -> bool:
@@ -172,13 +180,13 @@ class Tracer(Operators):
         return super().getitem(container, key)
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
-        self._refuse_opaque(container)
+        self.world.refuse_opaque(container)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self.world.realize(container)
         super().setitem(container, key, value)
 
     def delitem(self, container: Any, key: Any) -> None:
-        self._refuse_opaque(container)
+        self.world.refuse_opaque(container)
         self.world.realize(container)
         super().delitem(container, key)
 
@@ -192,12 +200,12 @@ class Tracer(Operators):
     def iter(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
             return iter(obj.unbind(0)) if obj.dim() else iter(obj)
-        self._refuse_opaque(obj)
+        self.world.refuse_opaque(obj)
         self.world.realize(obj)
         return super().iter(obj)
 
     def next(self, iterator: Any) -> Any:
-        self._refuse_opaque(iterator)
+        self.world.refuse_opaque(iterator)
         return super().next(iterator)
 
     def iterate(self, obj: Any) -> Iterator[Any]:
@@ -214,10 +222,6 @@ class Tracer(Operators):
         if isinstance(obj, torch.Tensor):
             obj = obj.unbind(0)
         return super().unpack(self.world.realize(obj), count)
-
-    def _refuse_opaque(self, obj: Any) -> None:
-        if id(obj) in self.world.opaque:
-            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(obj).__module__}.{type(obj).__qualname__}")
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -283,6 +287,8 @@ class Tracer(Operators):
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if is_library(type(function).__module__ or ""):
+            if not isinstance(function, STATELESS_CALLABLES) and not is_torch(type(function)):
+                self.world.refuse_opaque(function)
             return self.run_native(function, args, kwargs)
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)
@@ -323,7 +329,7 @@ class Tracer(Operators):
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
             return self.run_native(function, args, kwargs)
-        self._refuse_opaque(receiver)
+        self.world.refuse_opaque(receiver)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
             self.world.realize(receiver)
             return self.run_native(function, args, kwargs)
@@ -332,7 +338,7 @@ class Tracer(Operators):
     def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An unbound native method called with its receiver as first argument."""
         if args:
-            self._refuse_opaque(args[0])
+            self.world.refuse_opaque(args[0])
             if not isinstance(args[0], torch.Tensor):
                 self.world.realize(args[0])
         if (
@@ -346,22 +352,33 @@ class Tracer(Operators):
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
         descriptor = find_in_class(owner, function.__name__)[1]
+        if id(descriptor) in BREAKS:
+            why, name = BREAKS[id(descriptor)]
+            raise GraphBreak(why, name=name, what=f"call of {name}()")
         return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
+
+    def _depth(self, function: Any) -> Depth:
+        """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
+        known = DEPTHS.get(id(function))
+        receiver = getattr(function, "__self__", None)
+        if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
+            known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+        return known or "deep"
 
     def _is_safe(self, receiver: Any) -> bool:
         return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
 
     def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a native function on shadows, filled as far as it will look."""
-        depth = DEPTHS.get(id(function), "deep")
+        depth = self._depth(function)
         if not keeps_texts(function):
             refuse_marked(getattr(function, "__self__", None), *args, *kwargs.values())
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
-            self._refuse_opaque_argument(function, value)
+            self._refuse_iterator(value)
             if depth == "deep":
-                self.world.realize_deep(value)
+                self.world.realize_deep(value, opaque=is_torch(function))
             elif depth == "level":
                 self.world.realize(value)
         if is_torch(function) or isinstance(function, types.FunctionType):
@@ -369,9 +386,9 @@ class Tracer(Operators):
         with _C.trace_hook(self._reentry):
             return function(*args, **kwargs)
 
-    def _refuse_opaque_argument(self, function: Any, value: Any) -> None:
-        if id(value) in self.world.opaque and hasattr(type(value), "__next__"):
-            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(value).__module__}.{type(value).__qualname__}")
+    def _refuse_iterator(self, value: Any) -> None:
+        if id(value) in self.world.opaque and not isinstance(value, IMMUTABLE):
+            self.world.refuse_opaque(value)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if args else MISSING

@@ -13,14 +13,17 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 from onegraph.base.events import Location
+from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import Guard, GuardSet, Kind
-from onegraph.capture.source import CellOf, DictOf, Globals, Item, Source
+from onegraph.capture.layout import UnsetSlot, slots_of
+from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
 
 
@@ -232,8 +235,14 @@ class World:
             case list():
                 self.guard(entry.source, "length", len(entry.real))
 
+    def refuse_opaque(self, value: Any) -> None:
+        """Break the graph where the hidden state of a native object from outside would be read or written."""
+        if id(value) in self.opaque:
+            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(value).__module__}.{type(value).__qualname__}")
+
     def realize(self, value: Any) -> Any:
         """Fill every slot of a container or object, one level deep: native code is about to look at it."""
+        self.refuse_opaque(value)
         entry = self.records.get(id(value))
         if entry is not None and not entry.complete:
             self.length_matters(value)
@@ -252,17 +261,23 @@ class World:
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             self.realize(attributes)
+        if self.real_of.get(id(value), value) is not value:
+            for name, member in slots_of(type(value)):
+                self.fill_slot(value, member, name)
         return value
 
-    def realize_deep(self, value: Any, seen: set[int] | None = None) -> Any:
-        """Fill everything that native code can reach from `value` through containers and object attributes."""
+    def realize_deep(self, value: Any, opaque: bool = False, seen: set[int] | None = None) -> Any:
+        """Fill everything that native code can reach from `value` through containers and object attributes.
+
+        With `opaque` it may meet native objects from outside, which it will only hand on.
+        """
         seen = set() if seen is None else seen
-        if type(value) in ATOMS or id(value) in seen:
+        if type(value) in ATOMS or id(value) in seen or (opaque and id(value) in self.opaque):
             return value
         seen.add(id(value))
         self.realize(value)
         for child in self.children(value):
-            self.realize_deep(child, seen)
+            self.realize_deep(child, opaque, seen)
         return value
 
     def attributes(self, value: Any) -> dict[str, Any] | None:
@@ -287,6 +302,10 @@ class World:
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             yield from list(attributes.values())
+        if id(value) in self.real_of:
+            for _, member in slots_of(type(value)):
+                with contextlib.suppress(AttributeError):
+                    yield member.__get__(value, type(value))
 
     # ---- globals -----------------------------------------------------------------------------------------------------
 
@@ -330,17 +349,25 @@ class World:
         self.adopt(actual, attributes, DictOf(source))
         return self.record(attributes, actual, DictOf(source), guarded, {})
 
-    def slot_filled(self, shadow: Any, member: Any, value: Any) -> None:
-        """A `__slots__` attribute of a shadow now holds the admitted value."""
-        self._slots.setdefault((id(shadow), member), (shadow, value))
+    def fill_slot(self, shadow: Any, member: MemberDescriptorType, name: str) -> None:
+        """Fill a `__slots__` attribute of a shadow, unless it was read or written before, or is unset."""
+        real = self.real_of[id(shadow)]
+        if (id(shadow), member) in self._slots:
+            return
+        source = Attr(self.origin[id(shadow)], name)
+        try:
+            found = member.__get__(real, type(real))
+        except AttributeError:
+            self.guard(self.origin[id(shadow)], "check", UnsetSlot(member))
+            return
+        value = self.admit(found, source)
+        member.__set__(shadow, value)
+        self._slots[id(shadow), member] = (shadow, value)
 
     def slot_written(self, shadow: Any, member: Any) -> None:
         """The program is about to write or delete a slot."""
         if self.is_outside(shadow):
             self._slots.setdefault((id(shadow), member), (shadow, UNFILLED))
-
-    def slot_is_known(self, shadow: Any, member: Any) -> bool:
-        return (id(shadow), member) in self._slots
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""

@@ -47,6 +47,9 @@ native(
     builtins.dict,
 )
 native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
+native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
+native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy, dict.popitem)
+native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
 breaks(OUTPUT, print, input, open, io.open, exec, eval, compile, breakpoint, os.system, sys.exit)
 breaks(OUTPUT, torch.save, torch.load)
 breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
