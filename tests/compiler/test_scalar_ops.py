@@ -11,7 +11,7 @@ from compiler.evaluate import numpy_type
 
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.target import compile_text
+from onegraph.compiler.codegen.target import compile_text, has_avx512
 from onegraph.ir.loop_text import parse_kernel
 from onegraph.ir.scalar import SCALAR_OPS, ScalarOp, operand_dtypes
 from onegraph.ir.types import BOOL, F32, F64, I8, I32, I64, U8, DType
@@ -24,15 +24,17 @@ def test_every_operation_has_an_emission() -> None:
     assert set(LLVM_OPS) == set(SCALAR_OPS)
 
 
-def compute(op: ScalarOp, result: DType, dtypes: tuple[DType, ...], args: list[np.ndarray], vector: bool) -> np.ndarray:
+def compute(
+    op: ScalarOp, result: DType, dtypes: tuple[DType, ...], args: list[np.ndarray], vector: bool, machine: bool
+) -> np.ndarray:
     size = len(args[0])
     lines = [f"kernel k(i0: {size}){' vector i0 by 16' if vector else ''}:"]
     lines += [f"  t{k}: {t} = load p{k} @ i0" for k, t in enumerate(dtypes)]
     lines += [f"  r: {result} = {op.name}({', '.join(f't{k}' for k in range(op.arity))})"]
     lines += [f"  store p{op.arity} @ i0 = r"]
-    name = f"test_{op.name}_{'_'.join(map(str, dtypes))}_{vector}"
+    name = f"test_{op.name}_{'_'.join(map(str, dtypes))}_{vector}_{machine}"
     buffers = {f"p{k}": t for k, t in enumerate((*dtypes, result))}
-    made = module_text([KernelSource(name, parse_kernel("\n".join(lines)), buffers)])
+    made = module_text([KernelSource(name, parse_kernel("\n".join(lines)), buffers)], machine)
     code = compile_text(made.text, [name])
     out = np.zeros(size, numpy_type(result))
     pointers = (ctypes.c_void_p * (op.arity + 1))(*(a.ctypes.data for a in (*args, out)))
@@ -80,8 +82,8 @@ def test_emission_means_what_the_table_says(op: ScalarOp, dtype: DType) -> None:
         precise = op.cost >= 10 and result is F32 and op.name != "nextafter"
         precise = [a.astype(np.float64) if precise else a for a in args]
         expected = np.asarray(op.evaluate(*precise)).astype(numpy_type(result))
-    for vector in (False, True):
-        found = compute(op, result, dtypes, args, vector)
+    for vector, machine in dict.fromkeys([(False, False), (True, False), (True, has_avx512())]):
+        found = compute(op, result, dtypes, args, vector, machine)
         if not result.is_float:
             np.testing.assert_array_equal(found, expected)
             continue

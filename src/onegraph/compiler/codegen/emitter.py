@@ -96,7 +96,8 @@ class Region:
 class Emitter:
     """Text of one function under construction. `regions[k]` is the body of the k-th enclosing loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, avx512: bool = False) -> None:
+        self.avx512 = avx512
         self.regions = [Region()]
         self.entry: list[str] = []  # allocations on the stack
         self.declarations: set[str] = set()
@@ -159,6 +160,35 @@ class Emitter:
         self.declare(f"declare {result} {name}({', '.join(a.type for a in args)}{', i1' if tail else ''})")
         text = f"call {result} {name}({', '.join(map(str, args))}{tail})"
         return self.value(text, dtype, first.lanes, max(a.depth for a in args))
+
+    def machine_call(self, function: str, chunk: int, args: tuple[Val, ...], tail: str) -> Val:
+        """A pure function of the machine on vectors of `chunk` lanes, applied to wider ones piece by piece."""
+        first = args[0]
+        depth = max(a.depth for a in args)
+        narrow = Val("", first.dtype, chunk).type
+        types = ", ".join([narrow] * len(args)) + "".join(f", {item.split()[0]}" for item in tail.split(",")[1:])
+        self.declare(f"declare {narrow} @{function}({types})")
+        pieces = []
+        for start in range(0, first.lanes, chunk):
+            given = ", ".join(str(self.piece(a, start, chunk)) for a in args)
+            pieces.append(self.value(f"call {narrow} @{function}({given}{tail})", first.dtype, chunk, depth))
+        while len(pieces) > 1:
+            pieces = [self.joined(a, b) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
+        return pieces[0]
+
+    def piece(self, x: Val, start: int, count: int) -> Val:
+        """Some neighbouring lanes of a vector."""
+        if count == x.lanes:
+            return x
+        lanes = ", ".join(f"i32 {start + k}" for k in range(count))
+        return self.value(f"shufflevector {x}, {x.type} poison, <{count} x i32> <{lanes}>", x.dtype, count, x.depth)
+
+    def joined(self, a: Val, b: Val) -> Val:
+        """The lanes of both vectors, one after the other."""
+        count = 2 * a.lanes
+        lanes = ", ".join(f"i32 {k}" for k in range(count))
+        text = f"shufflevector {a}, {b}, <{count} x i32> <{lanes}>"
+        return self.value(text, a.dtype, count, max(a.depth, b.depth))
 
     def select(self, condition: Val, a: Val, b: Val) -> Val:
         a, b = self.aligned(a, b)

@@ -51,6 +51,11 @@ def description(cpu: str = "") -> tuple[str, str]:
     return (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
+def has_avx512(cpu: str = "") -> bool:
+    """Whether code for the cpu may use AVX-512: known only of this machine's own."""
+    return "+avx512f" in description(cpu)[1].split(",")
+
+
 def optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
     """The module, parsed and cleaned up. Vectors are explicit, invariants are placed: a light pipeline is enough."""
     module = llvm.parse_assembly(text)

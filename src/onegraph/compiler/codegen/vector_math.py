@@ -120,36 +120,75 @@ class Writer:
         biased = self.e.inst("add", n, self.i(self.format.bias))
         return self.from_bits(self.e.inst("shl", biased, self.i(self.format.mantissa)))
 
-    def scaled(self, x: Val, n: Val) -> Val:
-        """x * 2**n in two steps, so that overflow and denormals come out right."""
+    def scaled(self, x: Val, n: Val, whole: Val) -> Val:
+        """x * 2**n, with overflow and denormals as they should be; `whole` is n as a float."""
+        if self.has_machine:
+            name = "mask.scalef.ps.512" if self.format is SINGLE else "mask.scalef.pd.512"
+            mask = "i16 -1" if self.format is SINGLE else "i8 -1"
+            return self.e.machine_call(f"llvm.x86.avx512.{name}", self.chunk, (x, whole, x), f", {mask}, i32 4")
         half = self.e.inst("ashr", n, self.i(1))
         return self.mul(self.mul(x, self.power_of_two(half)), self.power_of_two(self.e.inst("sub", n, half)))
 
+    def reciprocal(self, x: Val) -> Val:
+        """1 / x for x in 1 .. 2, to half a unit in the last place and a little."""
+        if not self.has_machine:
+            return self.div(self.f(1.0), x)
+        name = "rcp14.ps.512" if self.format is SINGLE else "rcp14.pd.512"
+        mask = "i16 -1" if self.format is SINGLE else "i8 -1"
+        near = self.e.machine_call(f"llvm.x86.avx512.{name}", self.chunk, (x, x), f", {mask}")
+        minus = self.e.inst("fneg", x)
+        for _ in range(1 if self.format is SINGLE else 3):  # Newton's steps double the 14 bits
+            near = self.fma(near, self.fma(minus, near, self.f(1.0)), near)
+        return near
 
-def _exp_parts(w: Writer, x: Val) -> tuple[Val, Val]:
-    """`n, p` with exp(x) = 2**n * (1 + p), |p| at most about 0.42."""
+    @property
+    def chunk(self) -> int:
+        """How many lanes the machine's widest register holds."""
+        return 64 // self.format.dtype.size
+
+    @property
+    def has_machine(self) -> bool:
+        """Whether instructions of AVX-512 may be written."""
+        return self.e.avx512 and self.lanes % self.chunk == 0
+
+
+def _exp_parts(w: Writer, x: Val) -> tuple[Val, Val, Val]:
+    """`n, whole, p` with exp(x) = 2**n * (1 + p), |p| at most about 0.42, and `whole` the same as n."""
     n, whole = w.rounded(x, math.log2(math.e))
     r = w.fma(whole, w.f(-w.format.ln2_high), x)
     r = w.fma(whole, w.f(-w.format.ln2_low), r)
-    return n, w.fma(w.polynomial(r, w.format.exp), w.mul(r, r), r)
+    return n, whole, w.fma(w.polynomial(r, w.format.exp), w.mul(r, r), r)
 
 
 def exp(e: Emitter, x: Val) -> Val:
     w = Writer(e, x)
-    n, p = _exp_parts(w, w.at_most(w.at_least(x, w.format.low), w.format.high))
-    return w.scaled(w.add(p, w.f(1.0)), n)
+    n, whole, p = _exp_parts(w, w.at_most(w.at_least(x, w.format.low), w.format.high))
+    return w.scaled(w.add(p, w.f(1.0)), n, whole)
+
+
+def _exp_of_negative(w: Writer, x: Val) -> Val:
+    """exp(x) for x that is not positive."""
+    n, whole, p = _exp_parts(w, w.at_least(x, w.format.low))
+    return w.scaled(w.add(p, w.f(1.0)), n, whole)
+
+
+def _exp_of_negative_coarse(w: Writer, x: Val) -> Val:
+    """exp(x) for x that is not positive, where results below the smallest normal number do not matter."""
+    n, _, p = _exp_parts(w, w.at_least(x, w.format.low * 0.84))
+    power = w.power_of_two(n)
+    return w.fma(power, p, power)
 
 
 def _expm1_moderate(w: Writer, x: Val) -> Val:
     """For arguments whose result neither overflows nor rounds to -1."""
-    n, p = _exp_parts(w, x)
+    n, _, p = _exp_parts(w, x)
     power = w.power_of_two(n)
     return w.fma(power, p, w.sub(power, w.f(1.0)))
 
 
 def expm1(e: Emitter, x: Val) -> Val:
     w = Writer(e, x)
-    n, p = _exp_parts(w, w.at_most(w.at_least(x, -40.0), w.format.high))
+    n, _, p = _exp_parts(w, w.at_most(w.at_least(x, -40.0), w.format.high))
     half = w.power_of_two(e.inst("sub", n, w.i(1)))  # 2**n itself would overflow below the largest result
     result = w.mul(w.fma(half, p, w.sub(half, w.f(0.5))), w.f(2.0))
     return e.select(w.compare("olt", w.absolute(x), w.f(2.0 ** -(w.format.mantissa + 2))), x, result)
@@ -164,7 +203,7 @@ def exp2(e: Emitter, x: Val) -> Val:
     x = w.at_most(w.at_least(x, -151.0), 129.0)
     n, whole = w.rounded(x)
     r = w.sub(x, whole)
-    return w.scaled(w.fma(w.polynomial(r, _EXP2), r, w.f(1.0)), n)
+    return w.scaled(w.fma(w.polynomial(r, _EXP2), r, w.f(1.0)), n, whole)
 
 
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1)
@@ -244,23 +283,26 @@ def log1p(e: Emitter, x: Val) -> Val:
 
 
 def sigmoid(e: Emitter, x: Val) -> Val:
+    """1 / (1 + t) or t / (1 + t), with t = exp(-|x|): the divisor stays in 1 .. 2."""
     w = Writer(e, x)
-    return w.div(w.f(1.0), w.add(exp(e, e.inst("fneg", x)), w.f(1.0)))
+    t = _exp_of_negative(w, e.inst("fneg", w.absolute(x)))
+    r = w.reciprocal(w.add(t, w.f(1.0)))
+    return e.select(w.compare("olt", x, w.f(0.0)), w.mul(t, r), r)
 
 
 _TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
 def tanh(e: Emitter, x: Val) -> Val:
-    """1 - 2 / (exp(2|x|) + 1), and near 0 a polynomial (f32), or t / (t + 2) with t = exp(2|x|) - 1 (f64)."""
+    """1 - 2t / (1 + t) with t = exp(-2|x|), near 0 a polynomial (f32); t / (t + 2) with t = exp(2|x|) - 1 (f64)."""
     w = Writer(e, x)
-    size = w.at_most(w.absolute(x), 10.0 if w.format is SINGLE else 20.0)
+    size = w.absolute(x)
     if w.format is DOUBLE:
+        size = w.at_most(size, 20.0)
         t = _expm1_moderate(w, w.add(size, size))
         return w.copysign(w.div(t, w.add(t, w.f(2.0))), x)
-    n, p = _exp_parts(w, w.add(size, size))
-    power = w.power_of_two(n)
-    large = w.sub(w.f(1.0), w.div(w.f(2.0), w.add(w.fma(power, p, power), w.f(1.0))))
+    t = _exp_of_negative_coarse(w, w.mul(size, w.f(-2.0)))
+    large = w.fma(w.mul(t, w.f(-2.0)), w.reciprocal(w.add(t, w.f(1.0))), w.f(1.0))
     square = w.mul(x, x)
     small = w.fma(w.mul(w.polynomial(square, _TANH), square), x, x)
     return w.copysign(e.select(w.compare("olt", size, w.f(0.625)), small, large), x)
@@ -278,7 +320,7 @@ def erf(e: Emitter, x: Val) -> Val:
     r = w.fma(r, square, u)
     for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
         r = w.fma(r, size, w.f(coefficient))
-    large = w.sub(w.f(1.0), exp(e, w.fma(r, size, e.inst("fneg", size))))
+    large = w.sub(w.f(1.0), _exp_of_negative_coarse(w, w.fma(r, size, e.inst("fneg", size))))
     return e.select(w.compare("ogt", size, w.f(0.927734375)), w.copysign(large, x), small)
 
 
