@@ -11,6 +11,7 @@ import collections
 import contextlib
 import enum
 import functools
+import gc
 import types
 import weakref
 from collections.abc import Callable
@@ -18,9 +19,11 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
+from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, exception_fields
 from onegraph.capture.source import Attr, Const, Item, Source, Through
-from onegraph.capture.world import UNFILLED, World
+from onegraph.capture.world import ATOMS, UNFILLED, World, keys_of
 
 Admission = Callable[[World, Any, Source, bool], Any]
 ADMISSIONS: dict[type, Admission] = {}
@@ -160,8 +163,8 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
     begin_shadow(world, real, shadow, source, guarded)
     setter = collections.OrderedDict.__setitem__ if isinstance(real, collections.OrderedDict) else dict.__setitem__
     keys: dict[Any, Any] = {}
-    for key in dict.keys(real):
-        keys[world.admit(key, Const(id(key), repr(key), key), False)] = key
+    for key in keys_of(real):
+        keys[admit_member(world, key, guarded)] = key
     for key in keys:
         setter(shadow, key, UNFILLED)
     entry = world.record(shadow, real, source, guarded, {})
@@ -186,15 +189,23 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
 
 @admits(set, frozenset)
 def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """A set is admitted whole; its elements are known by identity or, for atoms, by value."""
-    items = [world.admit(item, Const(id(item), repr(item), item), False) for item in real]
+    """A set is admitted whole, with the order of its elements; they are known by identity or, for atoms, by value."""
+    base = set if isinstance(real, set) else frozenset
+    items = [admit_member(world, item, guarded) for item in base.__iter__(real)]
     shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
+    if any(a is not b for a, b in zip(base.__iter__(shadow), items, strict=True)):
+        raise GraphBreak(OPAQUE_OBJECT, what="a set whose order depends on its past")
     begin_shadow(world, real, shadow, source, guarded)
     if guarded:
-        world.guard(source, "check", SameElements(frozenset(real)))
+        world.guard(source, "check", SameMembers(tuple(base.__iter__(real))))
     if isinstance(real, set):
         world.record(shadow, real, source, guarded, set(items))
     return shadow
+
+
+def admit_member(world: World, member: Any, guarded: bool) -> Any:
+    """A key of a dict or an element of a set: the guard on the container says which object it is."""
+    return member if type(member) in ATOMS else world.admit(member, Const(id(member), short(member), member), guarded)
 
 
 def blank(cls: type, items: list[Any]) -> Any:
@@ -202,17 +213,6 @@ def blank(cls: type, items: list[Any]) -> Any:
     if isinstance(shadow, set):
         set.update(shadow, items)
     return shadow
-
-
-class SameElements:
-    """Predicate of a set guard: the set has exactly these elements."""
-
-    def __init__(self, elements: frozenset[Any]) -> None:
-        self.elements = elements
-        self.__name__ = f"having the elements {sorted(map(repr, elements))}"
-
-    def __call__(self, value: Any) -> bool:
-        return frozenset(value) == self.elements
 
 
 def begin_shadow(world: World, real: Any, shadow: Any, source: Source, guarded: bool) -> None:
@@ -303,9 +303,14 @@ def admit_cell(world: World, real: types.CellType, source: Source, guarded: bool
 
 @admits(types.MappingProxyType)
 def admit_mapping_proxy(world: World, real: types.MappingProxyType[Any, Any], source: Source, guarded: bool) -> Any:
-    shadow = types.MappingProxyType(world.realize(world.admit(dict(real), Through(source, dict), guarded)))
+    """A view of the shadow of the mapping behind it: the program may change that."""
+    shadow = types.MappingProxyType(world.admit(behind_proxy(real), Through(source, behind_proxy), guarded))
     world.adopt(real, shadow, source)
     return shadow
+
+
+def behind_proxy(proxy: types.MappingProxyType[Any, Any]) -> Any:
+    return gc.get_referents(proxy)[0]
 
 
 @admits(weakref.ref)

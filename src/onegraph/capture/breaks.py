@@ -110,6 +110,12 @@ HIGHER_ORDER = reason(
     "Differentiation and transformation inside of the compiled function are not captured yet.",
     "apply the transformation outside of the compiled function",
 )
+REAL_TENSORS = reason(
+    "works-on-real-tensors",
+    "call of {name}, which works on real tensors",
+    "Optimizers, data loading and communication change tensors and process state outside of the graph.",
+    "call it outside of the compiled function",
+)
 TENSOR_SUBCLASS = reason(
     "tensor-subclass",
     "a tensor of the subclass {name}",

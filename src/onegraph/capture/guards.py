@@ -115,6 +115,28 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+class SameMembers:
+    """Guard predicate: a dict or set has exactly these members, in this order."""
+
+    def __init__(self, members: tuple[Any, ...]) -> None:
+        self.members = members
+        self.__name__ = f"having the members {short(list(members))}"
+
+    def __call__(self, container: Any) -> bool:
+        return len(container) == len(self.members) and all(map(same_member, container, self.members))
+
+
+def same_member(a: Any, b: Any) -> bool:
+    """Whether two members are one object, or cannot be told apart."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(same_member, a, b))
+    return type(a) in (int, float, complex, str, bytes) and repr(a) == repr(b)
+
+
 #: Kinds of which one value may have several, with different arguments.
 SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check"})
 

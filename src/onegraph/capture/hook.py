@@ -25,6 +25,7 @@ from onegraph.capture.shapes import History
 from onegraph.capture.skip import is_skipped
 from onegraph.capture.source import describe
 from onegraph.capture.translate import FrameStart, Skipped, translate
+from onegraph.torchlib.state import saves_through_hooks
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
 CompiledGraph = Callable[..., tuple[Any, ...]]
@@ -66,6 +67,8 @@ class Region:
         """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only."""
         if is_skipped(code) is not None:
             return _C.SKIP
+        if saves_through_hooks():
+            return None
         with self._lock:
             _, versions = self._versions.setdefault(id(code), (code, Versions()))
         with versions.lock:

@@ -7,6 +7,7 @@ see (autocast, RNG state, transforms ...) is handled by `onegraph.capture.policy
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,8 +127,9 @@ class Recorder(TorchFunctionMode):
             return "call_function", getattr, (args[0], func.__self__.__name__)
         if name == "__set__" and hasattr(func, "__self__"):
             return "call_function", setattr, (args[0], func.__self__.__name__, *args[1:])
-        if args and isinstance(args[0], torch.Tensor) and getattr(torch.Tensor, name, None) is func:
-            return "call_method", name, args
+        method = METHOD_NAMES.get(func)
+        if method is not None and args and isinstance(args[0], torch.Tensor):
+            return "call_method", method, args
         return "call_function", func, args
 
     def as_argument(self, value: Any) -> Any:
@@ -154,8 +156,10 @@ class Recorder(TorchFunctionMode):
                 return value
             case _ if type(value).__module__ == "numpy" and hasattr(value, "item"):
                 return value.item()
-            case _:
+            case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
                 return value
+            case _:
+                raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 
     def number(self, key: Any, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """The node that computes a number from sizes; one for each `key`."""
@@ -178,6 +182,16 @@ class Recorder(TorchFunctionMode):
                 return {key: self._lifted(item) for key, item in value.items()}
             case _:
                 return value
+
+
+#: What a graph's code can show, and what its nodes may refer to.
+GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, torch._ops.OpOverload, bytes, enum.Enum)
+#: The functions that tensors have as methods, by the name of the method.
+METHOD_NAMES: dict[Any, str] = {
+    getattr(torch.Tensor, name): name
+    for name in sorted(dir(torch.Tensor), key=lambda name: name.startswith("_"), reverse=True)
+    if callable(getattr(torch.Tensor, name)) and name not in ("__class__", "__init_subclass__", "__subclasshook__")
+}
 
 
 def contains_tensor(value: Any) -> bool:

@@ -42,7 +42,7 @@ from onegraph.capture.source import (
     TypeOf,
 )
 from onegraph.capture.texts import Printed, is_marked
-from onegraph.capture.world import DELETED, UNFILLED, Record, World, cell_value
+from onegraph.capture.world import DELETED, UNFILLED, Record, World, cell_value, keys_of
 
 
 class Rebuild:
@@ -254,10 +254,10 @@ class Rebuild:
         setter = self.const(
             collections.OrderedDict.__setitem__ if isinstance(shadow, collections.OrderedDict) else dict.__setitem__
         )
-        after = list(dict.keys(shadow))
+        after = keys_of(shadow)
         kept = [key for key in before if dict.__contains__(shadow, key)]
         statements = []
-        if after[: len(kept)] != kept:
+        if len(after) < len(kept) or any(a is not b for a, b in zip(after, kept, strict=False)):
             self.world.realize(shadow)
             statements.append(f"{self.const(dict.clear if plain else type(entry.real).clear)}({target})")
             changed = after

@@ -17,7 +17,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, UNKNOWN_NATIVE, GraphBreak
+from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, REAL_TENSORS, UNKNOWN_NATIVE, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
@@ -33,6 +33,7 @@ from onegraph.capture.policy.registry import (
     SAFE_RECEIVERS,
     Depth,
     is_library,
+    is_untraced,
     runs_natively,
 )
 from onegraph.capture.record import Recorder
@@ -254,6 +255,8 @@ class Tracer(Operators):
             return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():
+                if is_untraced(function):
+                    raise GraphBreak(REAL_TENSORS, name=f"{function.__module__}.{function.__qualname__}")
                 if runs_natively(function):
                     return self.run_native(function, args, kwargs)
                 frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))

@@ -14,6 +14,7 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CellType, MemberDescriptorType
@@ -21,7 +22,7 @@ from typing import Any
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
-from onegraph.capture.guards import Guard, GuardSet, Kind
+from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import UnsetSlot, slots_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
@@ -56,7 +57,7 @@ class Record:
 
     def original_keys(self) -> list[Any]:
         """The keys of a dict as the shadow had them at first."""
-        return list(self.real if self.keys is None else self.keys)
+        return keys_of(self.real) if self.keys is None else list(self.keys)
 
 
 @dataclass(slots=True)
@@ -231,7 +232,9 @@ class World:
             return
         match entry.real:
             case dict():
-                self.guard(entry.source, "keys", tuple(entry.real))
+                keys = tuple(keys_of(entry.real))
+                exact = all(type(key) in ATOMS or type(key).__eq__ is object.__eq__ for key in keys)
+                self.guard(entry.source, *(("keys", keys) if exact else ("check", SameMembers(keys))))
             case list():
                 self.guard(entry.source, "length", len(entry.real))
 
@@ -386,12 +389,19 @@ class World:
                 yield entry
 
 
+def keys_of(container: dict[Any, Any]) -> list[Any]:
+    """The keys of a dict of any class in their order, without running the program's code."""
+    ordered = isinstance(container, OrderedDict)
+    return list(OrderedDict.__iter__(container) if ordered else dict.__iter__(container))
+
+
 def differs(entry: Record) -> bool:
     """Whether the program wrote to the shadow."""
     shadow, snapshot = entry.shadow, entry.snapshot
     match shadow:
         case dict():
-            if list(dict.keys(shadow)) != entry.original_keys():
+            after, before = keys_of(shadow), entry.original_keys()
+            if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
                 return True
             return any(
                 value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)

@@ -64,6 +64,11 @@ class GlobalState:
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
 
 
+def saves_through_hooks() -> bool:
+    """Whether hooks see each tensor that autograd saves: fakes must not reach them."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
 def autocast_nesting() -> int:
     """How many autocast contexts are open (torch offers only increment and decrement)."""
     torch.autocast_increment_nesting()

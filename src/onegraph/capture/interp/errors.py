@@ -70,9 +70,7 @@ class Errors:
         if issubclass(type(value), type) and BaseException in mro_of(value):
             made = self.call(value, (), {})
             if BaseException not in mro_of(type(made)):
-                raise TypeError(
-                    f"calling {value} should have returned an instance of BaseException, not {type(made)}"
-                )
+                raise TypeError(f"calling {value} should have returned an instance of BaseException, not {type(made)}")
             return made
         if BaseException not in mro_of(type(value)):
             raise TypeError(refusal)

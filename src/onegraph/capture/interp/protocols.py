@@ -133,9 +133,7 @@ class Protocols:
             return a is b
         if op == "!=":
             return a is not b
-        raise TypeError(
-            f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'"
-        )
+        raise TypeError(f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'")
 
     def _compares_in_python(self, cls: type, found: Any) -> bool:
         return is_python(self.type_lookup(cls, "__eq__") if found is object.__ne__ else found)

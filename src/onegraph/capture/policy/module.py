@@ -9,11 +9,13 @@ import torch
 from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
+from onegraph.capture.breaks import HIGHER_ORDER, GraphBreak
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.source import Const
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOKS = (
     "_global_backward_hooks",
     "_global_backward_pre_hooks",
@@ -49,6 +51,11 @@ def has_hooks(module: Module) -> bool:
     return any(state.get(name) for name in HOOKS)
 
 
+def got_hooks(attributes: dict[str, Any]) -> bool:
+    """Whether the traced program itself has given the module a hook."""
+    return any(isinstance(attributes.get(name), dict) and attributes[name] for name in HOOKS)
+
+
 def has_global_hooks() -> bool:
     return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
 
@@ -59,7 +66,9 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plain = tracer.take_plain()
     module = args[0]
     real = tracer.world.real(module)
-    if has_global_hooks() or has_hooks(real):
+    if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
+        raise GraphBreak(HIGHER_ORDER, name="a module with backward hooks")
+    if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
         return tracer.interpret(Module._call_impl, args, kwargs)
     if real is not module:
         watch = tracer.hook_watch

@@ -7,10 +7,17 @@ PURE        modules whose native functions may run while tracing; anything else 
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import functools
+import re
 import sys
+import types
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Literal
+
+import torch
 
 from onegraph.capture.breaks import Reason
 
@@ -70,6 +77,12 @@ SAFE_RECEIVERS: tuple[type, ...] = (
     type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
 )  # fmt: skip
 
+#: Native types whose instances nobody can change, so that they may be arguments of any native function.
+IMMUTABLE: tuple[type, ...] = (
+    re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
+    types.FunctionType, types.BuiltinFunctionType, types.CodeType, functools._lru_cache_wrapper, torch.Generator,
+)  # fmt: skip
+
 #: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
 LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test", "os"}
 
@@ -80,7 +93,6 @@ INTERPRETED = (
     "torch.nn.parameter",
     "torch.nn.parallel",
     "torch.nn.attention",
-    "torch.optim",
     "torch.distributions",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",
@@ -89,6 +101,15 @@ INTERPRETED = (
     "torch._higher_order_ops.associative_scan",
     "torch.ao",
 )
+
+
+#: Functions of these modules work on real tensors and the state of the process: they break the graph.
+UNTRACED = ("torch.optim", "torch.distributed", "torch.utils.data", "torch.multiprocessing", "torch.profiler")
+
+
+def is_untraced(function: FunctionType) -> bool:
+    """Whether a Python function of torch must run for real."""
+    return (function.__globals__.get("__name__") or "").startswith(UNTRACED)
 
 
 def is_library(module: str) -> bool:

@@ -18,6 +18,15 @@ breaks(
     HIGHER_ORDER, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.functional_call
 )
 breaks(HIGHER_ORDER, torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.autograd.grad, torch.autograd.backward)
+breaks(HIGHER_ORDER, torch.Tensor.backward, torch.autograd.Function.apply.__func__)
+breaks(HIGHER_ORDER, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
+breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks.__enter__)
+breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks.__exit__)
+breaks(HIGHER_ORDER, torch.autograd.graph.register_multi_grad_hook, torch.autograd.functional.jacobian)
+breaks(HIGHER_ORDER, torch.autograd.functional.hessian, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
+breaks(HIGHER_ORDER, torch.Tensor.requires_grad_, torch.Tensor.retain_grad)
+breaks(STATE_CHANGE, torch.inference_mode, torch.set_float32_matmul_precision, torch.autograd.set_detect_anomaly)
 breaks(HIGHER_ORDER, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
 
@@ -60,8 +69,3 @@ def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
     with torch._C.DisableTorchFunction():
         return autocast_mode.autocast.__exit__(mode, *exception)
-
-
-@policy(torch.autograd.Function.apply)
-def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    raise GraphBreak(HIGHER_ORDER, name="autograd.Function.apply")
