@@ -142,14 +142,14 @@ def clamp_max(x: Scalar, bound: Scalar) -> Scalar:
 def fmax(x: Scalar, y: Scalar) -> Scalar:
     if not x.dtype.is_float:
         return s.maximum(x, y)
-    return where(s.isnan(y) | (x > y), x, y)
+    return where(s.isnan(y) | (x >= y), x, y)
 
 
 @pointwise(aten.fmin.default)
 def fmin(x: Scalar, y: Scalar) -> Scalar:
     if not x.dtype.is_float:
         return s.minimum(x, y)
-    return where(s.isnan(y) | (x < y), x, y)
+    return where(s.isnan(y) | (x <= y), x, y)
 
 
 @lower(aten.nan_to_num.default)
@@ -208,9 +208,13 @@ def copysign(x: Scalar, y: Scalar) -> Scalar:
     return apply("copysign", x, y)
 
 
-@pointwise(aten.nextafter.default)
-def nextafter(x: Scalar, y: Scalar) -> Scalar:
-    return apply("nextafter", x, y)
+@lower(aten.nextafter.default)
+def nextafter(g: Lowerer, x: View, y: View) -> Any:
+    """In the type itself: kernels compute 16-bit floats in f32, where the next number is another."""
+    result = g.result
+    if result.dtype.compute is not result.dtype:
+        return NotImplemented
+    return g.pointwise(result.shape, result.dtype, lambda cell: apply("nextafter", cell.load(x), cell.load(y)))
 
 
 @pointwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
@@ -276,7 +280,7 @@ def logit(g: Lowerer, x: View, eps: Any = None) -> View:
 
 @pointwise(aten.heaviside.default)
 def heaviside(x: Scalar, at_zero: Scalar) -> Scalar:
-    return where(x.eq(0), at_zero, (~(x < 0)).to(x.dtype))
+    return where(x.eq(0), at_zero, (x > 0).to(x.dtype))
 
 
 @pointwise(aten.special_entr.default)
@@ -297,7 +301,7 @@ def isneginf(x: Scalar) -> Scalar:
 
 @pointwise(aten.signbit.default, types="own")
 def signbit(x: Scalar) -> Scalar:
-    return compare("signbit", x) if x.dtype is not BOOL else Scalar(x.body, False, BOOL)
+    return compare("signbit", x.to(x.dtype.compute)) if x.dtype is not BOOL else Scalar(x.body, False, BOOL)
 
 
 @pointwise(aten.angle.default)

@@ -171,7 +171,7 @@ def div(x: Scalar, y: Scalar) -> Scalar:
 
 @pointwise(aten.relu.default)
 def relu(x: Scalar) -> Scalar:
-    return x if x.dtype is BOOL else s.maximum(x, 0)
+    return x if x.dtype is BOOL else s.where(x < 0, 0, x)
 
 
 for _name, _op in {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}.items():
