@@ -148,7 +148,8 @@ def compile(
     check_dynamic(dynamic)
     check_backend(backend, BACKENDS)
     config = check_options(Config.from_environment(), mode, options)
-    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options}
+    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
+    settings |= {"mode": mode, "options": options}
     if target is None:
         return functools.partial(compile, disable=disable, **settings)
     check_target(target)

@@ -8,10 +8,10 @@ the root frame ends like this (normal form):
     the breaking instruction    in Python, natively: it is what could not be traced
     call resume(values...)      one way on for each outcome: it goes on, it jumps, or a handler catches what it raises
 
-A resume function is a frame's own bytecode behind a prologue that puts its stack and its handled exceptions back. That
-of the innermost frame then jumps behind the breaking instruction. That of an outer frame first calls the resume function
-of the frame that it had called, in the place (and under the handlers) of the original call. So the rest of all frames is
-one call, which the hook captures as one frame in turn.
+A resume function is a frame's own bytecode behind a prologue that puts its stack and its handled exceptions back.
+That of the innermost frame then jumps behind the breaking instruction. That of an outer frame first calls the resume
+function of the frame that it had called, in the place (and under the handlers) of the original call. So the rest of
+all frames is one call, which the hook captures as one frame in turn.
 """
 
 from __future__ import annotations

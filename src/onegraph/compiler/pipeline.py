@@ -90,4 +90,3 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
         "asm": lambda: assembly(code.text(), cx.config.target_cpu),
     }
     return NativeGraph(run, steps, code.addresses, len(fused.kernels), lowered.fallbacks, texts)
-

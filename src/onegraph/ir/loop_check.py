@@ -178,5 +178,3 @@ class _Checker:
                 self.require(self.names[symbol.name].is_integer, f"{symbol.name} is no integer")
             elif symbol.extent is not None:
                 self.require(symbol.name in axes, f"the axis {symbol.name} is not in scope")
-
-

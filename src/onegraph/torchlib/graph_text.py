@@ -1,9 +1,9 @@
 """FX graphs as text: one line for each node, with the type and shape of what it makes.
 
-    graph(x: f32[64, 48], weight: f32[48]):
-      mean: f32[64, 1] = x.mean(-1, keepdim=True)
-      sub: f32[64, 48] = x.sub(mean)
-      return (sub,)
+graph(x: f32[64, 48], weight: f32[48]):
+  mean: f32[64, 1] = x.mean(-1, keepdim=True)
+  sub: f32[64, 48] = x.sub(mean)
+  return (sub,)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Process state of torch that a trace may change: taken before, and put back behind it, also when the trace is aborted."""
+"""Process state of torch that a trace may change: taken before, and put back behind it, also behind an aborted one."""
 
 from __future__ import annotations
 

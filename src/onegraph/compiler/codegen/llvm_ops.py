@@ -307,9 +307,7 @@ def _mapped(name: str, function: str, element: str, lanes: int, arity: int) -> s
     """A function of vectors that calls a scalar function for each lane."""
     vector = f"<{lanes} x {element}>"
     names = [f"%x{k}" for k in range(arity)]
-    picks = "".join(
-        f"  %e{k} = extractelement {vector} {x}, i64 %i\n" for k, x in enumerate(names)
-    )
+    picks = "".join(f"  %e{k} = extractelement {vector} {x}, i64 %i\n" for k, x in enumerate(names))
     call = f"call {element} {function}({', '.join(f'{element} %e{k}' for k in range(arity))})"
     return (
         f"define internal {vector} {name}({', '.join(f'{vector} {x}' for x in names)}) noinline {{\n"

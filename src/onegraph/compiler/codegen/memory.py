@@ -24,7 +24,14 @@ class Memory:
         self.w = writer
         self.dtypes = dict(dtypes)
         self.pointers: dict[str, str] = {}
-        self.written = set(writes(writer.kernel))
+        self.own = {local.name for local in writer.kernel.locals}
+        self.written = {*writes(writer.kernel), *self.own}
+
+    @property
+    def lanes_of_locals(self) -> int:
+        """How many iterations of the outer loops, each with locals of its own, run side by side."""
+        kernel = self.w.kernel
+        return kernel.vector.width if kernel.vector is not None and kernel.vector.axis in kernel.axes else 1
 
     def bind(self) -> None:
         """Read the addresses from the kernel's argument; make room for locals."""
@@ -34,24 +41,29 @@ class Memory:
             e.line(f"%p{position} = load ptr, ptr %p{position}.p")
             self.pointers[buffer] = f"%p{position}"
         for position, local in enumerate(self.w.kernel.locals):
-            e.entry.append(f"%local{position} = alloca {memory_type(local.dtype)}, i64 {local.size}, align 64")
+            size = local.size * self.lanes_of_locals
+            e.entry.append(f"%local{position} = alloca {memory_type(local.dtype)}, i64 {size}, align 64")
             self.pointers[local.name] = f"%local{position}"
             self.dtypes[local.name] = local.dtype
-            self.written.add(local.name)
 
     # ---- loads -------------------------------------------------------------------------------------------------------
 
     def load(self, buffer: str, place: Place, condition: Val | None) -> Val:
         assert isinstance(place, Offset)
-        index, dtype = place.index, self.dtypes[buffer]
+        e, index, dtype = self.w.e, place.index, self.dtypes[buffer]
         stored = I8 if dtype is BOOL else dtype
-        if not self.varies(index):
+        if buffer in self.own and self.lanes_of_locals > 1:
+            address = self.address(buffer, index * self.lanes_of_locals, stored)
+            vector = Val("", stored, self.w.lanes)
+            text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
+            value = e.value(text, stored, self.w.lanes, None, pure=False)
+        elif not self.varies(index):
             value = self.uniform_load(buffer, index, stored, condition)
         elif self.stride(index) == 1:
             value = self.contiguous_load(buffer, index, stored, condition)
         else:
             value = self.gather(buffer, index, stored, condition)
-        return from_memory(self.w.e, value, dtype)
+        return from_memory(e, value, dtype)
 
     def depth(self, buffer: str, *values: Val) -> int | None:
         """Where a load may stand: next to its operands, unless the kernel also writes the buffer."""
@@ -152,6 +164,9 @@ class Memory:
         value = to_memory(e, self.w.operand(operand, dtype), dtype)
         if atomic:
             self.add_atomically(buffer, index, stored, value)
+        elif buffer in self.own and self.lanes_of_locals > 1:
+            address = self.address(buffer, index * self.lanes_of_locals, stored)
+            e.line(f"store {e.widened(value, self.w.lanes)}, ptr {address.text}, align {stored.size}")
         elif not self.varies(index):
             address = self.address(buffer, index, stored)
             e.line(f"store {self.lane(value, 0)}, ptr {address.text}, align {stored.size}")

@@ -127,9 +127,7 @@ def _entry(name: str, kernel: Kernel, chunk: int, shared: Emitter) -> str:
     threads = e.call("smin", e.call("smin", Val("%threads", I64), useful), total)
     short = e.value(f"icmp slt {work}, {SERIAL_NANOSECONDS}", I64, 1, 0)
     e.line(f"%count = select i1 {short.text}, i64 1, i64 {threads.text}")
-    e.line(
-        f"%code = call i64 @og.share(ptr @{name}.part, ptr %buffers, ptr %sizes, i64 {total.text}, i64 %count)"
-    )
+    e.line(f"%code = call i64 @og.share(ptr @{name}.part, ptr %buffers, ptr %sizes, i64 {total.text}, i64 %count)")
     shared.declarations |= e.declarations
     body = "\n  ".join(e.regions[0].lines)
     head = f"define i64 @{name}(ptr %buffers, ptr %sizes, i64 %threads) noinline optnone"

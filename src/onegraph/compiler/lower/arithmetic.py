@@ -104,8 +104,10 @@ def pow_tensor(g: Lowerer, x: Any, y: View) -> Any:
         return NotImplemented
 
     def compute(cell: Any) -> Scalar:
-        base = cell.load(x).to(result.dtype.compute) if isinstance(x, View) else cell.literal(
-            float(x.constant if isinstance(x, Index) else x), result.dtype.compute
+        base = (
+            cell.load(x).to(result.dtype.compute)
+            if isinstance(x, View)
+            else cell.literal(float(x.constant if isinstance(x, Index) else x), result.dtype.compute)
         )
         return s.power(base, cell.load(y).to(result.dtype.compute))
 

@@ -1,16 +1,16 @@
 """From a functional aten graph to a loop program: one kernel or library call per operator, views folded away.
 
-    placeholder x: f32[4, 8]                      program (x):
-    y = aten.mul.Tensor(x, 2)                       kernel k_b1(i0: 4, i1: 8):
-    z = aten.sum.dim_IntList(y, [-1])                 t0: f32 = load x[i0, i1]
-    return (z,)                                       t1: f32 = mul(t0, 2.0)
-                                                      store b1[i0, i1] = t1
-                                                    kernel k_b2(i0: 4):
-                                                      for r0: 8:
-                                                        t0: f32 = load b1[i0, r0]
-                                                        t1: f32 = sum over t0
-                                                      store b2[i0] = t1
-                                                    return b2
+placeholder x: f32[4, 8]                      program (x):
+y = aten.mul.Tensor(x, 2)                       kernel k_b1(i0: 4, i1: 8):
+z = aten.sum.dim_IntList(y, [-1])                 t0: f32 = load x[i0, i1]
+return (z,)                                       t1: f32 = mul(t0, 2.0)
+                                                  store b1[i0, i1] = t1
+                                                kernel k_b2(i0: 4):
+                                                  for r0: 8:
+                                                    t0: f32 = load b1[i0, r0]
+                                                    t1: f32 = sum over t0
+                                                  store b2[i0] = t1
+                                                return b2
 """
 
 from __future__ import annotations

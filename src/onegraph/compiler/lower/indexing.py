@@ -19,9 +19,7 @@ aten = torch.ops.aten
 OUT_OF_RANGE = "index out of range in self"
 
 
-def at_position(
-    cell: Cell, number: Scalar, size: Index, error: str, message: str, from_end: bool = False
-) -> Index:
+def at_position(cell: Cell, number: Scalar, size: Index, error: str, message: str, from_end: bool = False) -> Index:
     """A number that a tensor holds as a position along a dimension; the program stops where it is outside."""
     number = number.to(I64)
     extent = cell.index(size)

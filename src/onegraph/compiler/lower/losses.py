@@ -129,5 +129,3 @@ def nll_loss(g: Lowerer, x: View, target: View, weight: View | None, reduction: 
         summed = value
         value = g.pointwise((), dtype, lambda cell: cell.load(summed) / cell.load(total))
     return converted(g, value, result), converted(g, total, g.results[1].dtype)
-
-

@@ -26,16 +26,19 @@ def _shifted(g: Lowerer, x: View, dim: Any, dtype: DType) -> tuple[View, View]:
     return largest, reduce(g, "sum", exponentials, dim, dtype, keepdim=True)
 
 
+def _weights(g: Lowerer, x: View, dim: Any, dtype: DType) -> tuple[View, View, View]:
+    """The largest along a dimension, exp(x - largest), and 1 / their sum, which is exact enough: the sum is at least 1."""
+    largest = reduce(g, "max", x, dim, dtype, keepdim=True)
+    weight = g.pointwise(x.shape, dtype, lambda cell: s.exp(cell.load(x).to(dtype) - cell.load(largest)))
+    total = reduce(g, "sum", weight, dim, dtype, keepdim=True)
+    return largest, weight, g.pointwise(total.shape, dtype, lambda cell: s.reciprocal(cell.load(total)))
+
+
 @lower(aten._softmax.default)
 def softmax(g: Lowerer, x: View, dim: Any, half_to_float: bool) -> View:
     result = g.result
-    dtype = result.dtype.compute
-    largest, total = _shifted(g, x, dim, dtype)
-
-    def compute(cell: Cell) -> Scalar:
-        return s.exp(cell.load(x).to(dtype) - cell.load(largest)) / cell.load(total)
-
-    return g.pointwise(x.shape, result.dtype, compute)
+    _, weight, inverse = _weights(g, x, dim, result.dtype.compute)
+    return g.pointwise(x.shape, result.dtype, lambda cell: cell.load(weight) * cell.load(inverse))
 
 
 @lower(aten._log_softmax.default)
@@ -55,13 +58,10 @@ def log_softmax(g: Lowerer, x: View, dim: Any, half_to_float: bool) -> View:
 def safe_softmax(g: Lowerer, x: View, dim: Any, dtype: Any = None) -> View:
     """A row of nothing but -inf gives zeros."""
     result = g.result
-    compute = result.dtype.compute
-    largest, total = _shifted(g, x, dim, compute)
+    largest, weight, inverse = _weights(g, x, dim, result.dtype.compute)
 
     def value(cell: Cell) -> Scalar:
-        top = cell.load(largest)
-        weight = s.exp(cell.load(x).to(compute) - top) / cell.load(total)
-        return s.where(top.eq(float("-inf")), 0, weight)
+        return s.where(cell.load(largest).eq(float("-inf")), 0, cell.load(weight) * cell.load(inverse))
 
     return g.pointwise(x.shape, result.dtype, value)
 
@@ -254,5 +254,3 @@ def batch_norm_training(
         followed(running_mean, lambda cell: cell.load(mean)),
         followed(running_var, unbiased),
     )
-
-

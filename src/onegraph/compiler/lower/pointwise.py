@@ -41,7 +41,8 @@ def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[.
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
             operands = [a for a in (*args, *kwargs.values()) if isinstance(a, View | Index | float | bool)]
-            common = {"result": result.dtype, "operands": promoted(operands) if types == "operands" else None, "own": None}
+            promoted_type = promoted(operands) if types == "operands" else None
+            common = {"result": result.dtype, "operands": promoted_type, "own": None}
             wanted = common[types].compute if common[types] is not None else None
 
             def compute(cell: Cell) -> Scalar:

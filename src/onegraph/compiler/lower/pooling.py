@@ -185,9 +185,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
         widest = tuple(Index.of(_widest(n.constant, m.constant)) for n, m in ends)
 
         def bounds(position: tuple[Index, ...]) -> list[tuple[Index, Index]]:
-            return [
-                (p * n // m, ((p + 1) * n + m - 1) // m) for p, (n, m) in zip(position[first:], ends, strict=True)
-            ]
+            return [(p * n // m, ((p + 1) * n + m - 1) // m) for p, (n, m) in zip(position[first:], ends, strict=True)]
 
         def value(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
             inside: Scalar | None = None
@@ -227,9 +225,7 @@ def _nearest(rank: int) -> Any:
             if scale is not None and scale != m.constant // n.constant:
                 return NotImplemented
             factors.append(m.constant // n.constant)
-        return x.reindexed(
-            shape, lambda p: [*p[:first], *(at // f for at, f in zip(p[first:], factors, strict=True))]
-        )
+        return x.reindexed(shape, lambda p: [*p[:first], *(at // f for at, f in zip(p[first:], factors, strict=True))])
 
     return lowering
 
@@ -237,5 +233,3 @@ def _nearest(rank: int) -> Any:
 lower(aten.upsample_nearest1d.default)(_nearest(1))
 lower(aten.upsample_nearest2d.default)(_nearest(2))
 lower(aten.upsample_nearest3d.default)(_nearest(3))
-
-

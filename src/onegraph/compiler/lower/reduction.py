@@ -75,9 +75,7 @@ def mean(g: Lowerer, x: View, dims: Any = None, keepdim: bool = False, *, dtype:
     result = g.result.dtype
     total = reduce(g, "sum", x, dims, result.compute, keepdim)
     count = product([x.shape[d] for d in reduced_dims(x, dims)])
-    return g.pointwise(
-        total.shape, result, lambda cell: cell.load(total) / cell.index(count).to(result.compute)
-    )
+    return g.pointwise(total.shape, result, lambda cell: cell.load(total) / cell.index(count).to(result.compute))
 
 
 @lower(aten.amax.default)

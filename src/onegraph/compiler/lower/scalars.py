@@ -202,4 +202,3 @@ def isinf(x: Scalar) -> Scalar:
 
 def logical_not(x: Scalar) -> Scalar:
     return ~x.to(BOOL)
-

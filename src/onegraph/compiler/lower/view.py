@@ -181,9 +181,7 @@ def diagonal(g: Lowerer, x: View, offset: Any = 0, dim1: Any = 0, dim2: Any = 1)
     def where(position: tuple[Index, ...]) -> list[Index]:
         rest = iter(position[:-1])
         at = position[-1]
-        return [
-            at + max(-shift, 0) if d == a else at + max(shift, 0) if d == b else next(rest) for d in range(x.rank)
-        ]
+        return [at + max(-shift, 0) if d == a else at + max(shift, 0) if d == b else next(rest) for d in range(x.rank)]
 
     return x.reindexed(g.result.shape, where)
 

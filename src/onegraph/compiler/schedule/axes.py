@@ -171,5 +171,3 @@ def _statement(statement: Statement, axes: Mapping[Symbol, Axes], values: Mappin
 def _place(place: Place, values: Mapping[Symbol, Index]) -> Place:
     assert isinstance(place, Offset)
     return Offset(place.index.substitute(values))
-
-

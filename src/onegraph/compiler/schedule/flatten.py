@@ -1,6 +1,6 @@
 """Coordinates become offsets in memory.
 
-    load x[i0, i1]       x: f32[4, 8] stride (8, 1)      load x @ i0 * 8 + i1
+load x[i0, i1]       x: f32[4, 8] stride (8, 1)      load x @ i0 * 8 + i1
 """
 
 from __future__ import annotations

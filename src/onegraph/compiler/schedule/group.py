@@ -186,5 +186,3 @@ def _is_legal(group: Group) -> bool:
                 if wrote.symbol in outer and read != wrote:
                     return False
     return True
-
-

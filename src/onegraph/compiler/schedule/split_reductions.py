@@ -98,9 +98,7 @@ def _part_count(extent: int, wanted: int) -> int:
     return min(divisors, key=lambda count: abs(count - wanted), default=min(wanted, extent))
 
 
-def _partial(
-    kernel: Kernel, before: Sequence[Statement], loop: Loop, axis: Symbol, parts: int, output: str
-) -> Kernel:
+def _partial(kernel: Kernel, before: Sequence[Statement], loop: Loop, axis: Symbol, parts: int, output: str) -> Kernel:
     """The kernel that reduces each part by itself."""
     length = -(-_extent(axis) // parts)
     part, within = Symbol(f"{axis.name}p", Index.of(parts)), Symbol(axis.name, Index.of(length))

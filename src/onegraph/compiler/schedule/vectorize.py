@@ -28,14 +28,13 @@ from onegraph.ir.loop import (
 )
 
 HEAVY = 12.0  # cost of a body above which it gets wide vectors
+LOCALS = 1 << 17  # bytes on the stack
 LIGHT = 6.0  # cost below which a body needs few registers per lane
 
 
 def vectorize(program: Program, cx: Context) -> Program:
     """Choose the vector axis of every kernel."""
-    return replace(
-        program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps)
-    )
+    return replace(program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps))
 
 
 def _kernel(kernel: Kernel) -> Kernel:
@@ -49,7 +48,9 @@ def _kernel(kernel: Kernel) -> Kernel:
 
 
 def _candidates(kernel: Kernel) -> list[Symbol]:
-    found = list(kernel.axes)
+    """Axes that may run in vectors. Along an outer axis every lane has locals of its own, which must stay small."""
+    small = sum(local.size * local.dtype.size for local in kernel.locals) * 64 <= LOCALS
+    found = list(kernel.axes) if small else []
     for statement in kernel.body:
         if isinstance(statement, Loop):
             found += [axis for axis in statement.axes if axis not in found]
