@@ -50,4 +50,4 @@ def observe(run: Callable[[], object]) -> Outcome:
             result = run()
         except BaseException as e:  # exits and the like are outcomes too
             error = e
-    return Outcome(shown(result), output.getvalue(), chain(error))
+    return Outcome(shown(result), re.sub(r"0x[0-9a-f]+", "0x", output.getvalue()), chain(error))

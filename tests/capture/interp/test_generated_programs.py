@@ -43,7 +43,7 @@ def test_some_programs(source: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, suppress_health_check=UNHURRIED)
+@settings(max_examples=3000, suppress_health_check=UNHURRIED)
 @given(programs)
 def test_many_programs(source: str) -> None:
     compare(source)
