@@ -29,6 +29,13 @@ def test_softmax_is_one_kernel() -> None:
     check(lambda x: torch.log_softmax(x, 1), x, kernels=1, **CLOSE)
 
 
+def test_what_is_kept_for_the_next_loop_is_kept_for_every_lane() -> None:
+    x, y = randn(16, 2, 20, 1), randn(20, 1)
+    graph = check(lambda x, y: torch.softmax(torch.softmax(y, 0) * x, 1), x, y, **CLOSE)
+    assert "local" in graph.text("fused") and "vector i" in graph.text("fused")
+    check(lambda x: torch.softmax(x.exp().transpose(0, 1), 0), randn(70, 9), **CLOSE)
+
+
 def test_layer_norm_is_one_kernel() -> None:
     x, w, b = randn(30, 6, 700), randn(700), randn(700)
     check(layer_norm, x, w, b, kernels=1, **CLOSE)

@@ -27,7 +27,7 @@ def _shifted(g: Lowerer, x: View, dim: Any, dtype: DType) -> tuple[View, View]:
 
 
 def _weights(g: Lowerer, x: View, dim: Any, dtype: DType) -> tuple[View, View, View]:
-    """The largest along a dimension, exp(x - largest), and 1 / their sum, which is exact enough: the sum is at least 1."""
+    """The largest along a dimension, exp(x - largest), and 1 / their sum, which is at least 1."""
     largest = reduce(g, "max", x, dim, dtype, keepdim=True)
     weight = g.pointwise(x.shape, dtype, lambda cell: s.exp(cell.load(x).to(dtype) - cell.load(largest)))
     total = reduce(g, "sum", weight, dim, dtype, keepdim=True)
