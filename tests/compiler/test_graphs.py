@@ -175,3 +175,13 @@ def test_every_stage_has_a_text() -> None:
     assert "define i64 @k" in texts["llvm"] and "ret" in texts["asm"]
     with pytest.raises(ValueError, match="unknown stage 'nothing'; accepted: aten"):
         graph.text("nothing")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("shape", [(100, 37), (16, 16), (17, 33), (3, 40, 50)], ids=str)
+def test_transposition_in_tiles(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, y = (torch.randint(0, 99, shape).to(dtype) for _ in range(2))
+    graph = check(lambda x: x.transpose(-1, -2).contiguous(), x, kernels=1, exact=True)
+    assert "across" in graph.text("fused")
+    y = y.transpose(-1, -2).contiguous()
+    check(lambda x, y: torch.maximum(x.transpose(-1, -2), y), x, y, kernels=1, exact=True)

@@ -15,6 +15,7 @@ from onegraph.ir.loop import (
     Loop,
     Place,
     Store,
+    Vector,
     reads,
     statements,
     writes,
@@ -68,13 +69,21 @@ def chunk_size(kernel: Kernel) -> int:
     vector = kernel.vector
     if vector is None or vector.axis not in kernel.axes:
         return 1
-    rows = product([axis.extent or ONE for axis in kernel.axes if axis != vector.axis]).constant
+    rows = product([rows_of(axis, vector) for axis in kernel.axes if axis != vector.axis]).constant
     extent = vector.axis.extent.constant if vector.axis.extent is not None else None
     if rows is None or extent is None:
         return 4096 if vector.width <= 64 else 64 * vector.width
     parts = max(1, PARTS // max(rows, 1))
     size = -(-max(extent, 1) // parts)
     return -(-size // vector.width) * vector.width
+
+
+def rows_of(axis: Symbol, vector: Vector | None) -> Index:
+    """How many parts an outer axis other than the vector's makes: its extent, or tiles of it."""
+    assert axis.extent is not None
+    if vector is not None and vector.across == axis:
+        return chunk_count(axis, vector.width)
+    return axis.extent
 
 
 def chunk_count(axis: Symbol, chunk: int) -> Index:
@@ -84,9 +93,9 @@ def chunk_count(axis: Symbol, chunk: int) -> Index:
 
 def part_count(kernel: Kernel, chunk: int) -> Index:
     """How many iterations of its outermost loop the kernel has: what threads share out."""
-    vector = kernel.vector.axis if kernel.vector is not None else None
+    vector = kernel.vector
     count = ONE
     for axis in kernel.axes:
-        assert axis.extent is not None
-        count = count * (chunk_count(axis, chunk) if axis == vector else axis.extent)
+        is_vector = vector is not None and axis == vector.axis
+        count = count * (chunk_count(axis, chunk) if is_vector else rows_of(axis, vector))
     return count

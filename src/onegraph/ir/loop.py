@@ -6,7 +6,8 @@
     step      = kernel
               | NAME "=" "view" NAME "offset" index                               (strides are those of the buffer)
               | {NAME ","} "=" "extern" operator "(" {argument ","} ")"
-    kernel    = "kernel" NAME "(" {axis ","} ")" ["vector" axis "by" INT] ":" {"local" NAME ":" dtype "[" INT "]"} block
+    kernel    = "kernel" NAME "(" {axis ","} ")" ["vector" axis "by" INT ["across" axis]] ":" {local} block
+    local     = "local" NAME ":" dtype "[" INT "]"
     axis      = NAME ":" index                                                    (0 .. index-1)
     block     = {statement}
     statement = NAME ":" dtype "=" value                                          Let
@@ -176,10 +177,15 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """The axis whose iterations run side by side, and how many at once."""
+    """The axis whose iterations run side by side, and how many at once.
+
+    With `across`, another outer axis, both run in square tiles: what is contiguous along that one is loaded along it,
+    and transposed in registers.
+    """
 
     axis: Symbol
     width: int
+    across: Symbol | None = None
 
 
 @dataclass(frozen=True, slots=True)

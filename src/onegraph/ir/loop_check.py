@@ -69,6 +69,9 @@ def check_kernel(kernel: Kernel, dtypes: Mapping[str, DType], ranks: Mapping[str
     checker.block(kernel.body, {axis.name for axis in kernel.axes}, in_loop=False)
     if kernel.vector is not None:
         _require(kernel.vector.width >= 2, f"{kernel.name}: a vector of one lane")
+        if kernel.vector.across is not None:
+            outer = kernel.vector.across in kernel.axes and kernel.vector.axis in kernel.axes
+            _require(outer and kernel.vector.across != kernel.vector.axis, f"{kernel.name}: a tile of other axes")
 
 
 class _Checker:

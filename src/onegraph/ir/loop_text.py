@@ -84,6 +84,7 @@ def _print_step(out: Printer, step: Step) -> None:
             out.line(f"{names} = extern {operator}({', '.join(given)})")
         case Kernel(name, axes, body, vector, locals):
             wide = f" vector {vector.axis} by {vector.width}" if vector is not None else ""
+            wide += f" across {vector.across}" if vector is not None and vector.across is not None else ""
             out.line(f"kernel {name}({_axes(axes)}){wide}:")
             with out.indented():
                 for local in locals:
@@ -255,12 +256,13 @@ def _parse_step(line: str, lines: _Lines, symbols: Mapping[str, Symbol]) -> Step
         args = tuple(_parse_argument(node, symbols) for node in call.args)
         kwargs = tuple((str(k.arg), _parse_argument(k.value, symbols)) for k in call.keywords)
         return Extern(found[2], args, kwargs, names, found[1].endswith(","))
-    head = _match(r"kernel (\w+)\((.*)\)(?: vector (\w+) by (\d+))?:", line)
+    head = _match(r"kernel (\w+)\((.*)\)(?: vector (\w+) by (\d+)(?: across (\w+))?)?:", line)
     scope = dict(symbols)
     axes = _parse_axes(head[2], scope)
     locals: list[Local] = []
     body = _parse_block(lines, lines.indentation, scope, locals)
-    vector = Vector(_axis_named(head[3], axes, body), int(head[4])) if head[3] else None
+    across = _axis_named(head[5], axes, body) if head[5] else None
+    vector = Vector(_axis_named(head[3], axes, body), int(head[4]), across) if head[3] else None
     return Kernel(head[1], axes, body, vector, tuple(locals))
 
 

@@ -15,7 +15,8 @@ from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.memory import Memory
-from onegraph.compiler.kernels import chunk_count, size_symbols
+from onegraph.compiler.codegen.tiles import Tiles
+from onegraph.compiler.kernels import chunk_count, rows_of, size_symbols
 from onegraph.ir.index import ONE, Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
@@ -65,6 +66,7 @@ class KernelWriter:
         self.errors: list[tuple[str, str]] = []
         self.memory = Memory(self, dtypes)
         self.accumulators = Accumulators(self)
+        self.tiles = Tiles(self)
 
     # ---- the part ----------------------------------------------------------------------------------------------------
 
@@ -78,10 +80,13 @@ class KernelWriter:
         outer = vector if vector in kernel.axes else None
         chunk = self.decode(iteration, [axis for axis in kernel.axes if axis != outer], outer)
         if outer is not None and chunk is not None:
-            assert outer.extent is not None
+            assert outer.extent is not None and kernel.vector is not None
             begin = e.inst("mul nsw", chunk, e.i64(self.chunk))
             end = e.call("smin", e.inst("add nsw", begin, e.i64(self.chunk)), self.index(outer.extent))
-            self.vector_loop(outer, begin, end, lambda: self.block(kernel.body))
+            if kernel.vector.across is not None:
+                self.tiles.loops(kernel.vector, begin, end)
+            else:
+                self.vector_loop(outer, begin, end, lambda: self.block(kernel.body))
         else:
             self.block(kernel.body)
         e.close_loop()
@@ -99,7 +104,7 @@ class KernelWriter:
     def decode(self, iteration: Val, axes: Sequence[Symbol], vector: Symbol | None) -> Val | None:
         """The values of the outer axes in this iteration, and the chunk of the vector axis."""
         e, rest, chunk = self.e, iteration, None
-        extents = [self.index(axis.extent or ONE) for axis in axes]
+        extents = [self.index(rows_of(axis, self.kernel.vector)) for axis in axes]
         if vector is not None:
             chunks = self.index(chunk_count(vector, self.chunk))
             if not axes:
@@ -230,12 +235,15 @@ class KernelWriter:
             self.accumulators.close_level()
             e.close_loop()
 
-    def vector_loop(self, axis: Symbol, begin: Val, end: Val, body: Callable[[], None]) -> None:
-        """`width` iterations at once, then the rest of them under a mask."""
+    def vector_loop(
+        self, axis: Symbol, begin: Val, end: Val, body: Callable[[], None], exact: bool | None = None
+    ) -> None:
+        """`width` iterations at once, then the rest of them under a mask (unless it is `exact`: there is none)."""
         e, vector = self.e, self.kernel.vector
         assert vector is not None
         width = vector.width
-        exact = axis.extent is not None and axis.extent.constant is not None and axis.extent.constant % width == 0
+        if exact is None:
+            exact = axis.extent is not None and axis.extent.constant is not None and axis.extent.constant % width == 0
         before = self.lanes, self.mask
         self.lanes = width
         whole_end = end

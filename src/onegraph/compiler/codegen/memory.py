@@ -61,6 +61,8 @@ class Memory:
             value = self.uniform_load(buffer, index, stored, condition)
         elif self.stride(index) == 1:
             value = self.contiguous_load(buffer, index, stored, condition)
+        elif condition is None and self.w.tiles.covers(index):
+            value = self.w.tiles.load(buffer, index, stored)
         else:
             value = self.gather(buffer, index, stored, condition)
         return from_memory(e, value, dtype)

@@ -13,6 +13,7 @@ from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.view import dim_of, flip, split
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ONE, ZERO, Index, is_at_most, is_not_negative
+from onegraph.torchlib.aten import may_view
 
 aten = torch.ops.aten
 Dim = Index | int
@@ -20,9 +21,15 @@ Dim = Index | int
 
 @lower(aten.as_strided.default, aten.as_strided_copy.default)
 def as_strided(g: Lowerer, x: View, size: Any, stride: Sequence[Dim], offset: Any = None) -> View:
-    """The operand's memory, where it is known to be a block without gaps, seen with other strides."""
-    fake = g.node.args[0].meta["val"]
-    order = memory_order(fake)
+    """The operand's memory, where it is known to be a block without gaps, seen with other strides.
+
+    Offsets count from the start of the storage, of which an input may be any part.
+    """
+    source = g.node.args[0]
+    fake = source.meta["val"]
+    while source.op == "call_function" and may_view(source.target):
+        source = source.args[0]
+    order = memory_order(fake) if source.op == "call_function" else None
     if order is None:
         return NotImplemented
     start = ZERO if offset is None else Index.of(offset) - fake.storage_offset()

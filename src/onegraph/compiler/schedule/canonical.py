@@ -65,8 +65,9 @@ class _Renamer:
         vector = kernel.vector
         if vector is not None:
             symbol = self.symbols[vector.axis].symbol
+            across = self.symbols[vector.across].symbol if vector.across is not None else None
             assert symbol is not None
-            vector = Vector(symbol, vector.width)
+            vector = Vector(symbol, vector.width, across)
         locals = tuple(Local(self.buffers[local.name], local.dtype, local.size) for local in kernel.locals)
         return Kernel("k", axes, body, vector, locals)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.schedule.cost import statement_cost
-from onegraph.ir.index import Index, Symbol
+from onegraph.ir.index import ONE, Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
     Kernel,
@@ -27,6 +27,7 @@ from onegraph.ir.loop import (
     stores,
 )
 
+TILE_STATEMENTS = 20  # of a body that is written for every iteration of a tile
 HEAVY = 12.0  # cost of a body above which it gets wide vectors
 LOCALS = 1 << 17  # bytes on the stack
 LIGHT = 6.0  # cost below which a body needs few registers per lane
@@ -43,8 +44,34 @@ def _kernel(kernel: Kernel) -> Kernel:
     axis = _best_axis(kernel)
     if axis is None:
         return kernel
+    tile = _tile(kernel, axis)
+    if tile is not None:
+        return replace(kernel, vector=tile)
     width = _width(kernel, axis)
     return kernel if width < 2 else replace(kernel, vector=Vector(axis, width))
+
+
+def _tile(kernel: Kernel, axis: Symbol) -> Vector | None:
+    """A square tile, where loads are far apart along the vector's axis and contiguous along another outer axis."""
+    if axis not in kernel.axes or len(kernel.body) > TILE_STATEMENTS:
+        return None
+    if any(isinstance(statement, Loop) for statement in kernel.body):
+        return None
+    across: set[Symbol] = set()
+    sizes = [4]
+    for let in kernel.body:
+        if isinstance(let, Let) and isinstance(let.value, Load) and isinstance(let.value.place, Offset):
+            index = let.value.place.index
+            sizes.append(let.dtype.size)
+            if _contiguity(index, axis) < 0:
+                across |= {a for a in kernel.axes if a != axis and index.coefficient(a) == ONE}
+    if len(across) != 1:
+        return None
+    (other,) = across
+    width = 8 if max(sizes) == 8 else 16
+    if any(a.extent is not None and (a.extent.constant or width) < width for a in (axis, other)):
+        return None
+    return Vector(axis, width, other)
 
 
 def _candidates(kernel: Kernel) -> list[Symbol]:
