@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onegraph.ir.index import Index, Symbol, decide, greatest, is_within, least
+from onegraph.ir.index import Index, Symbol, greatest, is_within, least
+from onegraph.ir.ranges import decide
 
 SIZE = Symbol("s")
 AXES = [Symbol("i", Index.of(6)), Symbol("j", Index.of(4)), Symbol("k", Index.of(SIZE))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onegraph.compiler.literals import convert, fold
-from onegraph.ir.index import Index, Symbol, decide
+from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
@@ -30,6 +30,7 @@ from onegraph.ir.loop import (
     Value,
 )
 from onegraph.ir.loop import Let as LetStatement
+from onegraph.ir.ranges import decide
 from onegraph.ir.types import BOOL, I64, DType
 
 

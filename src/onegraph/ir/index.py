@@ -414,20 +414,6 @@ def is_at_most(a: Index, b: Index) -> bool:
     return low is not None and _not_negative(low)
 
 
-def decide(op: str, a: Index, b: Index) -> bool | None:
-    """Whether a comparison (lt, le, gt, ge) certainly holds, or certainly does not; None if neither is certain."""
-    match op:
-        case "lt":
-            return True if is_at_most(a + 1, b) else False if is_at_most(b, a) else None
-        case "le":
-            return True if is_at_most(a, b) else False if is_at_most(b + 1, a) else None
-        case "gt":
-            return decide("lt", b, a)
-        case "ge":
-            return decide("le", b, a)
-    raise ValueError(f"unknown comparison {op!r}")
-
-
 def is_not_negative(a: Index) -> bool:
     """Whether `a >= 0` is certain."""
     low, _ = bounds(a)
