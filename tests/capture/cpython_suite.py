@@ -24,6 +24,9 @@ from pathlib import Path
 from onegraph.capture.bytecode import decode, encode
 from onegraph.capture.interp.machine import Machine
 
+# These change what the interpreter itself stands on, and leave it so when they fail.
+NOT_RUN = ("lru_reentrancy_with_len",)
+
 
 def available(names: tuple[str, ...]) -> list[str]:
     """Those of CPython's test modules that are installed: some distributions leave them out."""
@@ -84,7 +87,7 @@ def failures(module: types.ModuleType, run: Callable[[unittest.TestCase, unittes
                 classes[type(test)] = True
             except unittest.SkipTest:
                 classes[type(test)] = False
-        if not classes[type(test)]:
+        if not classes[type(test)] or any(part in test.id() for part in NOT_RUN):
             continue
         result = unittest.TestResult()
         try:

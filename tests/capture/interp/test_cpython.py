@@ -25,8 +25,7 @@ MAY_DIFFER = (
     # asynchronous code
     "async", "coro", "Coroutine", "test_genfunc", "test_duck_functional",
     # how deep the native stack is, and who keeps objects alive
-    "ecursi", "repr_deep", "super_deep", "weakrefable", "test_slots", "mro_reference", "lru_reentrancy_with_len",
-    "free_after_iterating",
+    "ecursi", "repr_deep", "super_deep", "weakrefable", "test_slots", "mro_reference", "free_after_iterating",
     # vectorcall set from C, errors in close() that are reported and ignored, the line that a warning names
     "setvectorcall", "broken_getattr_handling", "test_partial_as_method", "fastcall_clearing_dict",
 )  # fmt: skip

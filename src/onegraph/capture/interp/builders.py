@@ -35,22 +35,25 @@ class Builders:
         else:
             container.update(items)
 
+    def _is_mapping(self, other: Any) -> bool:
+        return issubclass(type(other), dict) or self._optional(other, "keys") is not NULL
+
     def _mapping(self, other: Any) -> Any:
         """A dict with the entries of a mapping."""
-        if isinstance(other, dict) and not self._runs_python(other, "__iter__"):
+        if issubclass(type(other), dict) and not self._runs_python(other, "__iter__"):
             return other
         keys = self.getattr(other, "keys")
         return {key: self.getitem(other, key) for key in self._take(self.iter(self.call(keys, (), {})), None)}
 
     def dict_update(self, container: dict[Any, Any], other: Any) -> None:
         """`{**other}`"""
-        if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
+        if not self._is_mapping(other):
             raise TypeError(f"'{type_name(type(other))}' object is not a mapping")
         container.update(self._mapping(other))
 
     def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
         """`function(**other)`"""
-        if not isinstance(other, dict) and self.type_lookup(type(other), "keys") is NULL and not hasattr(other, "keys"):
+        if not self._is_mapping(other):
             raise TypeError(
                 f"{describe_callable(function)} argument after ** must be a mapping, not {type_name(type(other))}"
             )
@@ -86,7 +89,7 @@ class Builders:
 
     def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The attributes of a class pattern, None if it does not match."""
-        if not isinstance(cls, type):
+        if not issubclass(type(cls), type):
             raise TypeError("called match pattern must be a class")
         if not self.call(isinstance, (subject, cls), {}):
             return None

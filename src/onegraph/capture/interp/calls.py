@@ -127,7 +127,7 @@ class Calls:
         resolved = resolve_bases(bases)
         keywords = dict(kwargs)
         meta = keywords.pop("metaclass", type(resolved[0]) if resolved else type)
-        if isinstance(meta, type):
+        if issubclass(type(meta), type):
             meta = _most_derived(meta, resolved)
         prepare = NULL
         if meta is not type:
@@ -137,7 +137,7 @@ class Calls:
                 prepare = NULL
         namespace = {} if prepare is NULL else self.call(prepare, (name, resolved), keywords)
         if self.type_lookup(type(namespace), "__getitem__") is NULL:
-            shown = meta.__name__ if isinstance(meta, type) else "<metaclass>"
+            shown = meta.__name__ if issubclass(type(meta), type) else "<metaclass>"
             raise TypeError(f"{shown}.__prepare__() must return a mapping, not {type_name(type(namespace))}")
         frame = self.make_frame(decode(body.__code__), body, {})
         frame.namespace = namespace

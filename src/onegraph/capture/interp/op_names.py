@@ -16,10 +16,12 @@ def unbound(name: str) -> UnboundLocalError:
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(machine: Any, frame: Frame, instr: Instr) -> None:
-    value = frame.locals.get(instr.arg, NULL)
-    if value is NULL:
-        raise unbound(instr.arg)
-    frame.stack.append(value)
+    try:
+        frame.stack.append(frame.locals[instr.arg])
+        return
+    except KeyError:
+        pass
+    raise unbound(instr.arg)
 
 
 @opcode("STORE_FAST")

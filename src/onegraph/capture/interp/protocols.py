@@ -218,7 +218,7 @@ class Protocols:
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
             return self.call_special(found, container, (key,))
-        if isinstance(container, type) and found is NULL:
+        if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
                 return self.call(self.getattr(container, "__class_getitem__"), (key,), {})

@@ -88,14 +88,14 @@ def generic_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 @substitute(object.__setattr__)
 def generic_setattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 3 or isinstance(args[0], type):
+    if len(args) != 3 or issubclass(type(args[0]), type):
         return object.__setattr__(*args, **kwargs)
     return machine.generic_setattr(*args)
 
 
 @substitute(object.__delattr__)
 def generic_delattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 2 or isinstance(args[0], type):
+    if len(args) != 2 or issubclass(type(args[0]), type):
         return object.__delattr__(*args, **kwargs)
     return machine.generic_delattr(*args)
 
