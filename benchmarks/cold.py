@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
+from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings, sample
 
 SCRIPT = Path(__file__).with_name("first_call.py")
 WORK = ("x + 1", "GPT-2 small")
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "ONEGRAPH_CACHE_DIR")
 POLL = 0.005
 
 
@@ -50,44 +52,49 @@ def descendants(root: int) -> set[tuple[int, str]]:
     return found
 
 
-def first_call(contender: str, work: str, path: str | None = None) -> Cold | None:
-    """Measure one process; None if it fails. `path` replaces PATH (an empty one: no C compiler is found)."""
-    with tempfile.TemporaryDirectory() as cache:
-        environment = os.environ | {
-            "TORCHINDUCTOR_CACHE_DIR": f"{cache}/stock",
-            "ONEGRAPH_CACHE_DIR": f"{cache}/onegraph",
-        }
+class FirstCallFailed(Exception):
+    """The process ended with an error; the message is what it printed last."""
+
+
+def first_call(contender: str, work: str, path: str | None = None) -> Cold:
+    """Measure one process. `path` replaces PATH (an empty one: no C compiler is found)."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {name: f"{folder}/{name}" for name in CACHES}
         environment |= {} if path is None else {"PATH": path}
-        command = [sys.executable, str(SCRIPT), contender, work]
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        # -P: the modules beside the script must not hide installed packages.
+        command = [sys.executable, "-P", str(SCRIPT), contender, work]
+        log = Path(folder, "log")
+        with log.open("w") as errors:
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         seen: set[tuple[int, str]] = set()
         while process.poll() is None:
             seen |= descendants(process.pid)
             sleep(POLL)
         output = process.stdout.read()
-    if process.returncode:
-        return None
+        if process.returncode:
+            raise FirstCallFailed(f"{contender}, {work}: {log.read_text()[-2000:]}")
     report = json.loads(output.splitlines()[-1])
     return Cold(report["wall"], report["cpu"], len(seen))
 
 
 def run(settings: Settings) -> Iterator[Result]:
-    contenders = ("eager", "stock", "onegraph")
     for work in WORK[:1] if settings.quick else WORK:
-        rounds = [{name: first_call(name, work) for name in contenders} for _ in range(1 if settings.quick else 3)]
-        done = {name: [cold[name] for cold in rounds if cold[name] is not None] for name in contenders}
-        done = {name: colds for name, colds in done.items() if colds}
-        children = ", ".join(f"{name} {max(c.children for c in colds)}" for name, colds in done.items())
-        note = f"child processes: {children}"
-        yield Result(
-            "cold", f"{work}: CPU", "s", {n: sample([c.cpu for c in colds]) for n, colds in done.items()}, note
-        )
-        yield Result(
-            "cold", f"{work}: wall", "s", {n: sample([c.wall for c in colds]) for n, colds in done.items()}, note
-        )
-    without = {name: first_call(name, "x + 1", path="") for name in contenders}
-    working = {name: sample([cold.cpu]) for name, cold in without.items() if cold is not None}
-    failed = ", ".join(name for name, cold in without.items() if cold is None)
-    yield Result("cold", "x + 1: CPU, no C compiler on PATH", "s", working, f"fails: {failed}" if failed else "")
+        rounds = [{name: first_call(name, work) for name in CONTENDERS} for _ in range(1 if settings.quick else 3)]
+        children = ", ".join(f"{name} {max(turn[name].children for turn in rounds)}" for name in CONTENDERS)
+        note = f"{work}: child processes: {children}"
+        for clock in ("cpu", "wall"):
+            samples = {name: sample([getattr(turn[name], clock) for turn in rounds]) for name in CONTENDERS}
+            yield Result("cold", f"{work}: {clock}", "s", samples, note)
+    yield without_compiler()
+
+
+def without_compiler() -> Result:
+    """Who still works where no C compiler is on PATH."""
+    samples, failed = {}, []
+    for name in CONTENDERS:
+        try:
+            samples[name] = sample([first_call(name, WORK[0], path="").cpu])
+        except FirstCallFailed:
+            failed.append(name)
+    note = f"without a C compiler on PATH these fail: {', '.join(failed)}" if failed else ""
+    return Result("cold", f"{WORK[0]}: cpu, no C compiler on PATH", "s", samples, note)

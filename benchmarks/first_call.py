@@ -17,8 +17,15 @@ def cpu_seconds() -> float:
 
 def work(name: str):
     """The function and its arguments."""
-    if name == "x + 1":
-        return (lambda x: x + 1), (torch.randn(8),)
+    match name:
+        case "x + 1":
+            return (lambda x: x + 1), (torch.randn(8),)
+        case "GPT-2 small":
+            return gpt2_small()
+    raise ValueError(f"unknown work {name!r}")
+
+
+def gpt2_small():
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
     from models import gpt2
 
