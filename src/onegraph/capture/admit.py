@@ -11,7 +11,6 @@ import collections
 import contextlib
 import enum
 import functools
-import gc
 import types
 import weakref
 from collections.abc import Callable
@@ -21,7 +20,7 @@ import torch
 
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import SameMembers, short
-from onegraph.capture.layout import HEAP_TYPE, exception_fields
+from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import ATOMS, UNFILLED, World, keys_of
 
@@ -116,12 +115,13 @@ def admit_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
 
 @admits(types.FunctionType)
 def admit_function(world: World, real: types.FunctionType, source: Source, guarded: bool) -> Any:
-    """A function is used as it is. One with free variables may be made anew each call, so its code is guarded."""
+    """A function is used as it is. One with free variables may be made anew each call; any may get new code."""
     if guarded and real.__closure__:
         world.guard(source, "type", types.FunctionType)
-        world.guard(Attr(source, "__code__"), "is", real.__code__)
     elif guarded:
         world.guard(source, "is", real)
+    if guarded:
+        world.guard(Attr(source, "__code__"), "is", real.__code__)
     world.adopt(real, real, source)
     return real
 
@@ -180,7 +180,7 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
         world.guard(source, "type", type(real))
         world.guard(source, "length", len(real))
     items = [world.admit(item, Item(source, index), guarded) for index, item in enumerate(tuple.__iter__(real))]
-    shadow = torch.Size(items) if type(real) is torch.Size else tuple.__new__(type(real), items)
+    shadow = type(real)(items) if makes_itself(type(real)) else tuple.__new__(type(real), items)
     world.adopt(real, world.keep(shadow) if len(items) else shadow, source)
     if has_instance_dict(shadow):
         world.attributes_record(shadow, real, source, guarded)
@@ -205,7 +205,9 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
 
 def admit_member(world: World, member: Any, guarded: bool) -> Any:
     """A key of a dict or an element of a set: the guard on the container says which object it is."""
-    return member if type(member) in ATOMS else world.admit(member, Const(id(member), short(member), member), guarded)
+    if type(member) in ATOMS:
+        return member
+    return world.settled(world.admit(member, Const(id(member), short(member), member), guarded))
 
 
 def blank(cls: type, items: list[Any]) -> Any:
@@ -307,10 +309,6 @@ def admit_mapping_proxy(world: World, real: types.MappingProxyType[Any, Any], so
     shadow = types.MappingProxyType(world.admit(behind_proxy(real), Through(source, behind_proxy), guarded))
     world.adopt(real, shadow, source)
     return shadow
-
-
-def behind_proxy(proxy: types.MappingProxyType[Any, Any]) -> Any:
-    return gc.get_referents(proxy)[0]
 
 
 @admits(weakref.ref)

@@ -159,6 +159,8 @@ class Attributes(Machine):
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
+        if real is not obj and not hasattr(torch.Tensor, name):
+            self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
         return getattr(obj, name)
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
@@ -227,6 +229,8 @@ class Attributes(Machine):
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
         if origin is not None and name in function.__dict__:
             return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
+        if origin is not None and not hasattr(types.FunctionType, name) and self.is_guarded_function(function):
+            self.world.guard(origin, "lacks_attr", name)
         return getattr(function, name)
 
     def is_guarded_function(self, function: types.FunctionType) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 from dataclasses import dataclass
-from types import MemberDescriptorType
+from types import FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 HEAP_TYPE = 1 << 9
@@ -50,3 +51,19 @@ class UnsetSlot:
         except AttributeError:
             return True
         return False
+
+
+def behind_proxy(proxy: MappingProxyType[Any, Any]) -> Any:
+    """The mapping that a read-only view shows."""
+    return gc.get_referents(proxy)[0]
+
+
+@functools.cache
+def compares_in_python(cls: type) -> bool:
+    """Whether a dict or set that holds instances of the class runs Python code to find them."""
+    return any(isinstance(getattr(cls, name), FunctionType) for name in ("__hash__", "__eq__"))
+
+
+def makes_itself(cls: type[tuple[Any, ...]]) -> bool:
+    """Whether a class of tuples is made of one sequence: `torch.Size`, and the results of native functions."""
+    return cls.__flags__ & HEAP_TYPE == 0 or hasattr(cls, "n_sequence_fields")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
-from onegraph.capture.layout import HEAP_TYPE, exception_fields, slots_of
+from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
 from onegraph.capture.world import DELETED, cell_value
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
@@ -42,8 +42,8 @@ def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
     items = "(" + "".join(f"{rebuild.value(item)}, " for item in tuple.__iter__(value)) + ")"
     if type(value) is tuple:
         return rebuild.assign(items)
-    if type(value) is torch.Size:
-        return rebuild.assign(f"{rebuild.const(torch.Size)}({items})")
+    if makes_itself(type(value)):
+        return rebuild.assign(f"{rebuild.const(type(value))}({items})")
     return rebuild.assign(f"{rebuild.const(tuple.__new__)}({rebuild.const(type(value))}, {items})")
 
 

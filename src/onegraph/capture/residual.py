@@ -108,9 +108,9 @@ class Rebuild:
             case Attr(base, name):
                 return self._loaded(f"{self.source(base)}.{name}")
             case Item(base, key):
-                return self._loaded(f"{self.source(base)}[{self.key(key)}]")
+                return self._loaded(self._item(base, key))
             case DictOf(base):
-                return self._loaded(f"{self.source(base)}.__dict__")
+                return self._loaded(self._instance_dict(base))
             case CellOf(base):
                 return self._loaded(f"{self.source(base)}.cell_contents")
             case TypeOf(base):
@@ -119,6 +119,20 @@ class Rebuild:
                 return self._loaded(f"{self.const(function)}({self.source(base)})")
             case _:
                 assert_never(source)
+
+    def _item(self, base: Source, key: Any) -> str:
+        """An item, read without the methods of a subclass."""
+        cls = self.world.type_at.get(base, dict)
+        kind = next((kind for kind in (dict, list, tuple) if issubclass(cls, kind)), cls)
+        if cls.__getitem__ is kind.__getitem__:
+            return f"{self.source(base)}[{self.key(key)}]"
+        return f"{self.const(kind.__getitem__)}({self.source(base)}, {self.key(key)})"
+
+    def _instance_dict(self, base: Source) -> str:
+        cls = self.world.type_at.get(base, object)
+        if cls.__getattribute__ is object.__getattribute__ or issubclass(cls, type):
+            return f"{self.source(base)}.__dict__"
+        return f"{self.const(object.__getattribute__)}({self.source(base)}, '__dict__')"
 
     def _loaded(self, expression: str) -> str:
         name = self.fresh("s")

@@ -17,13 +17,13 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import CellType, MemberDescriptorType
+from types import CellType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import UnsetSlot, slots_of
+from onegraph.capture.layout import UnsetSlot, behind_proxy, compares_in_python, slots_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
 
@@ -93,6 +93,7 @@ class World:
     ) -> None:
         self.guards = GuardSet()
         self.origin: dict[int, Source] = {}
+        self.type_at: dict[Source, type] = {}
         self.shadow_of: dict[int, Any] = {}
         self.real_of: dict[int, Any] = {}
         self.records: dict[int, Record] = {}
@@ -135,6 +136,7 @@ class World:
     def adopt(self, real: Any, shadow: Any, source: Source) -> None:
         """Remember that `shadow` stands for `real` (which may be the same object)."""
         self.shadow_of[id(real)] = shadow
+        self.type_at.setdefault(source, type(real))
         self.origin.setdefault(id(shadow), source)
         self.real_of[id(shadow)] = real
         self._keep += (real, shadow)
@@ -164,6 +166,7 @@ class World:
     def lookup(self, container: dict[Any, Any], key: Any) -> Any:
         """`container[key]` of a dict (UNFILLED never escapes); raises KeyError. Guards presence or absence."""
         entry = self.records.get(id(container))
+        self.settled(key)
         if entry is None:
             try:
                 return dict.__getitem__(container, key)
@@ -179,10 +182,19 @@ class World:
             raise KeyError(key)
         return value
 
+    def settled(self, key: Any) -> Any:
+        """A key whose hash and equality native code may ask for."""
+        if isinstance(key, tuple | frozenset):
+            for item in key:
+                self.settled(item)
+        elif type(key) not in ATOMS and compares_in_python(type(key)):
+            self.realize_deep(key)
+        return key
+
     def present(self, container: dict[Any, Any], key: Any) -> bool:
         """`key in container` of a dict, guarded without reading the value."""
         refuse_marked(key)
-        found = dict.__contains__(container, key)
+        found = dict.__contains__(container, self.settled(key))
         entry = self.records.get(id(container))
         if entry is not None:
             self._guard_presence(entry, key)
@@ -227,6 +239,8 @@ class World:
 
     def length_matters(self, container: Any) -> None:
         """Guard the length of a container whose length the program has asked for."""
+        if type(container) is MappingProxyType:
+            container = behind_proxy(container)
         entry = self.records.get(id(container))
         if entry is None or not entry.guarded or entry.complete:
             return
@@ -246,6 +260,9 @@ class World:
     def realize(self, value: Any) -> Any:
         """Fill every slot of a container or object, one level deep: native code is about to look at it."""
         self.refuse_opaque(value)
+        if type(value) is MappingProxyType:
+            self.realize(behind_proxy(value))
+            return value
         entry = self.records.get(id(value))
         if entry is not None and not entry.complete:
             self.length_matters(value)
@@ -302,6 +319,8 @@ class World:
                 yield from list(dict.values(value))
             case list() | tuple() | set() | frozenset():
                 yield from list(value)
+            case MappingProxyType():
+                yield behind_proxy(value)
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             yield from list(attributes.values())
