@@ -116,9 +116,12 @@ class FakeMode(FakeTensorMode):
     def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> Tensor:
         """The meta tensor under the fake of `tensor`."""
         if symbolic_dims:
+            # A storage of symbolic size: comparing with the real one's would guard the sizes.
             sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
             strides = symbolic_strides(tensor, sizes)
-            elem = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=_META)
+            last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
+            whole = torch.empty(tensor.storage_offset() + last + 1, dtype=tensor.dtype, device=_META)
+            elem = whole.as_strided(sizes, strides, tensor.storage_offset())
         else:
             elem = torch.empty(0, dtype=tensor.dtype, device=_META)
             elem.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
@@ -220,6 +223,36 @@ class FakeMode(FakeTensorMode):
         return self._dispatch_special(func, args, kwargs, tensors)
 
     def _dispatch_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        """Where the operator cannot take symbolic sizes, it is given the numbers, which become guards."""
+        try:
+            return self._run_symbolic(func, args, kwargs, tensors)
+        except DATA_DEPENDENT_ERRORS:
+            raise
+        except (RuntimeError, NotImplementedError):
+            args, kwargs = self._specialized(args), self._specialized(dict(kwargs))
+            tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
+            return self._dispatch_static(func, args, kwargs, tensors)
+
+    def _specialized(self, arguments: Any) -> Any:
+        """The arguments with plain sizes; tensors over the same storages."""
+
+        def number(value: Any) -> Any:
+            match value:
+                case torch.SymInt():
+                    return value.node.guard_int()
+                case torch.SymFloat():
+                    return value.node.guard_float()
+                case FakeTensor() if value._has_symbolic_sizes_strides:
+                    size, stride = ([number(n) for n in sizes] for sizes in (value.shape, value.stride()))
+                    with torch._C._DisableTorchDispatch():
+                        elem = torch.empty(0, dtype=value.dtype, device=_META)
+                        elem.set_(value.untyped_storage(), number(value.storage_offset()), size, stride)
+                    return self._wrap(elem, value.fake_device)
+            return value
+
+        return map_leaves(number, arguments)
+
+    def _run_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """As the stock mode orders it: C++ meta kernels mostly cannot take symbolic sizes, Python ones can."""
         if (fast := fake_impls.get_fast_op_impls().get(func)) is not None:
             return fast(self, *args, **kwargs)
