@@ -260,6 +260,32 @@ def test_abort_runs_no_handlers() -> None:
     assert broken.value.frames[1].bytecode.instrs[broken.value.frames[1].ip].op == "BINARY_SUBSCR"
 
 
+def test_abort_ends_suspended_generators_quietly() -> None:
+    log = []
+
+    class Breaking(Machine):
+        def getitem(self, container: Any, key: Any) -> Any:
+            raise Abort
+
+    def gen():
+        try:
+            yield 1
+        finally:
+            log.append("finally")
+
+    def f(d):
+        g = gen()
+        next(g)
+        return d["k"]
+
+    machine = Breaking()
+    with pytest.raises(Abort):
+        machine.call(f, ({},), {})
+    gc.collect()
+    assert log == []
+    assert list(machine.call(gen, (), {})) == [1] and log == ["finally"]
+
+
 def test_abandoned_generators_end_quietly() -> None:
     log = []
 

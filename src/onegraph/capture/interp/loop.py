@@ -10,7 +10,8 @@ from onegraph.capture.interp.frame import Abort, Frame
 def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     """Run `frame` from its `ip` to the next signal; `thrown` is raised there first.
 
-    Raises what the frame does not handle. An `Abort` passes without looking at handlers.
+    Raises what the frame does not handle. An `Abort` passes without looking at handlers, and leaves nothing that could
+    run later.
     """
     program = frame.program
     hook = machine.instruction_hook
@@ -43,6 +44,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                         return following
             except Abort as abort:
                 abort.frames = abort.frames or tuple(frames)
+                machine.abandon()
                 raise
             except BaseException as raised:
                 thrown = None

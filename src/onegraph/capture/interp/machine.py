@@ -58,7 +58,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         super().__init__()
         self.frames: list[Frame] = []
         self.type_lookup = ClassLookup()
-        self.abandoned = False
+        self._epoch = 0
         self.instruction_hook = self.on_instruction if self._is_overridden("on_instruction") else None
         self._programs: dict[Bytecode, list[tuple[Handler, Instr]]] = {}
 
@@ -125,6 +125,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
 
         What is thrown while the frame is in `yield from` goes to the inner iterator first, without running the frame.
         """
+        epoch = self._epoch
         signal = run(self, frame)
         while signal == YIELD:
             thrown: BaseException | None = None
@@ -132,7 +133,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 frame.stack.append((yield frame.result))
             except BaseException as raised:  # whatever is thrown in belongs to the interpreted generator
                 thrown = raised
-            if self.abandoned:
+            if self._epoch != epoch:
                 return None
             if thrown is None:
                 frame.ip += 1
@@ -180,5 +181,5 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         return (False, thrown) if name == "close" else (None, value)
 
     def abandon(self) -> None:
-        """Forget the run: suspended generators end without running their `finally` blocks."""
-        self.abandoned = True
+        """Forget the run: generators that are suspended now end without running their `finally` blocks."""
+        self._epoch += 1
