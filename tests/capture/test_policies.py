@@ -126,6 +126,25 @@ def test_a_cached_function_of_tensors_is_run() -> None:
     assert double.cache_info().currsize == 0
 
 
+class Lazy:
+    def __init__(self) -> None:
+        self.scale = 2.0
+
+    @functools.cached_property
+    def twice(self) -> float:
+        CALLS.append(1)
+        return self.scale * 2
+
+
+def test_a_cached_property_is_computed_once() -> None:
+    lazy = Lazy()
+    compiled = whole(lambda x: x * lazy.twice * lazy.twice)
+    assert compiled(torch.ones(1)).item() == 16
+    assert vars(lazy) == {"scale": 2.0, "twice": 4.0}
+    lazy.twice = 5.0
+    assert compiled(torch.ones(1)).item() == 25
+
+
 def test_numbers_of_numpy() -> None:
     x = torch.ones(2, dtype=torch.float64)
     assert whole(lambda x: x * numpy.sqrt(2.0) + numpy.int64(3))(x).tolist() == [2**0.5 + 3] * 2

@@ -264,6 +264,17 @@ def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return total
 
 
+@policy(functools.cached_property.__get__)
+def cached_property(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Asked only where the instance has no value yet. (Its lock keeps out other threads, which a trace has not.)"""
+    prop, owner = args[:2]
+    if owner is None:
+        return prop
+    value = tracer.call(tracer.getattr(prop, "func"), (owner,), {})
+    tracer.world.attributes(owner)[tracer.getattr(prop, "attrname")] = value
+    return value
+
+
 @policy(functools.reduce)
 def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = tracer.iterate(args[1])
