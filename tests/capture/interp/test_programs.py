@@ -6,11 +6,24 @@ from collections.abc import Callable
 
 import pytest
 from capture.interp.outcome import observe
-from capture.interp.programs import PROGRAMS, exceptions, generators, new_syntax, objects, scopes, statements
+from capture.interp.programs import (
+    PROGRAMS,
+    calls,
+    exceptions,
+    generators,
+    managers,
+    new_syntax,
+    objects,
+    operators,
+    scopes,
+    statements,
+)
 
 from onegraph.capture.interp.machine import Machine
 
-assert {p.__module__ for p in PROGRAMS} == {m.__name__ for m in (exceptions, generators, objects, scopes, statements)}
+MODULES = (calls, exceptions, generators, managers, objects, operators, scopes, statements)
+
+assert {p.__module__ for p in PROGRAMS} == {module.__name__ for module in MODULES}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.__module__.rpartition('.')[2]}-{p.__name__}")

@@ -21,18 +21,16 @@ class Attributes:
 
     def getattr(self, obj: Any, name: str) -> Any:
         """`obj.name`"""
-        cls = type(obj)
-        reader = self.type_lookup(cls, "__getattribute__")
-        fallback = self.type_lookup(cls, "__getattr__")
-        if fallback is NULL:
-            return self._get(reader, obj, name)
         try:
-            return self._get(reader, obj, name)
+            return self._get(obj, name)
         except AttributeError:
-            pass
+            fallback = self.type_lookup(type(obj), "__getattr__")
+            if fallback is NULL:
+                raise
         return self.call_special(fallback, obj, (name,))
 
-    def _get(self, reader: Any, obj: Any, name: str) -> Any:
+    def _get(self, obj: Any, name: str) -> Any:
+        reader = self.type_lookup(type(obj), "__getattribute__")
         if reader is object.__getattribute__:
             return self.generic_getattr(obj, name)
         if reader is type.__getattribute__:

@@ -1,0 +1,266 @@
+"""Special methods of operators and containers."""
+
+# Odd on purpose.
+# ruff: noqa: B012, B018, B019, B023, B030, B904, E501, E731, F632, F821, F841, I001, UP008, UP031
+
+import dataclasses
+import enum
+import functools
+import operator
+import types
+
+from capture.interp.programs import program
+
+
+@program
+def arithmetic_methods():
+    class V:
+        def __init__(self, v):
+            self.v = v
+
+        def __add__(self, other):
+            return ("add", self.v, getattr(other, "v", other))
+
+        def __radd__(self, other):
+            return ("radd", self.v, other)
+
+        def __iadd__(self, other):
+            self.v += getattr(other, "v", other)
+            return self
+
+        def __sub__(self, other):
+            return NotImplemented
+
+        def __neg__(self):
+            return V(-self.v)
+
+        def __pos__(self):
+            return "pos"
+
+        def __invert__(self):
+            return "inv"
+
+        def __matmul__(self, other):
+            return "matmul"
+
+        def __pow__(self, other):
+            return "pow"
+
+        def __rmul__(self, other):
+            return ("rmul", other)
+
+        def __index__(self):
+            return self.v
+
+    class W(V):
+        def __radd__(self, other):
+            return ("W.radd", getattr(other, "v", other))
+
+        def __rsub__(self, other):
+            return "W.rsub"
+
+    a = V(1)
+    a += 5
+    out = [a.v, V(2) + 3, 4 + V(5), V(1) + W(2), W(1) + V(2), [1] + V(3), 2 * V(1), "ab" * V(2), V(1) @ 2, V(1) ** 2]
+    out += [(-V(3)).v, +V(1), ~V(1), V(1) - W(2)]
+    for act in (lambda: V(1) - 1, lambda: V(1) - V(2), lambda: V(1) << 2, lambda: [] - V(1), lambda: V(1) % 2):
+        try:
+            act()
+        except TypeError as e:
+            out.append(str(e))
+    return out
+
+
+@program
+def operators_that_are_none():
+    class N:
+        __add__ = None
+        __iadd__ = None
+        __contains__ = None
+        __iter__ = None
+
+    out = []
+    n = N()
+    for act in (lambda: n + 1, lambda: 1 in n, lambda: list(n), lambda: operator.iadd(n, 1), lambda: [*n]):
+        try:
+            act()
+        except TypeError as e:
+            out.append(str(e))
+    return out
+
+
+@program
+def comparisons():
+    log = []
+
+    class C:
+        def __init__(self, v):
+            self.v = v
+
+        def __eq__(self, other):
+            log.append(("eq", self.v))
+            return NotImplemented if not isinstance(other, C) else self.v == other.v
+
+        def __lt__(self, other):
+            log.append(("lt", self.v))
+            return self.v < other.v if isinstance(other, C) else NotImplemented
+
+        __hash__ = None
+
+    class D(C):
+        def __gt__(self, other):
+            log.append(("D.gt", self.v))
+            return "reflected"
+
+    out = [C(1) == C(1), C(1) != C(2), C(1) == 1, 1 == C(1), C(1) < C(2), C(1) > C(2), C(1) < D(2), 1 != C(1)]
+    for act in (lambda: C(1) < 1, lambda: C(1) <= C(2), lambda: object() < object()):
+        try:
+            act()
+        except TypeError as e:
+            out.append(str(e))
+    return out, log
+
+
+@program
+def chained_comparisons():
+    log = []
+
+    def v(x):
+        log.append(x)
+        return x
+
+    return v(1) < v(2) < v(3), v(1) < v(0) < v(9), v(1) == v(1.0) is not None, v(1) in [1] in [[1]], log
+
+
+@program
+def truth_and_length():
+    class B:
+        def __bool__(self):
+            return False
+
+    class L:
+        def __len__(self):
+            return 3
+
+    class E(L):
+        def __len__(self):
+            return 0
+
+    class Bad:
+        def __bool__(self):
+            return 1
+
+    class BadLen:
+        def __len__(self):
+            return -1
+
+    out = [bool(B()), not B(), bool(L()), not E(), len(L()), B() or "right", L() and "right", "y" if E() else "n"]
+    for act in (lambda: not Bad(), lambda: len(BadLen()), lambda: bool(BadLen()), lambda: len(5)):
+        try:
+            act()
+        except (TypeError, ValueError) as e:
+            out.append(str(e))
+    return out
+
+
+@program
+def containers_in_python():
+    class Seq:
+        def __init__(self, *items):
+            self.items = list(items)
+
+        def __getitem__(self, key):
+            return ("slice", key.start, key.stop, key.step) if isinstance(key, slice) else self.items[key]
+
+        def __setitem__(self, key, value):
+            self.items[key] = ("set", value)
+
+        def __delitem__(self, key):
+            del self.items[key]
+
+    class Iter(Seq):
+        def __iter__(self):
+            return iter(self.items)
+
+    class Contains:
+        def __contains__(self, item):
+            return item == "yes"
+
+    s = Seq(1, 2, 3)
+    out = [s[0], s[1:2], s[::2], s[:], list(s), 2 in s, 9 in s]
+    s[0] = 5
+    s[1:2] = [7, 8]
+    del s[2]
+    out.append(s.items)
+    i = Iter(4, 5)
+    a, b = i
+    first, *rest = Iter(1, 2, 3)
+    out += [[*i], a, b, first, rest, 4 in i, 6 in i, "yes" in Contains(), "no" not in Contains(), {*i}, max(*i)]
+    return out
+
+
+@program
+def iterators_in_python():
+    class Count:
+        def __init__(self, n):
+            self.n = n
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            if self.n == 0:
+                raise StopIteration
+            self.n -= 1
+            return self.n
+
+    class NotIterator:
+        def __iter__(self):
+            return 5
+
+    out = [list(Count(3)), [x for x in Count(2)], sum(Count(4)), next(Count(0), "default"), tuple(map(str, Count(2)))]
+    for act in (lambda: iter(NotIterator()), lambda: [*5], lambda: next([]), lambda: [x for x in 3]):
+        try:
+            act()
+        except TypeError as e:
+            out.append(str(e))
+    return out
+
+
+@program
+def text_of_objects():
+    class R:
+        def __repr__(self):
+            return "R<é>"
+
+        def __format__(self, spec):
+            return f"formatted[{spec}]"
+
+    class S(R):
+        def __str__(self):
+            return "str"
+
+    class Bad:
+        def __str__(self):
+            return 5
+
+    r, s, width = R(), S(), 12
+    out = [
+        f"{r}",
+        f"{r!r}",
+        f"{r!s:>10}",
+        f"{r!a}",
+        f"{s!s}",
+        f"{r:{width}}",
+        str(s),
+        repr(s),
+        format(r, "x"),
+        f"{3.14159:.2f}",
+    ]
+    out += [f"{'a':>{width}}|{1:03d}|{[1, 2]}", f"{object.__name__=}", "%s %r" % (s, s)]
+    for act in (lambda: f"{Bad()!s}", lambda: str(Bad()), lambda: f"{[]:x}"):
+        try:
+            act()
+        except (TypeError, ValueError) as e:
+            out.append(str(e))
+    return out
