@@ -23,6 +23,9 @@ Backend = Callable[[FunctionalGraph], tuple[Callable[..., Any], tuple[str, ...]]
 UNINITIALIZED = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 
 
+# What PyTorch's C++ says when an operator that is made of others looks at values, or needs a size as a number.
+READS_DATA = ("data is not allocated yet", "Cannot call numel() on tensor with symbolic sizes")
+
 SEED = 42  # what the database itself seeds its random operators with
 
 
@@ -75,19 +78,19 @@ def samples(op: Any, dtype: torch.dtype, limit: int | None = None) -> Iterator[A
         yield sample
 
 
-def check_operator(op: Any, backend: Backend, limit: int | None = None) -> Report:
+def check_operator(op: Any, backend: Backend, limit: int | None = None, symbolic: bool = False) -> Report:
     """Compile every sample and compare; raises AssertionError where a result differs from eager's."""
     report = Report(op.formatted_name)
     torch.manual_seed(0)
     for number, sample in enumerate(samples(op, dtype_for(op), limit)):
         arguments = (sample.input, tuple(sample.args), dict(sample.kwargs))
         try:
-            fallbacks = check_call(op.op, arguments, backend, op.name in UNINITIALIZED)
+            fallbacks = check_call(op.op, arguments, backend, op.name in UNINITIALIZED, symbolic)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS, CompileError) as error:
             report.broken.append(type(error).__name__)
             continue
         except Exception as error:
-            if "data is not allocated yet" in str(error):  # a composite operator reads values in C++
+            if any(text in str(error) for text in READS_DATA):
                 report.broken.append("reads data")
                 continue
             error.add_note(f"{op.formatted_name}, sample {number}: {sample.summary()}")
@@ -97,7 +100,9 @@ def check_operator(op: Any, backend: Backend, limit: int | None = None) -> Repor
     return report
 
 
-def check_call(function: Callable[..., Any], arguments: Any, backend: Backend, uninitialized: bool) -> tuple[str, ...]:
+def check_call(
+    function: Callable[..., Any], arguments: Any, backend: Backend, uninitialized: bool, symbolic: bool = False
+) -> tuple[str, ...]:
     """Compile one call and compare results and written arguments with eager; returns the operators that fell back."""
     leaves, spec = tree_flatten(arguments)
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -115,7 +120,8 @@ def check_call(function: Callable[..., Any], arguments: Any, backend: Backend, u
     inputs = [leaves[position] for position in positions]
     expected_inputs, actual_inputs = copies(inputs), copies(inputs)
     fake = FakeMode()
-    graph = functional_graph(as_module(flat, len(inputs)), [fake.fakeify(tensor) for tensor in inputs], Context())
+    fakes = [fake.fakeify(tensor, symbols(fake, tensor, n) if symbolic else {}) for n, tensor in enumerate(inputs)]
+    graph = functional_graph(as_module(flat, len(inputs)), fakes, Context())
     run, fallbacks = backend(graph)
     with torch.no_grad():
         torch.manual_seed(SEED)
@@ -125,6 +131,11 @@ def check_call(function: Callable[..., Any], arguments: Any, backend: Backend, u
     compare(expected, actual, uninitialized)
     compare(expected_inputs, actual_inputs, False)
     return fallbacks
+
+
+def symbols(fake: FakeMode, tensor: torch.Tensor, number: int) -> dict[int, torch.SymInt]:
+    """A symbol for every size of an input that may have one."""
+    return {dim: fake.sizes.new(n, f"s{number}_{dim}") for dim, n in enumerate(tensor.shape) if n > 1}
 
 
 def copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

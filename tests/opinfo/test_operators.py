@@ -62,6 +62,17 @@ def test_common_operator(op: Any) -> None:
     LOWERED.append(check_operator(op, native, limit=2))
 
 
+@pytest.mark.parametrize("op", [op for op in operators() if op.formatted_name in COMMON], ids=named)
+def test_common_operator_with_symbolic_sizes(op: Any) -> None:
+    check_operator(op, native, limit=1, symbolic=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", operators(), ids=named)
+def test_operator_with_symbolic_sizes(op: Any) -> None:
+    check_operator(op, native, limit=4, symbolic=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("op", operators(), ids=named)
 def test_operator(op: Any) -> None:

@@ -44,6 +44,15 @@ def index_of(value: int | torch.SymInt) -> Index:
     return Index.of(int(value))
 
 
+def specialized(value: Any) -> Any:
+    """A symbolic fraction as the number that it is in this call, which becomes a guard; anything else as it is."""
+    if isinstance(value, torch.SymFloat):
+        return value.node.guard_float()
+    if isinstance(value, list):
+        return [specialized(item) for item in value]
+    return value
+
+
 def literal_argument(value: Any) -> Argument:
     """An argument of a library call that is not a tensor."""
     match value:

@@ -26,9 +26,9 @@ from torch.fx import GraphModule, Node
 from onegraph.base.context import Context
 from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
-from onegraph.compiler.lower.arguments import index_of, tensor_type
+from onegraph.compiler.lower.arguments import index_of, specialized, tensor_type
 from onegraph.compiler.lower.lowerer import Lowerer
-from onegraph.compiler.lower.registry import LOWERINGS
+from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
@@ -96,10 +96,15 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if node.target is operator.getitem:
         source, position = node.args
         return values[source][position]  # type: ignore[index]
-    if isinstance(node.meta.get("val"), torch.SymInt):
-        return index_of(node.meta["val"])
+    match node.meta.get("val"):
+        case torch.SymInt() as size:
+            return index_of(size)
+        case torch.SymFloat() as number:
+            return number
     args = [_argument(arg, values) for arg in node.args]
     kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
+    if node.target not in POINTWISE:
+        args, kwargs = [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
     lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
     reason = "there is no lowering for it"
     if lowering is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,13 +13,14 @@ from torch.fx import Node
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.lower.arguments import literal_argument, tensor_type, torch_dtype
-from onegraph.compiler.lower.scalars import Scalar
+from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
 from onegraph.ir.loop import Buffer, BufferArgument, Coordinates, Extern, Kernel, Step
 from onegraph.ir.scalar import REDUCTIONS
-from onegraph.ir.types import BOOL, I64, DType, TensorType, contiguous_strides
+from onegraph.ir.types import BOOL, F64, I64, DType, TensorType, contiguous_strides
+from onegraph.torchlib.size_expression import Float
 
 
 class Lowerer:
@@ -221,6 +223,15 @@ class Cell:
         """An index expression as a number of type i64."""
         return Scalar(self.body, self.body.index(Index.of(index)), I64)
 
+    def fraction(self, value: Float | Index | float) -> Scalar:
+        """A number that is computed from sizes, in double precision."""
+        match value:
+            case Float(op, args):
+                return _FRACTIONS[op](*(self.fraction(arg) for arg in args))
+            case Index():
+                return self.index(value).to(F64)
+        return self.literal(value, F64)
+
     def symbol(self, value: Scalar) -> Index:
         """A number as an index expression."""
         return self.body.symbol(value.to(I64).operand)
@@ -240,6 +251,23 @@ class Cell:
             elif not certain:
                 return Scalar(self.body, False, BOOL)
         return found
+
+
+_FRACTIONS: dict[Any, Callable[..., Scalar]] = {
+    torch.sym_float: lambda x: x,
+    math.sqrt: sqrt,
+    max: maximum,
+    min: minimum,
+    abs: absolute,
+    operator.add: operator.add,
+    operator.sub: operator.sub,
+    operator.mul: operator.mul,
+    operator.truediv: operator.truediv,
+    operator.neg: operator.neg,
+    operator.pow: power,
+    operator.floordiv: lambda x, y: apply("floor_div", x, y),
+    operator.mod: lambda x, y: apply("remainder", x, y),
+}
 
 
 def _decided(op: str, index: Index, bound: Index) -> bool | None:

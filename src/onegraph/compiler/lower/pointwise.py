@@ -23,11 +23,11 @@ import torch
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.promotion import promoted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
-from onegraph.ir.types import BOOL, I64, DType
+from onegraph.ir.types import BOOL, F32, I64, DType
 from onegraph.torchlib.aten import OpOverload
 
 aten = torch.ops.aten
@@ -40,7 +40,8 @@ def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[.
     def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
-            operands = [a for a in (*args, *kwargs.values()) if isinstance(a, View | Index | float | bool)]
+            numbers = View | Index | float | bool | torch.SymFloat
+            operands = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers)]
             promoted_type = promoted(operands) if types == "operands" else None
             common = {"result": result.dtype, "operands": promoted_type, "own": None}
             wanted = common[types].compute if common[types] is not None else None
@@ -53,6 +54,7 @@ def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[.
             return g.pointwise(result.shape, result.dtype, compute)
 
         lower(*ops)(lowering)
+        POINTWISE.update(ops)
         return function
 
     return register
@@ -68,6 +70,8 @@ def _scalar(cell: Cell, arg: Any, wanted: DType | None) -> Any:
             value = cell.index(arg)
             return value if wanted is None else value.to(wanted)
         arg = arg.constant
+    if isinstance(arg, torch.SymFloat):
+        return cell.fraction(arg.node.value).to(wanted or F32)
     if isinstance(arg, bool | int | float) and wanted is not None:
         return cell.literal(arg, wanted)
     return arg

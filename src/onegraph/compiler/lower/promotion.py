@@ -39,7 +39,7 @@ def number_type(value: Any) -> DType:
         return BOOL
     if isinstance(value, int | Index):
         return I64
-    return F32 if isinstance(value, float) else dtype_of(torch.complex64)
+    return F32 if isinstance(value, float | torch.SymFloat) else dtype_of(torch.complex64)
 
 
 def _join(a: DType | None, b: DType) -> DType:

@@ -27,6 +27,7 @@ Lowering = Callable[..., Any]
 
 _TABLE: dict[OpOverload, Lowering] = {}
 LOWERINGS = MappingProxyType(_TABLE)
+POINTWISE: set[OpOverload] = set()  # those that compute with numbers which depend on sizes
 
 
 def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:
