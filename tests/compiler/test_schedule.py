@@ -10,6 +10,7 @@ from compiler.evaluate import run
 
 from onegraph.base.context import Context
 from onegraph.compiler.pipeline import SCHEDULE
+from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
@@ -205,3 +206,25 @@ def test_axes_that_run_on_are_merged() -> None:
 def test_the_vector_axis_runs_along_memory() -> None:
     heads = [line for line in kernels_after(MERGE, flatten, merge_axes, vectorize).splitlines() if "kernel" in line]
     assert heads == ["kernel k_y(i1: 12, i2: 5) vector i2 by 8:", "kernel k_z(i0: 5) vector i0 by 8:"]
+
+
+def test_a_view_for_a_library_is_the_buffer_itself() -> None:
+    text = f"""\
+program(x):
+{buffers(x=(2, 6, 8), a=(2, 6, 8), v=(12, 8), y=(12, 12), z=(2, 6, 8))}
+  kernel k_a(i0: 2, i1: 6, i2: 8):
+    t0: f32 = load x[i0, i1, i2]
+    store a[i0, i1, i2] = t0
+  v = view a offset 0
+  y = extern aten.mm.default(v, v)
+  kernel k_z(i0: 2, i1: 6, i2: 8):
+    t0: f32 = load a[i0, i1, i2]
+    store z[i0, i1, i2] = t0
+  return y, z
+"""
+    program = absorb_views(flatten(parse_program(text), CX), CX)
+    check_program(program)
+    assert "a" not in program.table() and len(program.steps) == 3
+    assert "store v @" in format_kernel(program.kernels[0]) and "load v @" in format_kernel(program.kernels[1])
+    kept = parse_program(text.replace("return y, z", "return y, z, a"))
+    assert absorb_views(flatten(kept, CX), CX) == flatten(kept, CX)

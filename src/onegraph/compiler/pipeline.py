@@ -17,6 +17,7 @@ from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.launcher import launcher
+from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.dead_code import remove_dead_code
 from onegraph.compiler.schedule.flatten import flatten
@@ -36,6 +37,7 @@ SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
     Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
+    Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),
     Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),
     Pass("merge_axes", merge_axes, "after splitting, which makes short axes that may continue others"),
     Pass("vectorize", vectorize, "last: it needs the final axes and body of each kernel"),

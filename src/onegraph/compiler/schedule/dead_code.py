@@ -1,4 +1,4 @@
-"""Values that no store, check or reduction needs are dropped, and loops that are left empty with them."""
+"""What nothing needs is dropped: values and loops of kernels, whole kernels, views, and results of library calls."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from onegraph.ir.loop import (
     Block,
     Cast,
     Check,
+    Extern,
     IndexValue,
     Kernel,
     Let,
@@ -23,19 +24,37 @@ from onegraph.ir.loop import (
     Place,
     Program,
     Statement,
+    Step,
     Store,
     Value,
+    View,
+    reads,
+    statements,
+    writes,
 )
 
 
 def remove_dead_code(program: Program, cx: Context) -> Program:
-    """Sweep every kernel backwards, keeping what something kept needs."""
-    return replace(
-        program,
-        steps=tuple(
-            replace(step, body=_live(step.body, set())) if isinstance(step, Kernel) else step for step in program.steps
-        ),
-    )
+    """Sweep the steps, and every kernel's statements, backwards, keeping what something kept needs."""
+    needed = {name for name in program.outputs if isinstance(name, str)}
+    kept: list[Step] = []
+    for step in reversed(program.steps):
+        match step:
+            case Kernel():
+                checks = any(isinstance(statement, Check) for statement in statements(step.body))
+                if not checks and not needed & set(writes(step)):
+                    continue
+                step = replace(step, body=_live(step.body, set()))
+            case View(name):
+                if name not in needed:
+                    continue
+            case Extern():
+                step = replace(step, outputs=tuple(name if name in needed else None for name in step.outputs))
+        needed |= {*reads(step), *writes(step)}
+        kept.append(step)
+    named = {*needed, *(name for name in program.inputs if isinstance(name, str))}
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name in named)
+    return replace(program, steps=tuple(reversed(kept)), buffers=buffers)
 
 
 def _live(block: Block, needed: set[str]) -> Block:
