@@ -11,6 +11,7 @@ import collections
 import contextlib
 import enum
 import functools
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -21,6 +22,7 @@ import torch
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
+from onegraph.capture.policy.registry import IMMUTABLE
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import ATOMS, UNFILLED, World, keys_of
 
@@ -88,7 +90,7 @@ for _kind in (
     types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
-    types.CodeType,
+    *IMMUTABLE,
     types.GenericAlias,
     types.UnionType,
     property,
@@ -192,7 +194,10 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """A set is admitted whole, with the order of its elements; they are known by identity or, for atoms, by value."""
     base = set if isinstance(real, set) else frozenset
     items = [admit_member(world, item, guarded) for item in base.__iter__(real)]
-    shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
+    if isinstance(real, frozenset) and all(map(operator.is_, base.__iter__(real), items)):
+        shadow = real
+    else:
+        shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
     if any(a is not b for a, b in zip(base.__iter__(shadow), items, strict=True)):
         raise GraphBreak(OPAQUE_OBJECT, what="a set whose order depends on its past")
     begin_shadow(world, real, shadow, source, guarded)

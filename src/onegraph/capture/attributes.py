@@ -159,7 +159,7 @@ class Attributes(Machine):
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
-        if real is not obj and not hasattr(torch.Tensor, name):
+        if real is not obj and find_in_class(torch.Tensor, name)[0] is None:
             self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
         return getattr(obj, name)
 
@@ -224,12 +224,12 @@ class Attributes(Machine):
 
     def _function_attribute(self, function: types.FunctionType, name: str) -> Any:
         origin = self.world.origin.get(id(function))
-        if name in ("__closure__", "__defaults__", "__kwdefaults__", "__dict__", "__wrapped__") and origin is not None:
+        if name in FUNCTION_STATE and origin is not None:
             value = getattr(function, name)
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
         if origin is not None and name in function.__dict__:
             return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
-        if origin is not None and not hasattr(types.FunctionType, name) and self.is_guarded_function(function):
+        if origin is not None and find_in_class(types.FunctionType, name)[0] is None and self.is_guarded_function(function):
             self.world.guard(origin, "lacks_attr", name)
         return getattr(function, name)
 
@@ -305,6 +305,10 @@ class Attributes(Machine):
             raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
         else:
             object.__delattr__(obj, name)
+
+
+#: Attributes of functions that a program may change.
+FUNCTION_STATE = frozenset({"__closure__", "__defaults__", "__kwdefaults__", "__dict__", "__annotations__", "__wrapped__"})
 
 
 def find_in_class(cls: type, name: str) -> tuple[Any, Any]:

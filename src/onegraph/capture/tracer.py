@@ -8,7 +8,6 @@ native function runs only if the policy knows it.
 from __future__ import annotations
 
 import functools
-import operator
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +26,6 @@ from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
     HANDLERS,
-    IMMUTABLE,
     PLAIN,
     PURE_MODULES,
     SAFE_RECEIVERS,
@@ -50,9 +48,6 @@ NATIVE_FUNCTIONS = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-#: Native callable objects whose result depends on their arguments alone.
-STATELESS_CALLABLES = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
-
 
 class Tracer(Operators):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
@@ -290,7 +285,7 @@ class Tracer(Operators):
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if is_library(type(function).__module__ or ""):
-            if not isinstance(function, STATELESS_CALLABLES) and not is_torch(type(function)):
+            if not is_torch(type(function)):
                 self.world.refuse_opaque(function)
             return self.run_native(function, args, kwargs)
         if isinstance(method, types.FunctionType):
@@ -379,7 +374,8 @@ class Tracer(Operators):
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
-            self._refuse_iterator(value)
+            if depth != "identity":
+                self.world.refuse_opaque(value)
             if depth == "deep":
                 self.world.realize_deep(value, opaque=is_torch(function))
             elif depth == "level":
@@ -388,10 +384,6 @@ class Tracer(Operators):
             return function(*args, **kwargs)
         with _C.trace_hook(self._reentry):
             return function(*args, **kwargs)
-
-    def _refuse_iterator(self, value: Any) -> None:
-        if id(value) in self.world.opaque and not isinstance(value, IMMUTABLE):
-            self.world.refuse_opaque(value)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if args else MISSING

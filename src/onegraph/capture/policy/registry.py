@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
+import operator
 import re
 import sys
 import types
@@ -75,12 +76,14 @@ SAFE_RECEIVERS: tuple[type, ...] = (
     type({}.keys()), type({}.values()), type({}.items()), type(iter([])), type(iter(())), type(iter({})),
     type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(iter(range(0))), type(iter("")),
     type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
+    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
 )  # fmt: skip
 
-#: Native types whose instances nobody can change, so that they may be arguments of any native function.
+#: Native types whose instances have no state that changes, or none that the program can see: known by identity.
 IMMUTABLE: tuple[type, ...] = (
-    re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
-    types.FunctionType, types.BuiltinFunctionType, types.CodeType, functools._lru_cache_wrapper, torch.Generator,
+    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+    decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
+    operator.methodcaller, torch.Generator,
 )  # fmt: skip
 
 #: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
