@@ -133,7 +133,11 @@ int plan_run_extern(Call *call, const Step *step)
     PyObject *result = NULL;
     if (n == external->n_args) {
         size_t positional = (size_t)external->n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+        /* An operator may be written in Python: its frames are not the program's. */
+        ContextObject *outer = hook_state.context;
+        hook_state.context = NULL;
         result = PyObject_Vectorcall(external->callable, args, positional, external->names);
+        hook_state.context = outer;
     }
     while (n > 0) {
         Py_DECREF(args[--n]);

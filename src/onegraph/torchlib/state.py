@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -62,6 +63,13 @@ class GlobalState:
         deterministic, warn_only = self.deterministic
         if deterministic != torch.are_deterministic_algorithms_enabled():
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+@contextlib.contextmanager
+def tracing_suspended() -> Iterator[None]:
+    """No function mode and no dispatch mode sees what happens in here."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
 
 
 def saves_through_hooks() -> bool:

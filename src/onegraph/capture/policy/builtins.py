@@ -27,12 +27,14 @@ import torch
 
 from onegraph.capture.breaks import (
     DATA_DEPENDENT_VALUE,
+    FRAME_ACCESS,
     NONDETERMINISTIC,
     OUTPUT,
     PYTHON_FEATURE,
     GraphBreak,
 )
 from onegraph.capture.policy.registry import breaks, native, policy
+from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
 native("identity", callable, contextlib.nullcontext, weakref.ref)
@@ -50,13 +52,13 @@ native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.isl
 native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
 native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy, dict.popitem)
 native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
-breaks(OUTPUT, print, input, open, io.open, exec, eval, compile, breakpoint, os.system, sys.exit)
+breaks(OUTPUT, print, input, open, io.open, compile, breakpoint, os.system, sys.exit)
 breaks(OUTPUT, torch.save, torch.load)
 breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
 breaks(NONDETERMINISTIC, time.perf_counter_ns, time.monotonic_ns, time.sleep, os.urandom, os.getpid)
 breaks(NONDETERMINISTIC, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
 breaks(NONDETERMINISTIC, random.gauss, random.randrange, random.sample, random.choices)
-breaks(PYTHON_FEATURE, globals, locals, vars, dir)
+breaks(FRAME_ACCESS, globals, locals, vars, dir, exec, eval)
 
 
 @policy(isinstance)
@@ -371,6 +373,13 @@ def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 @policy(str.join)
 def join(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return str.join(args[0], list(tracer.iterate(args[1])))
+
+
+@policy(builtins.__import__)
+def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module is imported for real, outside of the tracing modes: its own tensors must not be fake."""
+    with tracing_suspended():
+        return builtins.__import__(*args, **kwargs)
 
 
 @policy(super)
