@@ -23,7 +23,6 @@ from onegraph.capture.bytecode.rows import (
     named,
     nothing,
     send_label,
-    slotted,
     write_chosen,
     write_format,
     write_global,
@@ -98,7 +97,6 @@ READ: dict[str, Reader] = COMMON_READ | {
     "POP_JUMP_BACKWARD_IF_FALSE": back("TO_BOOL", "POP_JUMP_IF_FALSE"),
     "POP_JUMP_BACKWARD_IF_NONE": back("POP_JUMP_IF_NONE"),
     "POP_JUMP_BACKWARD_IF_NOT_NONE": back("POP_JUMP_IF_NOT_NONE"),
-    "DELETE_FAST": slotted("DELETE_FAST"),
 }
 
 
