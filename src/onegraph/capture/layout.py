@@ -17,7 +17,7 @@ def slots_of(cls: type) -> tuple[tuple[str, MemberDescriptorType], ...]:
     return tuple(
         (name, member)
         for kind in cls.__mro__
-        if kind.__flags__ & HEAP_TYPE
+        if "__slots__" in vars(kind)
         for name, member in vars(kind).items()
         if type(member) is MemberDescriptorType
     )
