@@ -19,6 +19,8 @@ class Reason:
     summary: str
     explanation: str
     hints: tuple[str, ...] = ()
+    #: Whether what breaks must run in its own frame, so that the call of that frame runs eagerly.
+    whole_frame: bool = False
 
 
 class GraphBreak(Abort):
@@ -33,8 +35,8 @@ class GraphBreak(Abort):
 CATALOGUE: dict[str, Reason] = {}
 
 
-def reason(code: str, summary: str, explanation: str, *hints: str) -> Reason:
-    entry = Reason(code, summary, explanation, hints)
+def reason(code: str, summary: str, explanation: str, *hints: str, whole_frame: bool = False) -> Reason:
+    entry = Reason(code, summary, explanation, hints, whole_frame)
     CATALOGUE[code] = entry
     return entry
 
@@ -133,6 +135,13 @@ PYTHON_FEATURE = reason(
     "{what}",
     "This part of Python is not captured.",
     "move it out of the compiled function",
+)
+FRAME_ACCESS = reason(
+    "frame-access",
+    "call of {name}, which looks at the variables of the function that calls it",
+    "The function that calls it runs eagerly, so that the variables are all there.",
+    "pass the values on by name",
+    whole_frame=True,
 )
 OBSERVABLE_WRITE = reason(
     "observable-write",

@@ -151,6 +151,8 @@ class Rebuild:
             return self._marked(value)
         text = literal(value)
         if text is not None:
+            if type(value) is int and value in self.world.identities:
+                raise GraphBreak(CANNOT_REBUILD, what="number that is the identity of an object")
             return text
         identity = id(value)
         if identity in self._value_names:

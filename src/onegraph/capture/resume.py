@@ -40,6 +40,9 @@ UNRESUMABLE = TERMINATORS | frozenset(
 )
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
+#: Names of functions that look at the variables of their caller: a resume function has not all of them.
+FRAME_ACCESS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -119,6 +122,8 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
             return "a generator cannot be resumed yet"
         if each.namespace is not None:
             return "the body of a class cannot be resumed"
+        if any(instr.op in NAMES and instr.arg in FRAME_ACCESS for instr in each.bytecode.instrs):
+            return "the function looks at its own variables"
     if instruction.op in UNRESUMABLE:
         return f"the instruction {instruction.op} cannot be resumed"
     if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:

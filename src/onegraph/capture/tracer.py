@@ -16,7 +16,14 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import DATA_DEPENDENT_BRANCH, REAL_TENSORS, UNKNOWN_NATIVE, GraphBreak
+from onegraph.capture.breaks import (
+    DATA_DEPENDENT_BRANCH,
+    OUTPUT,
+    REAL_TENSORS,
+    TENSOR_SUBCLASS,
+    UNKNOWN_NATIVE,
+    GraphBreak,
+)
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
@@ -31,6 +38,7 @@ from onegraph.capture.policy.registry import (
     SAFE_RECEIVERS,
     Depth,
     is_library,
+    is_outside,
     is_untraced,
     runs_natively,
 )
@@ -252,8 +260,10 @@ class Tracer(Operators):
             case types.FunctionType():
                 if is_untraced(function):
                     raise GraphBreak(REAL_TENSORS, name=f"{function.__module__}.{function.__qualname__}")
+                if is_outside(function):
+                    raise GraphBreak(OUTPUT, name=f"{function.__module__}.{function.__qualname__}")
                 if runs_natively(function):
-                    return self.run_native(function, args, kwargs)
+                    return self.run_torch(function, args, kwargs)
                 frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
                 frame.plain_call = plain
                 return self.run_frame(frame)
@@ -268,6 +278,13 @@ class Tracer(Operators):
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
         return self.call_object(plain, function, args, kwargs)
+
+    def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a Python function of torch; one that wraps a function of the table is that function."""
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None and (id(wrapped) in HANDLERS or id(wrapped) in BREAKS):
+            return self.call(wrapped, args, kwargs)
+        return self.run_native(function, args, kwargs)
 
     def call_object(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
@@ -381,6 +398,7 @@ class Tracer(Operators):
             elif depth == "level":
                 self.world.realize(value)
         if is_torch(function) or isinstance(function, types.FunctionType):
+            refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)
         with _C.trace_hook(self._reentry):
             return function(*args, **kwargs)
@@ -402,6 +420,19 @@ class Tracer(Operators):
 
     def is_library_function(self, function: types.FunctionType) -> bool:
         return is_library(function.__module__ or "")
+
+
+def refuse_tensor_like(value: Any) -> None:
+    """Break the graph where torch would hand an operation to the program's own `__torch_function__`."""
+    match value:
+        case tuple() | list():
+            for item in value:
+                refuse_tensor_like(item)
+        case dict():
+            for item in value.values():
+                refuse_tensor_like(item)
+        case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
+            raise GraphBreak(TENSOR_SUBCLASS, name=type(value).__qualname__)
 
 
 def keeps_texts(function: Any) -> bool:

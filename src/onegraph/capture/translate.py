@@ -94,7 +94,8 @@ def translate_unchecked(
     if not broken.frames:
         return Skipped(broken.summary)
     problem = ""
-    for level in range(deepest(broken.frames), -1, -1):
+    innermost = min(deepest(broken.frames), len(broken.frames) - (2 if broken.reason.whole_frame else 1))
+    for level in range(innermost, -1, -1):
         frame = broken.frames[level]
         result = translate_prefix(start, compile_graph, cx, shapes, (frame.serial, frame.steps))
         if isinstance(result, Translated):

@@ -99,6 +99,8 @@ class World:
         self.records: dict[int, Record] = {}
         self.opaque: dict[int, Any] = {}
         self.namespaces: dict[int, Namespace] = {}
+        #: The numbers that `id` has given objects of the trace.
+        self.identities: set[int] = set()
         #: Functions that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).

@@ -34,6 +34,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.policy.registry import breaks, native, policy
+from onegraph.capture.world import ATOMS
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
@@ -58,7 +59,7 @@ breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.proc
 breaks(NONDETERMINISTIC, time.perf_counter_ns, time.monotonic_ns, time.sleep, os.urandom, os.getpid)
 breaks(NONDETERMINISTIC, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
 breaks(NONDETERMINISTIC, random.gauss, random.randrange, random.sample, random.choices)
-breaks(FRAME_ACCESS, globals, locals, vars, dir, exec, eval)
+breaks(FRAME_ACCESS, globals, locals, exec, eval)
 
 
 @policy(isinstance)
@@ -99,20 +100,30 @@ def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @policy(id)
 def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    value = args[0]
+    return identity(tracer, args[0], id)
+
+
+def identity(tracer: Any, value: Any, number: Any) -> int:
+    """The number that `id` or `hash` gives the real object. That of an object of the trace must not outlive it."""
     real = tracer.world.real(value)
-    if real is not value or tracer.world.is_outside(value):
+    if tracer.world.is_outside(value):
         tracer.world.guard(tracer.world.origin[id(value)], "is", real)
-    return id(real)
+    elif type(value) not in ATOMS:
+        tracer.world.identities.add(number(real))
+    return number(real)
 
 
 @policy(hash)
 def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     value = args[0]
     method = tracer.class_attribute(type(value), "__hash__")
+    if isinstance(value, torch.Tensor):
+        return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
         return tracer.call(method, (value,), {})
-    return hash(tracer.world.real(value))
+    if method is object.__hash__:
+        return identity(tracer, value, hash)
+    return tracer.run_native(hash, args, kwargs)
 
 
 @policy(len)
@@ -167,8 +178,15 @@ def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 @policy(vars)
 def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
-        raise GraphBreak(PYTHON_FEATURE, what="vars() without an argument")
+        raise GraphBreak(FRAME_ACCESS, name="vars")
     return tracer.getattr(args[0], "__dict__")
+
+
+@policy(dir)
+def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not args:
+        raise GraphBreak(FRAME_ACCESS, name="dir")
+    return tracer.run_native(dir, args, kwargs)
 
 
 @policy(next)

@@ -108,11 +108,21 @@ INTERPRETED = (
 
 #: Functions of these modules work on real tensors and the state of the process: they break the graph.
 UNTRACED = ("torch.optim", "torch.distributed", "torch.utils.data", "torch.multiprocessing", "torch.profiler")
+#: Modules of Python whose functions talk to other threads, processes and machines: they break the graph.
+OUTSIDE = frozenset(
+    """threading _threading_local asyncio queue concurrent multiprocessing subprocess socket selectors signal ssl http
+    urllib socketserver ftplib smtplib sqlite3 shelve dbm tempfile shutil sched faulthandler tracemalloc""".split()
+)
 
 
 def is_untraced(function: FunctionType) -> bool:
     """Whether a Python function of torch must run for real."""
     return (function.__globals__.get("__name__") or "").startswith(UNTRACED)
+
+
+def is_outside(function: FunctionType) -> bool:
+    """Whether a Python function of the standard library talks to the world outside."""
+    return (function.__globals__.get("__name__") or "").partition(".")[0] in OUTSIDE
 
 
 def is_library(module: str) -> bool:
