@@ -18,7 +18,7 @@ breaks(
     HIGHER_ORDER, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.functional_call
 )
 breaks(HIGHER_ORDER, torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.autograd.grad, torch.autograd.backward)
-breaks(HIGHER_ORDER, torch.Tensor.backward, torch.autograd.Function.apply.__func__)
+breaks(HIGHER_ORDER, torch.Tensor.backward)
 breaks(HIGHER_ORDER, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
 breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks.__enter__)
@@ -47,6 +47,30 @@ def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     message = kwargs.get("message", args[1] if len(args) > 1 else None)
     text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
     torch._assert_async(args[0].all(), MARK.sub("<a tensor>", text))
+
+
+class ForwardContext:
+    """The `ctx` of a custom function's forward when no gradient will ask for what it saves."""
+
+    needs_input_grad = ()
+
+    def nothing(self, *args: Any) -> None:
+        """What is said for the backward is not needed."""
+
+    save_for_backward = save_for_forward = mark_dirty = mark_non_differentiable = set_materialize_grads = nothing
+
+
+@policy(torch.autograd.Function.apply.__func__)
+def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Where no gradients are recorded, a custom function is its forward."""
+    cls, *inputs = args
+    separate = cls.setup_context is not torch.autograd.Function.setup_context
+    if torch.is_grad_enabled() or separate:
+        raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply")
+    result = tracer.call(tracer.getattr(cls, "forward"), (ForwardContext(), *inputs), kwargs)
+    if any(result is value for value in inputs):
+        raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply, which returns its input")
+    return result
 
 
 @policy(autocast_mode.autocast.__enter__)
