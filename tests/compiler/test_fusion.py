@@ -78,6 +78,13 @@ def test_no_fusion_across_what_must_come_between() -> None:
     check(between, randn(40, 40), fallbacks=1, rtol=1e-3, atol=1e-3)
 
 
+def test_rotated_positions_are_one_kernel() -> None:
+    def rotate(x: Tensor, c: Tensor, s: Tensor) -> Tensor:
+        return x * c + torch.cat([-x[..., 32:], x[..., :32]], -1) * s
+
+    check(rotate, randn(1, 12, 50, 64), randn(50, 64), randn(50, 64), kernels=1, **CLOSE)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 200])
 def test_losses(rows: int) -> None:
     target = torch.randint(0, 50, (rows,))

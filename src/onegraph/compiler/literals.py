@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from typing import Any
 
 from onegraph.ir.loop import Literal, Operand
 from onegraph.ir.types import BF16, BOOL, F16, F32, DType
 
-_COMPARE = {
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
@@ -16,14 +18,18 @@ _COMPARE = {
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
 }
-_ARITHMETIC = {
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": max,
     "minimum": min,
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
 }
-_LOGIC = {"and": lambda a, b: a and b, "or": lambda a, b: a or b, "xor": lambda a, b: a is not b}
+_LOGIC: dict[str, Callable[[Any, Any], bool]] = {
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "xor": lambda a, b: a is not b,
+}
 
 
 def fold(op: str, dtype: DType, args: tuple[Operand, ...]) -> Operand | None:

@@ -3,13 +3,11 @@
 This is the only list of them. Each code generator keeps an emission keyed by the same names, and a test compares the
 two, so that a new operation is added here first and the places that miss it are named.
 
-Rules for types (`result` is the element type of the result, `operand` that of all operands but as stated):
+Rules for types ("result" is the element type of the result, "operand" that of all operands unless stated otherwise):
 
     same      result = operand
-    compare   result = bool
-    test      result = bool, one operand
+    compare   result = bool; the operands have one type
     where     the first operand is bool; result = that of the other two
-    shift     result = operand; integers
 """
 
 from __future__ import annotations

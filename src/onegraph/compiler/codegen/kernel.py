@@ -7,7 +7,6 @@ lane by lane side by side) or an axis of its inner loops (then these are vectors
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
 from onegraph.compiler.codegen.casts import cast
@@ -39,16 +38,6 @@ from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
 CASCADE = 64  # additions into one accumulator before it is added to the next level
-
-
-@dataclass(frozen=True, slots=True)
-class KernelText:
-    """The functions of a kernel and what they need in their module."""
-
-    functions: str
-    declarations: frozenset[str]
-    definitions: Mapping[str, str]
-    errors: tuple[tuple[str, str], ...]
 
 
 class KernelWriter:

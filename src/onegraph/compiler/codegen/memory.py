@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from onegraph.compiler.codegen.casts import from_memory, to_memory
-from onegraph.compiler.codegen.emitter import Val, memory_type, register_type, suffix
+from onegraph.compiler.codegen.emitter import Val, memory_type, suffix
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.kernels import operands
 from onegraph.ir.index import Index
@@ -71,11 +71,12 @@ class Memory:
         """Where a load may stand: next to its operands, unless the kernel also writes the buffer."""
         return None if buffer in self.written else max(value.depth for value in values)
 
-    def address(self, buffer: str, index: Index, stored: DType) -> Val:
-        """The address of the element (of that for the first lane)."""
+    def address(self, buffer: str, index: Index, stored: DType, certain: bool = True) -> Val:
+        """The address of the element (of that for the first lane); it need not be one unless that is certain."""
         e = self.w.e
         at = emit_index(e, index, self.w.values)
-        text = f"getelementptr inbounds {memory_type(stored)}, ptr {self.pointers[buffer]}, i64 {at.text}"
+        opcode = "getelementptr inbounds" if certain else "getelementptr"
+        text = f"{opcode} {memory_type(stored)}, ptr {self.pointers[buffer]}, i64 {at.text}"
         return e.value(text, I64, 1, at.depth)
 
     def varies(self, index: Index) -> bool:
@@ -97,7 +98,7 @@ class Memory:
     def uniform_load(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
         """One element for all lanes. If no lane wants it, it is read from a place that holds zero."""
         e = self.w.e
-        address = self.address(buffer, index, stored)
+        address = self.address(buffer, index, stored, condition is None)
         operands = [address]
         if condition is not None:
             wanted = self.w.folded("vector.reduce.or", condition) if condition.lanes > 1 else condition
@@ -106,15 +107,15 @@ class Memory:
             address = e.value(f"select {wanted}, ptr {address.text}, ptr @zero", I64, 1, depth)
             operands = [address, wanted]
         text = f"load {memory_type(stored)}, ptr {address.text}, align {stored.size}"
-        depth = self.depth(buffer, *operands)
-        value = e.value(text, stored, 1, depth, pure=depth is not None)
+        place = self.depth(buffer, *operands)
+        value = e.value(text, stored, 1, place, pure=place is not None)
         if condition is not None and condition.lanes > 1:
             value = e.select(condition, value, e.constant(0, stored))
         return value
 
     def contiguous_load(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
         e, lanes = self.w.e, self.w.lanes
-        address = self.address(buffer, index, stored)
+        address = self.address(buffer, index, stored, condition is None)
         mask = self.combined(condition)
         vector = Val("", stored, lanes)
         if mask is None:
@@ -146,7 +147,7 @@ class Memory:
 
     def lane_addresses(self, buffer: str, at: Val, stored: DType) -> str:
         e = self.w.e
-        text = f"getelementptr inbounds {memory_type(stored)}, ptr {self.pointers[buffer]}, {at}"
+        text = f"getelementptr {memory_type(stored)}, ptr {self.pointers[buffer]}, {at}"
         return e.value(text, I64, at.lanes, at.depth).text
 
     def combined(self, condition: Val | None) -> Val | None:
@@ -211,5 +212,3 @@ class Memory:
         e = self.w.e
         return e.value(f"extractelement {value}, i64 {number}", value.dtype, 1, value.depth)
 
-
-__all__ = ["Memory", "register_type"]

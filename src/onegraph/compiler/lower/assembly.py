@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower.arguments import static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -18,15 +18,45 @@ from onegraph.ir.index import ONE, ZERO, Index, greatest, least
 aten = torch.ops.aten
 
 
+FEW_PIECES = 4  # so many can be chosen among for every element
+
+
+def _joins_elementwise_work(g: Lowerer) -> bool:
+    """Whether an operator that works element by element takes the result: then it need not go through memory."""
+    return any(user.target in POINTWISE for user in g.node.users)
+
+
+def _chosen(g: Lowerer, pieces: Sequence[View], dim: int) -> View:
+    """Every element is looked for in its piece, under a condition; the loads of the others touch no memory."""
+
+    def compute(cell: Cell) -> Scalar:
+        at = cell.position[dim]
+        ends = [ZERO]
+        for piece in pieces:
+            ends.append(ends[-1] + piece.shape[dim])
+        result: Scalar | None = None
+        for piece, start, end in reversed(list(zip(pieces, ends, ends[1:], strict=False))):
+            place = [p - start if d == dim else p for d, p in enumerate(cell.position)]
+            value = cell.load(piece, place, cell.within(at, start, end)).to(g.result.dtype)
+            result = value if result is None else where(cell.within(at, ZERO, end), value, result)
+        assert result is not None
+        return result
+
+    return g.pointwise(g.result.shape, g.result.dtype, compute)
+
+
 @lower(aten.cat.default)
 def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
-    """Each piece is written to its place in the result."""
+    """Each piece is written to its place in the result, or chosen where an element is used."""
     result = g.result
     pieces = [x for x in tensors if not (x.rank == 1 and x.shape[0].constant == 0 and len(result.shape) != 1)]
     pieces = [x for x in pieces if not any(n.constant == 0 for n in x.shape)]
     if not pieces:
         return NotImplemented
-    return g.assembled([(x, dim_of(dim, len(result.shape))) for x in pieces])
+    d = dim_of(dim, len(result.shape))
+    if len(pieces) <= FEW_PIECES and _joins_elementwise_work(g):
+        return _chosen(g, pieces, d)
+    return g.assembled([(x, d) for x in pieces])
 
 
 @lower(aten.stack.default)

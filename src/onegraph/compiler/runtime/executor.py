@@ -85,12 +85,12 @@ class Executor:
                 case Launch():
                     self._launch(step, slots, registers)
                 case Alloc(target, dtype, shape, strides):
-                    shape, strides = _values(shape, registers), _values(strides, registers)
-                    slots[target] = torch.empty_strided(shape, strides, dtype=torch_dtype(dtype))
+                    layout = _values(shape, registers), _values(strides, registers)
+                    slots[target] = torch.empty_strided(*layout, dtype=torch_dtype(dtype))
                 case ViewOf(target, base, shape, strides, offset):
                     start = slots[base].storage_offset() + _value(offset, registers)
-                    shape, strides = _values(shape, registers), _values(strides, registers)
-                    slots[target] = slots[base].as_strided(shape, strides, start)
+                    layout = _values(shape, registers), _values(strides, registers)
+                    slots[target] = slots[base].as_strided(*layout, start)
                 case ExternCall():
                     self._extern(step, slots, registers)
                 case Free(numbers):

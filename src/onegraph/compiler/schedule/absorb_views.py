@@ -61,7 +61,7 @@ def _is_dense(buffer: Buffer) -> bool:
     if any(stride is None or size is None for stride, size in dims):
         return False
     expected = 1
-    for stride, size in sorted(dims):  # type: ignore[type-var]
+    for stride, size in sorted(dims):
         if stride != expected:
             return False
         expected *= size or 1

@@ -94,9 +94,9 @@ class _Assembler:
                 loops.setdefault(name, set()).add(at)
         extent = product([axis.extent for axis in self.inner if axis.extent is not None]).constant
         kept = set()
-        for name, at in loops.items():
-            cost = self._cost(name) if len(at) > 1 else 0.0
-            if name in self.needed and min(at) == self.wave[name]:
+        for name, waves in loops.items():
+            cost = self._cost(name) if len(waves) > 1 else 0.0
+            if name in self.needed and min(waves) == self.wave[name]:
                 if cost > REREAD_COST:
                     kept.add(name)
             elif cost > KEEP_COST:

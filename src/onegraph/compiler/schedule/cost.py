@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from onegraph.compiler.kernels import chunk_count
 from onegraph.ir.index import ONE, Index
 from onegraph.ir.loop import Accumulate, Apply, Block, Cast, Kernel, Let, Load, Loop, Store
 from onegraph.ir.scalar import SCALAR_OPS
@@ -51,6 +50,3 @@ def part_nanoseconds(kernel: Kernel, chunk: int) -> Index:
     if constant is not None:
         return Index.of(max(1, round(constant / speed)))
     return cost // speed + 1
-
-
-__all__ = ["block_cost", "chunk_count", "iteration_cost", "part_nanoseconds", "statement_cost"]

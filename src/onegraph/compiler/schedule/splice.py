@@ -82,8 +82,8 @@ class Splicer:
             case IndexValue(index):
                 return body.index(self.index(index))
             case Load(buffer, place, condition):
-                condition = self.operand(condition) if condition is not None else None
-                return self.load(dtype, buffer, self.coordinates(place), conjunction(body, condition, self.condition))
+                own = self.operand(condition) if condition is not None else None
+                return self.load(dtype, buffer, self.coordinates(place), conjunction(body, own, self.condition))
             case Cast(arg):
                 return body.cast(self.operand(arg), dtype)
             case Bitcast(arg):
