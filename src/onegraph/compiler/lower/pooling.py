@@ -45,7 +45,13 @@ class Windows:
 
     @property
     def shape(self) -> Shape:
-        return tuple(Index.of(n) for n in self.kernel)
+        """Sizes of the windows, without what lies beyond the tensor from wherever a window begins."""
+        sizes = []
+        for n, size, pad, step in zip(
+            self.kernel, self.x.shape[self.first :], self.padding, self.dilation, strict=True
+        ):
+            sizes.append(least((size + (pad - 1)) // step + 1, n) if size.constant is not None else Index.of(n))
+        return tuple(sizes)
 
     def places(self, position: tuple[Index, ...], at: tuple[Index, ...]) -> list[Index]:
         """The element of the tensor in place `at` of the window at `position`."""
