@@ -22,7 +22,7 @@ import torch
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
-from onegraph.capture.policy.registry import IMMUTABLE
+from onegraph.capture.policy.registry import IMMUTABLE, is_outside_class
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import ATOMS, UNFILLED, World, keys_of
 
@@ -44,6 +44,8 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
     cls = type(real)
     if cls in ADMISSIONS:
         return ADMISSIONS[cls](world, real, source, guarded)
+    if is_outside_class(cls):
+        return admit_opaque(world, real, source, guarded)
     if isinstance(real, type | enum.Enum):
         return admit_identity(world, real, source, guarded)
     for base in (dict, list, tuple, set, frozenset):
@@ -182,7 +184,10 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
         world.guard(source, "type", type(real))
         world.guard(source, "length", len(real))
     items = [world.admit(item, Item(source, index), guarded) for index, item in enumerate(tuple.__iter__(real))]
-    shadow = type(real)(items) if makes_itself(type(real)) else tuple.__new__(type(real), items)
+    if all(map(operator.is_, tuple.__iter__(real), items)) and not has_instance_dict(real):
+        shadow = real
+    else:
+        shadow = type(real)(items) if makes_itself(type(real)) else tuple.__new__(type(real), items)
     world.adopt(real, world.keep(shadow) if len(items) else shadow, source)
     if has_instance_dict(shadow):
         world.attributes_record(shadow, real, source, guarded)

@@ -22,7 +22,6 @@ class Attributes(Machine):
     """The part of the tracer that reads and writes attributes."""
 
     world: World
-    made_classes: dict[int, type]
 
     def type_of(self, obj: Any) -> type:
         """type(obj) as the program sees it: a fake tensor has the type of the tensor that it stands for."""
@@ -73,6 +72,8 @@ class Attributes(Machine):
         if name == "__dict__" and attributes is not None:
             return attributes
         owner, found = find_in_class(cls, name)
+        if id(obj) in self.world.opaque:
+            self._refuse_hidden(obj, found, name)
         if found is not MISSING and is_data_descriptor(found):
             return self._bind(owner, found, obj, name)
         if attributes is not None:
@@ -83,6 +84,14 @@ class Attributes(Machine):
         if found is not MISSING:
             return self._bind(owner, found, obj, name)
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
+
+    def _refuse_hidden(self, obj: Any, found: Any, name: str) -> None:
+        """Of an opaque object only the methods of its class are known; its instance dictionary must not hide them."""
+        own = getattr(obj, "__dict__", None)
+        if not isinstance(found, METHODS) or (type(own) is dict and name in own):
+            self.world.refuse_opaque(obj)
+        if type(own) is dict:
+            self.world.guard(DictOf(self.world.origin[id(obj)]), "lacks", name)
 
     def class_lookup(self, cls: type, name: str) -> Any:
         """A special method as the class has it, or MISSING; object's own count as missing."""
@@ -111,7 +120,7 @@ class Attributes(Machine):
 
     def is_made(self, cls: type) -> bool:
         """Whether the traced program itself made the class."""
-        return id(cls) in self.made_classes
+        return id(cls) in self.world.made_classes
 
     def _bind(self, owner: type, found: Any, obj: Any, name: str) -> Any:
         """What a class attribute gives on an instance."""
@@ -229,7 +238,8 @@ class Attributes(Machine):
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
         if origin is not None and name in function.__dict__:
             return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
-        if origin is not None and find_in_class(types.FunctionType, name)[0] is None and self.is_guarded_function(function):
+        own = find_in_class(types.FunctionType, name)[0] is not None
+        if origin is not None and not own and self.is_guarded_function(function):
             self.world.guard(origin, "lacks_attr", name)
         return getattr(function, name)
 
@@ -261,7 +271,7 @@ class Attributes(Machine):
             self.generic_setattr(obj, name, value)
 
     def was_made(self, obj: Any) -> bool:
-        return id(obj) in self.made_classes or id(obj) in self.world.made_functions
+        return id(obj) in self.world.made_classes or id(obj) in self.world.made_functions
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
         found = find_in_class(type(obj), name)[1]
@@ -282,7 +292,7 @@ class Attributes(Machine):
         elif setter is not MISSING or attributes is None or id(obj) in self.world.opaque:
             if self.world.is_outside(obj):
                 raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
-            object.__setattr__(obj, name, value)
+            (type if isinstance(obj, type) else object).__setattr__(obj, name, value)
         else:
             attributes[name] = value
 
@@ -296,19 +306,24 @@ class Attributes(Machine):
     def generic_delattr(self, obj: Any, name: str) -> None:
         found = find_in_class(type(obj), name)[1]
         attributes = self.world.attributes(obj)
+        deleter = self.class_lookup(type(found), "__delete__") if found is not MISSING else MISSING
         if isinstance(found, property) and found.fdel is not None:
             self.call(found.fdel, (obj,), {})
+        elif isinstance(deleter, types.FunctionType):
+            self.call(deleter, (found, obj), {})
         elif attributes is not None and dict.__contains__(attributes, name):
             self.world.lookup(attributes, name)
             del attributes[name]
         elif self.world.is_outside(obj):
             raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
         else:
-            object.__delattr__(obj, name)
+            (type if isinstance(obj, type) else object).__delattr__(obj, name)
 
 
+#: What a class has for its instances to call.
+METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, classmethod, staticmethod)
 #: Attributes of functions that a program may change.
-FUNCTION_STATE = frozenset({"__closure__", "__defaults__", "__kwdefaults__", "__dict__", "__annotations__", "__wrapped__"})
+FUNCTION_STATE = frozenset("__closure__ __defaults__ __kwdefaults__ __dict__ __annotations__ __wrapped__".split())
 
 
 def find_in_class(cls: type, name: str) -> tuple[Any, Any]:

@@ -29,6 +29,8 @@ ITERATORS = tuple(
 
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
+    if id(value) in rebuild.world.made_classes:
+        raise GraphBreak(CANNOT_REBUILD, what=f"class {value}, made here,")
     return rebuild.const(value)
 
 
@@ -44,7 +46,7 @@ def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
         return rebuild.assign(items)
     if makes_itself(type(value)):
         return rebuild.assign(f"{rebuild.const(type(value))}({items})")
-    return rebuild.assign(f"{rebuild.const(tuple.__new__)}({rebuild.const(type(value))}, {items})")
+    return rebuild.assign(f"{rebuild.const(tuple.__new__)}({rebuild.value(type(value))}, {items})")
 
 
 def rebuild_dict(rebuild: Any, value: dict[Any, Any]) -> str:
@@ -123,7 +125,7 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
 
 def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     """An exception with its arguments, attributes, cause and context; its traceback begins anew."""
-    cls = rebuild.const(type(value))
+    cls = rebuild.value(type(value))
     name = rebuild.assign(f"{cls}.__new__({cls}, *{rebuild.value(value.args)})")
     rebuild.remember(value, name)
     attributes = rebuild.world.attributes(value)
@@ -147,7 +149,7 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
         base.__new__(cls)
     except TypeError:
         raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}") from None
-    name = rebuild.assign(f"{rebuild.const(base.__new__)}({rebuild.const(cls)})")
+    name = rebuild.assign(f"{rebuild.const(base.__new__)}({rebuild.value(cls)})")
     rebuild.remember(value, name)
     if isinstance(value, collections.defaultdict):
         rebuild.lines.append(

@@ -84,6 +84,8 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
+        if short_name(func) in REAL_ONLY:
+            raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func))
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         try:
             result = func(*args, **kwargs)
@@ -226,6 +228,20 @@ RETURNS_ITSELF = frozenset(
 def returns_itself(func: Any) -> bool:
     """Whether getting an argument back from the function means that it did nothing."""
     return getattr(func, "__name__", "") in RETURNS_ITSELF
+
+
+#: Functions and properties of tensors that tell what only the real tensor knows: its memory, its past, its gradients.
+REAL_ONLY = frozenset(
+    """_base _version data_ptr grad_fn is_inference is_pinned is_set_to is_shared output_nr retains_grad share_memory_
+    storage untyped_storage _typed_storage _backward_hooks _post_accumulate_grad_hooks _is_view _cdata __dlpack__
+    __cuda_array_interface__ pin_memory""".split()
+)
+
+
+def short_name(func: Any) -> str:
+    """The name of a torch function; of a property's getter, the property's."""
+    name = getattr(func, "__name__", "")
+    return func.__self__.__name__ if name == "__get__" and hasattr(func, "__self__") else name
 
 
 def function_name(func: Any) -> str:

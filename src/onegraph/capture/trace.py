@@ -19,7 +19,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
-from onegraph.capture.policy import builtins, module, numbers, tensors, transforms
+from onegraph.capture.policy import builtins, iteration, module, numbers, tensors, transforms
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild
@@ -30,7 +30,7 @@ from onegraph.capture.unchanged import Fingerprints
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 
-POLICIES = (builtins, module, numbers, tensors, transforms)
+POLICIES = (builtins, iteration, module, numbers, tensors, transforms)
 
 
 class Trace:

@@ -69,7 +69,6 @@ class Tracer(Operators):
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
         self.open_levels: dict[int, torch.fx.Node] = {}
-        self.made_classes: dict[int, type] = {}
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         self._frame_count = 0
@@ -411,7 +410,7 @@ class Tracer(Operators):
 
     def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         made = self.run_native(cls, args, kwargs)
-        self.made_classes[id(made)] = made
+        self.world.made_classes[id(made)] = made
         return made
 
     def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

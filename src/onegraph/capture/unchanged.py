@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.base.errors import OnegraphError
+from onegraph.capture.policy.registry import is_outside_class
 from onegraph.capture.source import Source, describe
 
 
@@ -34,6 +35,8 @@ def fingerprint(real: Any) -> Any:
         case torch.Tensor():
             with torch._C.DisableTorchFunction():
                 return real._version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
+        case _ if is_outside_class(type(real)):
+            return None
         case dict():
             return [(id(key), id(value)) for key, value in dict.items(real)]
         case list():

@@ -101,8 +101,9 @@ class World:
         self.namespaces: dict[int, Namespace] = {}
         #: The numbers that `id` has given objects of the trace.
         self.identities: set[int] = set()
-        #: Functions that the traced program made itself.
+        #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
+        self.made_classes: dict[int, Any] = {}
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
         self._slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
         self._admission = admission

@@ -125,6 +125,12 @@ def is_outside(function: FunctionType) -> bool:
     return (function.__globals__.get("__name__") or "").partition(".")[0] in OUTSIDE
 
 
+@functools.cache
+def is_outside_class(cls: type) -> bool:
+    """Whether other threads or the world outside may change instances of the class at any time."""
+    return any(kind.__module__.partition(".")[0] in OUTSIDE for kind in cls.__mro__)
+
+
 def is_library(module: str) -> bool:
     """Whether a module belongs to Python or torch, whose own constants are not guarded."""
     return module.partition(".")[0] in LIBRARIES

@@ -1,0 +1,113 @@
+"""Functions over iterables: the items come from the tracer, and so do the comparisons and the keys."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+from onegraph.capture.policy.registry import policy
+
+
+@policy(sum)
+def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    total = kwargs.get("start", args[1] if len(args) > 1 else 0)
+    for item in tracer.iterate(args[0]):
+        total = tracer.binary("+", total, item)
+    return total
+
+
+@policy(functools.reduce)
+def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = tracer.iterate(args[1])
+    if len(args) > 2:
+        total = args[2]
+    else:
+        total = next(items, reduce_)
+        if total is reduce_:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    for item in items:
+        total = tracer.call(args[0], (total, item), {})
+    return total
+
+
+def _extreme(function: Any, symbol: str) -> None:
+    @policy(function)
+    def extreme(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        items = list(tracer.iterate(args[0])) if len(args) == 1 else list(args)
+        if not items and "default" in kwargs:
+            return kwargs["default"]
+        if not items:
+            raise ValueError(f"{function.__name__}() arg is an empty sequence")
+        key = kwargs.get("key")
+        keyed = [item if key is None else tracer.call(key, (item,), {}) for item in items]
+        best = 0
+        for index in range(1, len(items)):
+            if tracer.truth(tracer.compare(symbol, keyed[index], keyed[best])):
+                best = index
+        return items[best]
+
+
+_extreme(min, "<")
+_extreme(max, ">")
+
+
+@policy(map)
+def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function, *iterables = args
+    iterators = [tracer.iterate(item) for item in iterables]
+    return (tracer.call(function, items, {}) for items in zip(*iterators, strict=False))
+
+
+@policy(filter)
+def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function, iterable = args
+    test = (
+        (lambda item: tracer.truth(item))
+        if function is None
+        else (lambda item: tracer.truth(tracer.call(function, (item,), {})))
+    )
+    return (item for item in tracer.iterate(iterable) if test(item))
+
+
+@policy(any)
+def any_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(all)
+def all_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return all(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(sorted)
+def sorted_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    items = list(tracer.iterate(args[0]))
+    return sort(tracer, items, kwargs)
+
+
+@policy(list.sort)
+def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    container = tracer.world.realize(args[0])
+    container[:] = sort(tracer, list(container), kwargs)
+
+
+def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    key = kwargs.get("key")
+    less = functools.cmp_to_key(lambda a, b: -1 if tracer.truth(tracer.compare("<", a[0], b[0])) else 0)
+    keyed = [(item if key is None else tracer.call(key, (item,), {}), item) for item in items]
+    reverse = tracer.truth(kwargs.get("reverse", False))
+    if all(type(entry[0]) in (int, float, str) for entry in keyed):
+        keyed.sort(key=operator.itemgetter(0), reverse=reverse)
+    else:
+        keyed.sort(key=less, reverse=reverse)
+    return [item for _, item in keyed]
+
+
+@policy(math.prod)
+def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    total = kwargs.get("start", 1)
+    for item in tracer.iterate(args[0]):
+        total = tracer.binary("*", total, item)
+    return total
