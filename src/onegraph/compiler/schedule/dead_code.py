@@ -33,6 +33,9 @@ from onegraph.ir.loop import (
     writes,
 )
 
+# Library calls that do nothing but give their result. Others stay: they may draw random numbers, or raise.
+WITHOUT_EFFECT = ("aten.empty",)
+
 
 def remove_dead_code(program: Program, cx: Context) -> Program:
     """Sweep the steps, and every kernel's statements, backwards, keeping what something kept needs."""
@@ -49,6 +52,8 @@ def remove_dead_code(program: Program, cx: Context) -> Program:
                 if name not in needed:
                     continue
             case Extern():
+                if step.operator.startswith(WITHOUT_EFFECT) and not needed & set(writes(step)):
+                    continue
                 step = replace(step, outputs=tuple(name if name in needed else None for name in step.outputs))
         needed |= {*reads(step), *writes(step)}
         kept.append(step)
