@@ -78,11 +78,17 @@ def samples(op: Any, dtype: torch.dtype, limit: int | None = None) -> Iterator[A
         yield sample
 
 
-def check_operator(op: Any, backend: Backend, limit: int | None = None, symbolic: bool = False) -> Report:
+def check_operator(
+    op: Any,
+    backend: Backend,
+    limit: int | None = None,
+    symbolic: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Report:
     """Compile every sample and compare; raises AssertionError where a result differs from eager's."""
     report = Report(op.formatted_name)
     torch.manual_seed(0)
-    for number, sample in enumerate(samples(op, dtype_for(op), limit)):
+    for number, sample in enumerate(samples(op, dtype or dtype_for(op), limit)):
         arguments = (sample.input, tuple(sample.args), dict(sample.kwargs))
         try:
             fallbacks = check_call(op.op, arguments, backend, op.name in UNINITIALIZED, symbolic)
@@ -162,7 +168,8 @@ def compare(expected: Any, actual: Any, uninitialized: bool) -> None:
         assert ours.dtype == theirs.dtype, (ours.dtype, theirs.dtype)
         assert ours.stride() == theirs.stride() or theirs.numel() == 0, ("strides", ours.stride(), theirs.stride())
         if not uninitialized:
-            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-5, atol=1e-5, check_stride=False)
+            tolerance = 2e-2 if theirs.dtype in (torch.bfloat16, torch.float16) else 1e-5
+            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=tolerance, atol=tolerance, check_stride=False)
 
 
 def as_module(function: Callable[..., Any], inputs: int) -> GraphModule:

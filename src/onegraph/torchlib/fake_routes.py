@@ -34,11 +34,25 @@ _SPECIAL_WHEN_SYMBOLIC = frozenset(
 
 
 def _batch_norm_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
-    """In evaluation, the kernel for the CPU returns no statistics; the meta kernel returns one of each channel."""
+    """The kernel for the CPU keeps statistics in the type of the weight, and none in evaluation."""
     training = args[5] if len(args) > 5 else kwargs["training"]
-    if training or args[0].fake_device.type != "cpu":
+    return _with_statistics(result, training, *args[:5])
+
+
+def _batch_norm_with_update(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same; it always trains, and has one more result, which only other devices use."""
+    value, mean, scale, reserve, *running = result
+    value, mean, scale, *running = _with_statistics((value, mean, scale, *running), True, *args[:5])
+    return (value, mean, scale, reserve, *running)
+
+
+def _with_statistics(result: Any, training: bool, x: Any, weight: Any, bias: Any, *running: Any) -> Any:
+    if x.fake_device.type != "cpu":
         return result
-    return (result[0], *(saved.new_empty(0) for saved in result[1:]))
+    value, *saved = result
+    dtype = x.dtype if weight is None else weight.dtype
+    kept = [old.new_empty(old.shape if training else 0, dtype=dtype) for old in saved[:2]]
+    return (value, *kept, *(new.to(old.dtype) for new, old in zip(saved[2:], running, strict=False)))
 
 
 def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
@@ -50,6 +64,8 @@ def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
 # Where the meta kernel and the real one disagree.
 CORRECTIONS = {
     aten.native_batch_norm.default: _batch_norm_statistics,
+    aten._native_batch_norm_legit_functional.default: _batch_norm_statistics,
+    aten._batch_norm_with_update_functional.default: _batch_norm_with_update,
     aten.max_unpool2d.default: _channels_last_as_input,
 }
 
