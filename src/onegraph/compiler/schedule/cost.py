@@ -6,7 +6,7 @@ from onegraph.ir.index import ONE, Index
 from onegraph.ir.loop import Accumulate, Apply, Block, Cast, Kernel, Let, Load, Loop, Store
 from onegraph.ir.scalar import SCALAR_OPS
 
-OPERATIONS_PER_NANOSECOND = 24  # additions, in vectors
+OPERATIONS_PER_NANOSECOND = 64  # additions, in vectors, on data that is near
 ACCESS = 2.0  # of memory that is near, in units of an addition
 
 
