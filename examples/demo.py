@@ -14,7 +14,6 @@ from time import perf_counter
 
 import torch
 from models import WORKLOADS, Workload, relative_error
-from onegraph.compile import EVENTS
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +22,7 @@ from writer import write
 
 import onegraph
 from onegraph.base import events as ev
+from onegraph.compile import EVENTS
 from onegraph.tools.progress import Stages, following
 from onegraph.tools.record import Recorded, recording
 

@@ -241,7 +241,9 @@ def same_output_twice(x: torch.Tensor) -> Any:
 PROGRAMS = [
     value
     for value in list(globals().values())
-    if isinstance(value, types.FunctionType) and value.__module__ == __name__ and value.__code__.co_varnames[:1] == ("x",)
+    if isinstance(value, types.FunctionType)
+    and value.__module__ == __name__
+    and value.__code__.co_varnames[:1] == ("x",)
 ]
 
 

@@ -109,7 +109,7 @@ def test_special_values() -> None:
 def test_views_of_one_memory() -> None:
     x = randn(40)
     check(lambda a, b: (a + b, a * 2), x[:20], x[10:30], exact=True)
-    check(lambda a, b: (a + b.t()), x[:36].view(6, 6), x[:36].view(6, 6), exact=True)
+    check(lambda a, b: a + b.t(), x[:36].view(6, 6), x[:36].view(6, 6), exact=True)
 
 
 def test_library_calls_see_views_and_give_views() -> None:

@@ -45,7 +45,8 @@ def attempt(model: Model, backend: Any = "native", fullgraph: bool = True) -> Ou
             written = set(changes(untouched, fingerprint(expected)))
             results.append(call(expected, model, 2))
             before = fingerprint(module)
-            compiled = onegraph.compile(module, fullgraph=fullgraph, backend=backend)
+            options = {"check_unchanged": True}
+            compiled = onegraph.compile(module, fullgraph=fullgraph, backend=backend, options=options)
             began = time.perf_counter()
             first = call(compiled, model, 1)
             seconds = time.perf_counter() - began

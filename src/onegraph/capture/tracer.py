@@ -57,6 +57,7 @@ NATIVE_FUNCTIONS = (
     types.ClassMethodDescriptorType,
 )
 
+
 class Tracer(Operators):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 

@@ -41,8 +41,8 @@ EXACT: dict[str, Callable[[Tensor], Tensor]] = {
 }
 CLOSE: dict[str, Callable[[Tensor], Tensor]] = {
     name: getattr(torch, name)
-    for name in """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asinh acosh atanh asin acos atan sigmoid
-    erf erfc rsqrt reciprocal sqrt""".split()
+    for name in """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh asinh acosh atanh asin acos atan
+    sigmoid erf erfc rsqrt reciprocal sqrt""".split()
 } | {
     name: getattr(F, name)
     for name in """gelu silu mish hardswish hardsigmoid hardtanh elu celu selu softplus softsign logsigmoid leaky_relu

@@ -211,4 +211,3 @@ class Memory:
             return value
         e = self.w.e
         return e.value(f"extractelement {value}, i64 {number}", value.dtype, 1, value.depth)
-
