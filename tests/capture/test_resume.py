@@ -192,18 +192,19 @@ def in_lambda(x, log):
     return f(x + 1) * 3
 
 
+class Runner:
+    def __init__(self, k):
+        self.k = k
+
+    def run(self, z):
+        z = z * self.k
+        print("method", self.k)
+        self.k += 1
+        return z + self.k
+
+
 def in_method(x, log):
-    class Local:
-        def __init__(self, k):
-            self.k = k
-
-        def run(self, z):
-            z = z * self.k
-            print("method", self.k)
-            self.k += 1
-            return z + self.k
-
-    thing = Local(3)
+    thing = Runner(3)
     return thing.run(x) + thing.run(x * 2)
 
 
