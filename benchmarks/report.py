@@ -64,7 +64,11 @@ def cells(result: Result) -> list[str]:
 
 
 def environment(settings: Settings) -> str:
-    clock = "CPU time of one thread" if settings.shared else f"{torch.get_num_threads()} threads"
+    clock = (
+        "CPU time of one thread (the machine was busy: wall times are too long)"
+        if settings.shared
+        else f"{torch.get_num_threads()} threads"
+    )
     return (
         f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}; "
         f"medians; 'against' is how many times less onegraph takes"
@@ -96,7 +100,8 @@ def markdown(results: Sequence[Result], settings: Settings) -> str:
         names = headers(suite)
         lines += [f"## {TITLES[suite]}", "", f"| {' | '.join(names)} |", "|---" + "|---:" * (len(names) - 1) + "|"]
         lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-        lines += ["", *(f"- {note}" for note in dict.fromkeys(row.note for row in rows if row.note)), ""]
+        notes = [f"- {note}" for note in dict.fromkeys(row.note for row in rows if row.note)]
+        lines += ["", *notes, ""] if notes else [""]
     return "\n".join(lines)
 
 
