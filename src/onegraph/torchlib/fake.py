@@ -39,6 +39,7 @@ from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
+from onegraph.torchlib.quick_meta import quick_layout
 from onegraph.torchlib.shapes import Sizes
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
@@ -52,6 +53,7 @@ CONSTANT_LIMIT = 64  # elements: the fake of a fresh literal keeps its value up 
 aten = torch.ops.aten
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 _META = torch.device("meta")
+_CPU = torch.device("cpu")
 _MODE_KEY = torch._C._TorchDispatchModeKey.FAKE
 
 
@@ -184,7 +186,21 @@ class FakeMode(FakeTensorMode):
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
         if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
+        if tensors and all(is_plain(tensor) for tensor in tensors):
+            with torch._C._DisableTorchDispatch():
+                layout = quick_layout(func, args, kwargs, tensors)
+            if layout is not None:
+                return self._laid_out(layout)
         return self._dispatch_static(func, args, kwargs, tensors)
+
+    def _laid_out(self, layout: Any) -> Any:
+        """New fakes on the CPU with these sizes, strides and types."""
+        if isinstance(layout[0], tuple) and len(layout[0]) == 3 and isinstance(layout[0][2], torch.dtype):
+            return tuple([self._laid_out(each) for each in layout])
+        size, stride, dtype = layout
+        with torch._C._DisableTorchDispatch():
+            elem = torch.empty_strided(size, stride, dtype=dtype, device=_META)
+        return self._wrap(elem, _CPU)
 
     def _recall(self, result: Result) -> Any:
         """New fakes with the properties of earlier ones."""
@@ -393,6 +409,15 @@ class _Converter(FakeTensorConverter):
 
     def from_meta_and_device(self, fake_mode: FakeMode, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
         return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
+
+
+def is_plain(tensor: FakeTensor) -> bool:
+    """A dense tensor on the CPU, neither conjugated nor negated."""
+    return (
+        tensor._fake_device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not (tensor.dtype.is_complex or tensor.is_neg())
+    )
 
 
 def _is_foreign(tensor: Tensor) -> bool:

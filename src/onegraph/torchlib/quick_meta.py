@@ -1,0 +1,264 @@
+"""Sizes, strides and types of the results of the most common operators, without torch's Python meta kernels.
+
+Those import sympy when they first check something, which costs more than compiling a small function, and take several
+times as long. Element-wise operators follow the rules of torch's C++ iterator; their result type is asked of the real
+operator, on one element. Sizes here are plain numbers and all tensors are on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from onegraph.torchlib.aten import is_mutable, is_random, may_view
+
+aten = torch.ops.aten
+Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
+Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
+_RULES: dict[OpOverload, Rule] = {}
+
+# Marked as element-wise, but with layouts of their own.
+_NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
+
+
+def quick_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
+    """What the results are (one layout or a tuple of them), or None where this file has no rule for the call."""
+    rule = _RULES.get(func)
+    if rule is not None:
+        return rule(*args, **kwargs)
+    return _elementwise(func, args, kwargs, tensors) if is_elementwise(func) else None
+
+
+@cache
+def is_elementwise(func: OpOverload) -> bool:
+    schema = func._schema
+    return (
+        torch.Tag.pointwise in func.tags
+        and not (is_mutable(func) or may_view(func) or is_random(func))
+        and func._schema.name.removeprefix("aten::") not in _NOT_ITERATED
+        and len(schema.returns) == 1
+        and str(schema.returns[0].type) == "Tensor"
+    )
+
+
+@cache
+def _tensor_positions(func: OpOverload) -> frozenset[int]:
+    return frozenset(i for i, arg in enumerate(func._schema.arguments) if "Tensor" in str(arg.type))
+
+
+# ---- element-wise operators ------------------------------------------------------------------------------------------
+
+
+def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Layout | None:
+    sample = func(*map(_sample, args), **{name: _sample(value) for name, value in kwargs.items()})
+    rank = max(tensor.dim() for tensor in tensors)
+    if type(sample) is not Tensor or tuple(sample.shape) != (1,) * rank:
+        return None
+    shape = _broadcast([tensor.shape for tensor in tensors], rank)
+    if shape is None:
+        return None
+    numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
+    return shape, iterator_strides(shape, tensors, numbers), sample.dtype
+
+
+def _broadcast(shapes: Sequence[Sequence[int]], rank: int) -> tuple[int, ...] | None:
+    found = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, rank - len(shape)):
+            if size != 1 and found[dim] not in (1, size):
+                return None
+            found[dim] = found[dim] if size == 1 else size
+    return tuple(found)
+
+
+def _sample(value: Any) -> Any:
+    """The same argument with one element: 1, which divides."""
+    if isinstance(value, Tensor):
+        return _one(value.dtype, value.dim())
+    return [_sample(item) for item in value] if isinstance(value, list) else value
+
+
+@cache
+def _one(dtype: torch.dtype, rank: int) -> Tensor:
+    with torch.utils._python_dispatch._disable_current_modes():
+        return torch.ones((1,) * rank, dtype=dtype)
+
+
+def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbers: bool) -> Sequence[int]:
+    """The strides that torch's iterator over these operands gives to its result."""
+    if not with_numbers and all(tensor.shape == shape for tensor in tensors):
+        if all(tensor.is_contiguous() for tensor in tensors):
+            return contiguous(shape)
+        for layout in (torch.channels_last, torch.channels_last_3d):
+            rank = 4 if layout is torch.channels_last else 5
+            if len(shape) == rank and all(tensor.is_contiguous(memory_format=layout) for tensor in tensors):
+                return tensors[0].stride()
+        first = tensors[0].stride()
+        if all(tensor.stride() == first for tensor in tensors) and _is_dense(shape, first):
+            return first
+    order = _iteration_order(shape, [_broadcast_strides(tensor, shape) for tensor in tensors])
+    strides, step = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = step
+        step *= shape[dim]
+    return contiguous(shape) if order == list(range(len(shape)))[::-1] else strides
+
+
+def contiguous(shape: Sequence[int]) -> list[int]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return strides[::-1]
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    expected = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _broadcast_strides(tensor: Tensor, shape: Sequence[int]) -> list[int]:
+    missing = len(shape) - tensor.dim()
+    own = [
+        0 if size == 1 and wanted != 1 else stride
+        for size, stride, wanted in zip(tensor.shape, tensor.stride(), shape[missing:], strict=True)
+    ]
+    return [0] * missing + own
+
+
+def _iteration_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
+    """The dimensions from the fastest to the slowest: an insertion sort by the first operand's strides that tell."""
+
+    def compare(a: int, b: int) -> int:
+        for strides in operands:
+            if strides[a] == 0 or strides[b] == 0:
+                continue
+            if strides[a] != strides[b]:
+                return -1 if strides[a] < strides[b] else 1
+            if shape[a] > shape[b]:
+                return 1
+        return 0
+
+    order = list(range(len(shape)))[::-1]
+    for i in range(1, len(order)):
+        at = i
+        for before in range(i - 1, -1, -1):
+            relation = compare(order[before], order[at])
+            if relation > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif relation < 0:
+                break
+    return order
+
+
+# ---- others ----------------------------------------------------------------------------------------------------------
+
+
+def _rule(*ops: OpOverload) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            _RULES[op] = rule
+        return rule
+
+    return register
+
+
+@_rule(aten.mm.default)
+def _mm(a: Tensor, b: Tensor) -> Layout | None:
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
+        return None
+    shape = (a.shape[0], b.shape[1])
+    return shape, contiguous(shape), a.dtype
+
+
+@_rule(aten.addmm.default)
+def _addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Layout | None:
+    return _mm(a, b) if bias.dtype == a.dtype and bias.dim() == 1 and bias.shape[0] == b.shape[-1] else None
+
+
+@_rule(aten.bmm.default)
+def _bmm(a: Tensor, b: Tensor) -> Layout | None:
+    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1] or a.dtype != b.dtype:
+        return None
+    shape = (a.shape[0], a.shape[1], b.shape[2])
+    return shape, contiguous(shape), a.dtype
+
+
+@_rule(aten._softmax.default, aten._log_softmax.default)
+def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Layout | None:
+    if half_to_float or not x.is_floating_point() or not x.is_contiguous():
+        return None
+    return x.shape, contiguous(x.shape), x.dtype
+
+
+@_rule(aten.native_layer_norm.default)
+def _layer_norm(x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple[Layout, ...] | None:
+    rank = x.dim() - len(shape)
+    parameters = [p for p in (weight, bias) if p is not None]
+    if any(p.dtype != x.dtype for p in parameters):
+        return None
+    if any(list(sizes) != list(shape) for sizes in (x.shape[rank:], *(p.shape for p in parameters))):
+        return None
+    inner = (*x.shape[:rank], *(1,) * len(shape))
+    statistics = inner, contiguous(inner), x.dtype
+    return (x.shape, contiguous(x.shape), x.dtype), statistics, statistics
+
+
+@_rule(aten.embedding.default)
+def _embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | None:
+    if weight.dim() != 2:
+        return None
+    shape = (*indices.shape, weight.shape[1])
+    return shape, contiguous(shape), weight.dtype
+
+
+@_rule(aten.cat.default)
+def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
+    first = tensors[0]
+    d = dim % max(first.dim(), 1)
+    for x in tensors:
+        alike = x.dim() == first.dim() and x.dtype == first.dtype and x.is_contiguous() and 0 not in x.shape
+        if not alike or any(n != m for k, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if k != d):
+            return None
+    if not first.dim():
+        return None
+    shape = (*first.shape[:d], sum(x.shape[d] for x in tensors), *first.shape[d + 1 :])
+    return shape, contiguous(shape), first.dtype
+
+
+def _reduced(x: Tensor, dims: Any, keepdim: bool, dtype: torch.dtype) -> Layout | None:
+    named = range(x.dim()) if not dims else [d % max(x.dim(), 1) for d in dims]
+    if not x.is_contiguous() or any(not -max(x.dim(), 1) <= d < max(x.dim(), 1) for d in dims or ()):
+        return None
+    if len(set(named)) != len(named):
+        return None
+    shape = [1 if d in named else n for d, n in enumerate(x.shape) if keepdim or d not in named]
+    return shape, contiguous(shape), dtype
+
+
+@_rule(aten.sum.default, aten.sum.dim_IntList)
+def _sum(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
+    small = x.dtype.is_floating_point or x.dtype.is_complex
+    return _reduced(x, dims, keepdim, dtype or (x.dtype if small else torch.int64))
+
+
+@_rule(aten.mean.default, aten.mean.dim)
+def _mean(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
+    return _reduced(x, dims, keepdim, dtype or x.dtype) if (dtype or x.dtype).is_floating_point else None
+
+
+@_rule(aten.amax.default, aten.amin.default)
+def _amax(x: Tensor, dims: Any = (), keepdim: bool = False) -> Layout | None:
+    return _reduced(x, dims, keepdim, x.dtype) if x.numel() else None
