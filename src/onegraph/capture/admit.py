@@ -23,8 +23,9 @@ from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
 from onegraph.capture.policy.registry import IMMUTABLE, is_outside_class
+from onegraph.capture.shadows import ATOMS, UNFILLED, keys_of
 from onegraph.capture.source import Attr, Const, Item, Source, Through
-from onegraph.capture.world import ATOMS, UNFILLED, World, keys_of
+from onegraph.capture.world import World
 
 Admission = Callable[[World, Any, Source, bool], Any]
 ADMISSIONS: dict[type, Admission] = {}

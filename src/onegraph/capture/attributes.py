@@ -12,8 +12,9 @@ from onegraph.capture.breaks import OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBre
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.layout import HEAP_TYPE
 from onegraph.capture.policy.registry import is_library
+from onegraph.capture.shadows import ATOMS, DELETED
 from onegraph.capture.source import Attr, Const, DictOf, Item
-from onegraph.capture.world import ATOMS, DELETED, World
+from onegraph.capture.world import World
 
 MISSING = DELETED
 

@@ -12,8 +12,8 @@ import torch
 from onegraph.capture.attributes import Attributes
 from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
 from onegraph.capture.record import Recorder, contains_tensor
+from onegraph.capture.shadows import ATOMS
 from onegraph.capture.texts import Shown, refuse_marked
-from onegraph.capture.world import ATOMS
 
 
 class Operators(Attributes):

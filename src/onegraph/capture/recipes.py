@@ -19,7 +19,7 @@ import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
-from onegraph.capture.world import DELETED, cell_value
+from onegraph.capture.shadows import DELETED, cell_value
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
 ITERATORS = tuple(

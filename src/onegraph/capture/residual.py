@@ -28,6 +28,7 @@ import torch
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
+from onegraph.capture.shadows import DELETED, UNFILLED, Record, cell_value, keys_of
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -42,7 +43,7 @@ from onegraph.capture.source import (
     TypeOf,
 )
 from onegraph.capture.texts import Printed, is_marked
-from onegraph.capture.world import DELETED, UNFILLED, Record, World, cell_value, keys_of
+from onegraph.capture.world import World
 
 
 class Rebuild:
@@ -242,15 +243,19 @@ class Rebuild:
                 target = self.source(entry.source)
                 return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(list(shadow))}])"]
             case set():
-                target = self.source(entry.source)
-                items = self.values(list(shadow))
-                return (
-                    [f"{self.const(set.clear)}({target})", f"{self.const(set.update)}({target}, ({items},))"]
-                    if shadow
-                    else [f"{self.const(set.clear)}({target})"]
-                )
+                return self._write_set(entry)
             case _:
                 raise AssertionError(f"no replay for {type(shadow).__name__}")
+
+    def _write_set(self, entry: Record) -> list[str]:
+        target = self.source(entry.source)
+        kept = {id(item) for item in set.__iter__(entry.shadow)}
+        known = {id(item) for item in entry.snapshot}
+        gone = [item for item in entry.snapshot if id(item) not in kept]
+        new = [item for item in set.__iter__(entry.shadow) if id(item) not in known]
+        return [f"{self.const(set.discard)}({target}, {self.value(item)})" for item in gone] + [
+            f"{self.const(set.add)}({target}, {self.value(item)})" for item in new
+        ]
 
     def _write_cell(self, entry: Record) -> list[str]:
         value = cell_value(entry.shadow)

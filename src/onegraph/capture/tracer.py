@@ -44,9 +44,10 @@ from onegraph.capture.policy.registry import (
 )
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.texts import refuse_marked
-from onegraph.capture.world import ATOMS, DELETED, UNFILLED, World
+from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
 
 NATIVE_FUNCTIONS = (

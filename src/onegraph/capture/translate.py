@@ -158,6 +158,7 @@ def finish(
     results = [resulting(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
+    trace.world.guard_distinct()
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]

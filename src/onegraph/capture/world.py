@@ -14,9 +14,7 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from types import CellType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
@@ -24,56 +22,9 @@ from onegraph.base.events import Location
 from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import UnsetSlot, behind_proxy, compares_in_python, slots_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
-
-
-class Unfilled:
-    """The content of a shadow's slot that nobody has read yet. It never reaches the user's program."""
-
-    def __repr__(self) -> str:
-        return "<unfilled>"
-
-
-UNFILLED = Unfilled()
-
-
-@dataclass(slots=True)
-class Record:
-    """What is known about one shadow container (a dict, list, set, cell, or the `__dict__` of an object)."""
-
-    shadow: Any
-    real: Any
-    source: Source
-    guarded: bool
-    #: The contents that the shadow would have if the program had not written to it (filled slots only).
-    snapshot: Any
-    #: For a dict with keys that had to be admitted: the key in the shadow -> the original key.
-    keys: dict[Any, Any] | None = None
-    complete: bool = False
-
-    def original_key(self, key: Any) -> Any:
-        return key if self.keys is None else self.keys.get(key, key)
-
-    def original_keys(self) -> list[Any]:
-        """The keys of a dict as the shadow had them at first."""
-        return keys_of(self.real) if self.keys is None else list(self.keys)
-
-
-@dataclass(slots=True)
-class Namespace:
-    """The globals of a module as the trace sees them: what was read, and what was written."""
-
-    real: dict[str, Any]
-    source: Globals
-    guarded: bool
-    read: dict[str, Any] = field(default_factory=dict)
-    written: dict[str, Any] = field(default_factory=dict)
-
-
-#: Types that are guarded by value and used as they are.
-ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
-DELETED = Unfilled()
 
 
 class World:
@@ -410,40 +361,19 @@ class World:
             if differs(entry):
                 yield entry
 
-
-def keys_of(container: dict[Any, Any]) -> list[Any]:
-    """The keys of a dict of any class in their order, without running the program's code."""
-    ordered = isinstance(container, OrderedDict)
-    return list(OrderedDict.__iter__(container) if ordered else dict.__iter__(container))
-
-
-def differs(entry: Record) -> bool:
-    """Whether the program wrote to the shadow."""
-    shadow, snapshot = entry.shadow, entry.snapshot
-    match shadow:
-        case dict():
-            after, before = keys_of(shadow), entry.original_keys()
-            if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
-                return True
-            return any(
-                value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)
-                for key, value in dict.items(shadow)
-            )
-        case list():
-            if len(shadow) != len(snapshot):
-                return True
-            return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
-        case set():
-            return shadow != snapshot
-        case CellType():
-            value = cell_value(shadow)
-            return value is not UNFILLED and value is not snapshot[0]
-        case _:
-            return False
-
-
-def cell_value(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return DELETED
+    def guard_distinct(self) -> None:
+        """Guard that what the program has written to is nothing else that it has used under another name."""
+        groups: dict[type, list[tuple[Source, bool]]] = {}
+        written = {id(entry) for entry in self.changed()}
+        for entry in self.records.values():
+            if entry.guarded:
+                kind = self.type_at.get(entry.source.base) if isinstance(entry.source, DictOf) else None
+                groups.setdefault(kind or type(entry.real), []).append((entry.source, id(entry) in written))
+        slots = {id(shadow) for shadow, _, _ in self.changed_slots()}
+        for shadow, _ in self._slots.values():
+            groups.setdefault(type(shadow), []).append((self.origin[id(shadow)], id(shadow) in slots))
+        for members in groups.values():
+            for source, is_written in members:
+                for other, other_is_written in members if is_written else ():
+                    if source is not other and not (other_is_written and str(other) < str(source)):
+                        self.guard(source, "different", other)

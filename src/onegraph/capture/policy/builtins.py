@@ -32,7 +32,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.policy.registry import breaks, native, policy
-from onegraph.capture.world import ATOMS
+from onegraph.capture.shadows import ATOMS
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)

@@ -1,0 +1,96 @@
+"""What is known about the shadows: their contents at first, and whether the program has written to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from types import CellType
+from typing import Any
+
+from onegraph.capture.source import Globals, Source
+
+
+class Unfilled:
+    """The content of a shadow's slot that nobody has read yet. It never reaches the user's program."""
+
+    def __repr__(self) -> str:
+        return "<unfilled>"
+
+
+UNFILLED = Unfilled()
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known about one shadow container (a dict, list, set, cell, or the `__dict__` of an object)."""
+
+    shadow: Any
+    real: Any
+    source: Source
+    guarded: bool
+    #: The contents that the shadow would have if the program had not written to it (filled slots only).
+    snapshot: Any
+    #: For a dict with keys that had to be admitted: the key in the shadow -> the original key.
+    keys: dict[Any, Any] | None = None
+    complete: bool = False
+
+    def original_key(self, key: Any) -> Any:
+        return key if self.keys is None else self.keys.get(key, key)
+
+    def original_keys(self) -> list[Any]:
+        """The keys of a dict as the shadow had them at first."""
+        return keys_of(self.real) if self.keys is None else list(self.keys)
+
+
+@dataclass(slots=True)
+class Namespace:
+    """The globals of a module as the trace sees them: what was read, and what was written."""
+
+    real: dict[str, Any]
+    source: Globals
+    guarded: bool
+    read: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+
+
+#: Types that are guarded by value and used as they are.
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+DELETED = Unfilled()
+
+
+def keys_of(container: dict[Any, Any]) -> list[Any]:
+    """The keys of a dict of any class in their order, without running the program's code."""
+    ordered = isinstance(container, OrderedDict)
+    return list(OrderedDict.__iter__(container) if ordered else dict.__iter__(container))
+
+
+def differs(entry: Record) -> bool:
+    """Whether the program wrote to the shadow."""
+    shadow, snapshot = entry.shadow, entry.snapshot
+    match shadow:
+        case dict():
+            after, before = keys_of(shadow), entry.original_keys()
+            if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
+                return True
+            return any(
+                value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)
+                for key, value in dict.items(shadow)
+            )
+        case list():
+            if len(shadow) != len(snapshot):
+                return True
+            return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
+        case set():
+            return {id(item) for item in set.__iter__(shadow)} != {id(item) for item in snapshot}
+        case CellType():
+            value = cell_value(shadow)
+            return value is not UNFILLED and value is not snapshot[0]
+        case _:
+            return False
+
+
+def cell_value(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return DELETED
