@@ -31,7 +31,7 @@ class Printed:
     @property
     def is_current(self) -> bool:
         """Whether the tensor still has the contents that were to be printed."""
-        return self.tensor._version == self.version
+        return version_of(self.tensor) == self.version
 
 
 class Texts:
@@ -42,7 +42,7 @@ class Texts:
 
     def mark(self, tensor: torch.Tensor, kind: str, spec: str = "") -> str:
         """What stands for the text of `tensor`."""
-        self._printed.append(Printed(tensor, kind, spec, tensor._version))
+        self._printed.append(Printed(tensor, kind, spec, version_of(tensor)))
         return f"\ue000tensor:{len(self._printed) - 1}\ue001"
 
     def parts(self, text: str) -> Iterator[str | Printed]:
@@ -52,6 +52,12 @@ class Texts:
                 yield self._printed[int(piece)]
             elif piece:
                 yield piece
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often the tensor was written to; asked past the recorder, which takes it for a question of the program."""
+    with torch._C.DisableTorchFunction():
+        return tensor._version
 
 
 def is_marked(value: Any) -> bool:
