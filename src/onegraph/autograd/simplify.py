@@ -23,7 +23,8 @@ _COPIES = frozenset({aten.clone.default, aten.lift_fresh_copy.default, aten._to_
 def remove_copies(module: GraphModule, cx: Context) -> GraphModule:
     returned = owners(module.graph)
     for node in list(module.graph.nodes):
-        if node.target in _COPIES and node not in returned and is_identity(node):
+        copied = node.target in _COPIES and isinstance(node.args[0], Node)
+        if copied and node not in returned and is_identity(node):
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)
     return module

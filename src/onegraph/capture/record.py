@@ -84,7 +84,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        if short_name(func) in REAL_ONLY:
+        if short_name(func) in REAL_ONLY or is_data_setter(func):
             raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func))
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         try:
@@ -234,13 +234,18 @@ def returns_itself(func: Any) -> bool:
 REAL_ONLY = frozenset(
     """_base _version data_ptr grad_fn is_inference is_pinned is_set_to is_shared output_nr retains_grad share_memory_
     storage untyped_storage _typed_storage _backward_hooks _post_accumulate_grad_hooks _is_view _cdata __dlpack__
-    __cuda_array_interface__ pin_memory""".split()
+    __cuda_array_interface__ pin_memory set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_""".split()
 )
 
 
+def is_data_setter(func: Any) -> bool:
+    """Whether the call is `tensor.data = ...`, after which the tensor has other memory."""
+    return getattr(func, "__name__", "") == "__set__" and func.__self__ is torch.Tensor.data
+
+
 def short_name(func: Any) -> str:
-    """The name of a torch function; of a property's getter, the property's."""
-    name = getattr(func, "__name__", "")
+    """The name of a torch function without its overload; of a property's getter, the property's."""
+    name = getattr(func, "__name__", "").partition(".")[0]
     return func.__self__.__name__ if name == "__get__" and hasattr(func, "__self__") else name
 
 
