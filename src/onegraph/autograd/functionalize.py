@@ -112,13 +112,13 @@ class Functionalizer(AtenRecorder):
             # The caller may write to it, so each run makes a new one.
             func, args = aten.clone.default, (self._adopt(args[0]).tensor,)
         if not may_view(func):
-            self.bind_result(self.emit(func, args, kwargs, result), result)
+            self.bind_result(self.computed(func, args, kwargs, result), result)
         elif is_same(result, args[0]):
             if result is not args[0]:
                 self.bind(result, self.node_of(args[0]))
                 self._link(result, args[0], View(ALIAS, (), {}))
         else:
-            self.bind_result(self.emit(func, args, kwargs, result), result)
+            self.bind_result(self.computed(func, args, kwargs, result), result)
             self._link(result, args[0], View(func, tuple(args[1:]), kwargs))
         return result
 

@@ -13,7 +13,7 @@ from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onegraph.ir.index import Call, Index
-from onegraph.torchlib.aten import is_composite, map_leaves
+from onegraph.torchlib.aten import is_composite, leaves, map_leaves
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.shapes import Float, SizeNode, Sizes
 
@@ -113,8 +113,17 @@ class AtenRecorder(TorchDispatchMode):
     def record(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the operator on fakes and append its node."""
         result = func(*args, **kwargs)
-        self.bind_result(self.emit(func, args, kwargs, result), result)
+        self.bind_result(self.computed(func, args, kwargs, result), result)
         return result
+
+    def computed(self, func: Any, args: Any, kwargs: Any, result: Any) -> Node:
+        """The node of a call that has been run. Numbers in the place of tensors, as batching rules make them, fold."""
+        constant = getattr(result, "constant", None)
+        if constant is None or any(isinstance(leaf, Tensor) for leaf in leaves(args, kwargs)):
+            return self.emit(func, args, kwargs, result)
+        node = self.constant(constant)
+        node.meta["val"] = result
+        return node
 
     def bind_result(self, node: Node, result: Any) -> None:
         match result:
