@@ -11,6 +11,12 @@ from import_graph import ROOT
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode
 
 
+def test_common_operators_do_not_import_sympy() -> None:
+    script = Path(__file__).with_name("without_sympy.py")
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert result.returncode == 0, result.stderr
+
+
 def test_neither_static_nor_symbolic_fakes_import_the_stock_compiler() -> None:
     script = Path(__file__).with_name("independence.py")
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120)
