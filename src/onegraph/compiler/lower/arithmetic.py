@@ -13,6 +13,7 @@ from onegraph.compiler.lower.pointwise import pointwise
 from onegraph.compiler.lower.promotion import promoted
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
+from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import BOOL, DType
@@ -254,6 +255,44 @@ def frac(x: Scalar) -> Scalar:
 def sinc(x: Scalar) -> Scalar:
     scaled = x * math.pi
     return where(x.eq(0), 1, s.sin(scaled) / scaled)
+
+
+@pointwise(aten.ldexp.Tensor)
+def ldexp(x: Scalar, exponent: Scalar) -> Scalar:
+    return x * s.exp2(exponent)
+
+
+@lower(aten.addr.default)
+def addr(g: Lowerer, x: View, a: View, b: View, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """x + a * b, for every pair of elements."""
+    result = g.result
+    factors = [v.constant if isinstance(v, Index) else v for v in (beta, alpha)]
+    if factors != [1, 1] or result.dtype is BOOL:
+        return NotImplemented
+    dtype = result.dtype.compute
+
+    def compute(cell: Any) -> Scalar:
+        row, column = cell.position
+        return cell.load(x).to(dtype) + cell.load(a, (row,)).to(dtype) * cell.load(b, (column,)).to(dtype)
+
+    return g.pointwise(result.shape, result.dtype, compute)
+
+
+@lower(aten.linalg_cross.default)
+def linalg_cross(g: Lowerer, x: View, y: View, *, dim: Any = -1) -> View:
+    result = g.result
+    d = dim_of(dim, len(result.shape))
+    left, right = x.expanded(result.shape), y.expanded(result.shape)
+
+    def compute(cell: Any) -> Scalar:
+        def turned(view: View, by: int) -> Scalar:
+            p = list(cell.position)
+            p[d] = (p[d] + by) % 3
+            return cell.load(view, p).to(result.dtype.compute)
+
+        return turned(left, 1) * turned(right, 2) - turned(left, 2) * turned(right, 1)
+
+    return g.pointwise(result.shape, result.dtype, compute)
 
 
 @pointwise(aten.deg2rad.default)

@@ -10,6 +10,7 @@ from onegraph.compiler.lower.arguments import static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, where
+from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import F64
@@ -97,6 +98,27 @@ def arange_step(g: Lowerer, start: Any, end: Any, step: Any = 1, **_: Any) -> Vi
     return g.pointwise(result.shape, result.dtype, compute)
 
 
+@lower(aten.linspace.default)
+def linspace(g: Lowerer, start: Any, end: Any, steps: Any, **_: Any) -> Any:
+    """The second half counts back from the end, so that both ends are exact."""
+    result = g.result
+    count = static(steps)
+    if count is None or not result.dtype.is_float or not all(isinstance(v, Index | float) for v in (start, end)):
+        return NotImplemented
+    dtype = result.dtype.compute
+
+    def compute(cell: Cell) -> Scalar:
+        first, last = (number(cell, value).to(dtype) for value in (start, end))
+        if count == 1:
+            return first
+        step = (last - first) / (count - 1)
+        at = cell.index(cell.position[0])
+        from_end = last - (count - 1 - at).to(dtype) * step
+        return where(at < count // 2, first + at.to(dtype) * step, from_end)
+
+    return g.pointwise(result.shape, result.dtype, compute)
+
+
 def number(cell: Cell, value: Any) -> Scalar:
     """A Python number in double precision."""
     if isinstance(value, Index):
@@ -113,6 +135,22 @@ def eye(g: Lowerer, *_: Any, **__: Any) -> View:
         return row.eq(column)
 
     return g.pointwise(result.shape, result.dtype, compute)
+
+
+@lower(aten.diag_embed.default)
+def diag_embed(g: Lowerer, x: View, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Any:
+    rank, by = x.rank + 1, static(offset)
+    a, b = dim_of(dim1, rank), dim_of(dim2, rank)
+    if by is None:
+        return NotImplemented
+
+    def compute(cell: Cell) -> Scalar:
+        p = cell.position
+        inside = cell.index(p[a] + by).eq(cell.index(p[b]))
+        at = [*(p[d] for d in range(rank) if d not in (a, b)), p[a] if by >= 0 else p[b]]
+        return where(inside, cell.load(x, at, inside), cell.literal(0, x.dtype))
+
+    return g.pointwise(g.result.shape, x.dtype, compute)
 
 
 @lower(aten.tril.default)

@@ -12,6 +12,7 @@ from onegraph.compiler.lower import (
     pointwise,
     pooling,
     reduction,
+    resampling,
     statistics,
     view,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "pointwise",
     "pooling",
     "reduction",
+    "resampling",
     "statistics",
     "view",
 ]

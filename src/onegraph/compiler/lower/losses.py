@@ -95,6 +95,16 @@ def bce_with_logits(
     return elementwise_loss(g, loss, (x, y, weight, pos_weight), reduction)
 
 
+@lower(aten.binary_cross_entropy.default)
+def binary_cross_entropy(g: Lowerer, x: View, y: View, weight: View | None = None, reduction: Any = MEAN) -> Any:
+    def loss(a: Scalar, target: Scalar, scale: Scalar | None) -> Scalar:
+        a.body.check(((a >= 0) & (a <= 1)).operand, "RuntimeError", "all elements of input should be between 0 and 1")
+        value = (target - 1) * s.maximum(s.log1p(-a), -100) - target * s.maximum(s.log(a), -100)
+        return value if scale is None else value * scale
+
+    return elementwise_loss(g, loss, (x, y, weight), reduction)
+
+
 @lower(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default)
 def nll_loss(g: Lowerer, x: View, target: View, weight: View | None, reduction: Any, ignore_index: Any) -> Any:
     """Classes stand in dimension 1 (dimension 0 for one sample)."""

@@ -1,4 +1,4 @@
-"""Pooling and resampling of images, volumes and signals."""
+"""Pooling over images, volumes and signals."""
 
 from __future__ import annotations
 
@@ -217,25 +217,3 @@ def _adaptive_avg_pool(rank: int) -> Any:
 
 lower(aten._adaptive_avg_pool2d.default)(_adaptive_avg_pool(2))
 lower(aten._adaptive_avg_pool3d.default)(_adaptive_avg_pool(3))
-
-
-def _nearest(rank: int) -> Any:
-    def lowering(g: Lowerer, x: View, size: Any, *scales: Any) -> Any:
-        """Whole factors, where the position needs no rounding."""
-        shape = g.result.shape
-        first = x.rank - rank
-        factors = []
-        for n, m, scale in zip(x.shape[first:], shape[first:], scales or (None,) * rank, strict=True):
-            if n.constant in (None, 0) or m.constant is None or m.constant % n.constant:
-                return NotImplemented
-            if scale is not None and scale != m.constant // n.constant:
-                return NotImplemented
-            factors.append(m.constant // n.constant)
-        return x.reindexed(shape, lambda p: [*p[:first], *(at // f for at, f in zip(p[first:], factors, strict=True))])
-
-    return lowering
-
-
-lower(aten.upsample_nearest1d.default)(_nearest(1))
-lower(aten.upsample_nearest2d.default)(_nearest(2))
-lower(aten.upsample_nearest3d.default)(_nearest(3))

@@ -11,7 +11,7 @@ from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, isnan, where
 from onegraph.compiler.lower.views import View, flatten
-from onegraph.ir.index import ONE, Index, product
+from onegraph.ir.index import ONE, Index, least, product
 from onegraph.ir.types import BOOL, I64, DType
 
 aten = torch.ops.aten
@@ -108,6 +108,14 @@ def nansum(g: Lowerer, x: View, dims: Any = None, keepdim: bool = False, *, dtyp
 def _number_or_zero(cell: Cell, x: View, dtype: DType) -> Scalar:
     value = cell.load(x).to(dtype)
     return where(isnan(value), 0, value) if dtype.is_float else value
+
+
+@lower(aten.trace.default)
+def trace(g: Lowerer, x: View) -> View:
+    size = least(x.shape[0], x.shape[1])
+    result = g.result.dtype
+    diagonal = x.reindexed((size,), lambda p: [p[0], p[0]])
+    return converted(g, reduce(g, "sum", diagonal, None, result.compute), result)
 
 
 @lower(aten.count_nonzero.default, aten.count_nonzero.dim_IntList)
