@@ -200,11 +200,14 @@ def same_alias(known: dict[int, int], a: Any, b: Any) -> bool:
     return known.get(id(a), id(b)) == id(b)
 
 
+IMMUTABLE = (
+    tuple, frozenset, str, bytes, int, float, types.MethodType, types.BuiltinFunctionType, torch.device, torch.dtype,
+)  # fmt: skip
+
+
 def immutable(value: Any) -> bool:
     """Whether nobody can tell two equal ones apart, but by `is`."""
-    return isinstance(
-        value, tuple | frozenset | str | bytes | int | float | types.MethodType | types.BuiltinFunctionType
-    )
+    return isinstance(value, IMMUTABLE)
 
 
 def same_type(a: type, b: type) -> bool:

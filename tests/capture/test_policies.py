@@ -168,6 +168,27 @@ def test_vmap(function: Callable[..., torch.Tensor]) -> None:
     assert torch._C._functorch.maybe_current_level() is None
 
 
+class Doubled(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(output)
+
+
+@torch.no_grad()
+def test_a_custom_function_without_gradients_is_its_forward() -> None:
+    x = torch.ones(2, 3)
+    assert torch.equal(whole(lambda x: Doubled.apply(x) + 1)(x), x * 2 + 1)
+    assert torch.equal(whole(lambda x: torch.vmap(Doubled.apply)(x) + 1)(x), x * 2 + 1)
+    with torch.enable_grad(), pytest.raises(onegraph.GraphBreakError):
+        whole(lambda x: Doubled.apply(x))(x)
+
+
 def test_a_check_is_made_when_the_graph_runs() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         torch._check_tensor_all(x > 0, lambda: f"negative: {x.min()}")

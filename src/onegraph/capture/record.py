@@ -17,7 +17,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
-from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, FAILED_OPERATOR, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks import (
+    DATA_DEPENDENT_VALUE,
+    FAILED_OPERATOR,
+    HIGHER_ORDER,
+    UNTRACEABLE_OPERATOR,
+    GraphBreak,
+)
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
@@ -87,6 +93,8 @@ class Recorder(TorchFunctionMode):
         if short_name(func) in REAL_ONLY or is_data_setter(func):
             raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func))
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
+        if func is CUSTOM_FUNCTION:
+            return self._custom_function(*args, **kwargs)
         try:
             result = func(*args, **kwargs)
         except DATA_DEPENDENT_ERRORS:
@@ -101,6 +109,13 @@ class Recorder(TorchFunctionMode):
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result
+
+    def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """A custom autograd function under vmap is its forward where no gradients are recorded."""
+        if torch.is_grad_enabled() or not cls.generate_vmap_rule:
+            raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply")
+        with self:
+            return cls.forward(*args, **kwargs)
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Append the call to the graph and bind the tensors of its result."""
@@ -219,6 +234,9 @@ def contains_real(value: Any) -> bool:
         case _:
             return False
 
+
+#: What `autograd.Function.apply` calls inside of a functorch transform.
+CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
 
 RETURNS_ITSELF = frozenset(
     {"contiguous", "to", "type", "cpu", "float", "double", "half", "bfloat16", "detach_", "__get__"}

@@ -57,6 +57,7 @@ NATIVE_FUNCTIONS = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
+SCRIPTED = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 
 
 class Tracer(Operators):
@@ -302,6 +303,8 @@ class Tracer(Operators):
             return self.call_again(plain, method, (function, *args), kwargs)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
+        if isinstance(function, SCRIPTED):
+            raise GraphBreak(UNKNOWN_NATIVE, name=f"{getattr(function, 'name', '?')}, compiled by TorchScript")
         if is_library(type(function).__module__ or ""):
             if not is_torch(type(function)):
                 self.world.refuse_opaque(function)
@@ -433,7 +436,8 @@ def refuse_tensor_like(value: Any) -> None:
             for item in value.values():
                 refuse_tensor_like(item)
         case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
-            raise GraphBreak(TENSOR_SUBCLASS, name=type(value).__qualname__)
+            if not is_library(type(value).__module__):
+                raise GraphBreak(TENSOR_SUBCLASS, name=type(value).__qualname__)
 
 
 def keeps_texts(function: Any) -> bool:

@@ -6,6 +6,7 @@ import bisect
 import collections
 import copy
 import dataclasses
+import datetime
 import decimal
 import fractions
 import functools
@@ -24,6 +25,7 @@ import weakref
 import numpy as np
 import torch
 
+from tests.capture import registered
 from tests.capture.twins import Cases
 
 case = Cases()
@@ -479,3 +481,110 @@ def identities_escape(x):
 @case
 def hash_of_objects(x):
     return hash(PLAIN) == hash(PLAIN), hash(NODE) != hash(PLAIN), {PLAIN: 1}[PLAIN], x
+
+
+@case
+def clocks(x):
+    now = datetime.datetime.now()
+    return now.year > 2000, datetime.date.today().year > 2000, datetime.timedelta(days=1).days * x
+
+
+@case
+def process_of_torch(x):
+    before = torch.get_num_threads()
+    return x * before, torch.is_inference_mode_enabled(), torch.get_default_device().type
+
+
+@case
+def fork_of_random_state(x):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        y = torch.rand(2)
+    return y, torch.rand(2)
+
+
+@case
+def numpy_random(x):
+    return x * float(np.random.rand()), np.random.randint(10)
+
+
+@case(lambda: (torch.rand(2), np.float64("nan"), np.float64(-0.0), np.bool_(True), np.int8(3)))
+def numpy_special_numbers(x, n, z, b, i):
+    return n != n, np.copysign(1, z), x * i, 1 if b else 0
+
+
+@case(lambda: (torch.rand(4), np.ones(4), np.array([1, 2])))
+def numpy_arrays_as_arguments(x, a, i):
+    return x + torch.from_numpy(a), a[0] * 2, x[i], a.mean(), [v for v in i], len(a), a.tolist()
+
+
+@torch.jit.script
+def scripted(x, n: int):
+    return x * n + 1
+
+
+@case
+def scripted_function(x):
+    return scripted(x, 3), scripted(x, 2) + 1
+
+
+TRACED = torch.jit.trace(lambda x: x * 2 + 1, torch.rand(4))
+
+
+@case
+def traced_function(x):
+    return TRACED(x) + 1
+
+
+@case
+def compiled_inside(x):
+    import onegraph
+
+    inner = onegraph.compile(lambda v: v * 3, backend="eager")
+    return inner(x) + inner(x + 1)
+
+
+@case
+def custom_operators(x):
+    y = registered.scaled(x, 2.0)
+    registered.fill(x, 5.0)
+    return y, x + 1, torch.ops.twins.scaled(x, 3.0)
+
+
+@case
+def aten_operators(x):
+    return torch.ops.aten.add.Tensor(x, 1), torch.ops.aten.mul(x, 2), torch.ops.aten.sum.dim_IntList(x, [0])
+
+
+@case
+def futures_and_pools(x):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(lambda n: x + n, [1, 2])), pool.submit(torch.relu, x).result() if False else 0
+
+
+@case
+def sorting_with_side_effects(x):
+    log = []
+    order = sorted([3, 1, 2], key=lambda v: log.append(v) or v)
+    return order, log, min([2, 1], key=lambda v: log.append(v) or v), x
+
+
+@case
+def string_methods_with_callbacks(x):
+    return (
+        "-".join(str(v) for v in (1, 2)),
+        "{:>5}".format(x.dim()),
+        "%(a)s" % {"a": 1},
+        f"{x.shape[0]:{3}d}",
+        "a".ljust(x.dim() + 3, "*"),
+    )
+
+
+@case
+def bytes_and_memory(x):
+    b = bytearray(b"abc")
+    b += b"d"
+    m = memoryview(bytes(b))
+    return bytes(b), m[1], int.from_bytes(b"\x01\x02", "big"), b.find(b"c"), x

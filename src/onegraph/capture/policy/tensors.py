@@ -64,10 +64,14 @@ class ForwardContext:
 def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Where no gradients are recorded, a custom function is its forward."""
     cls, *inputs = args
-    separate = cls.setup_context is not torch.autograd.Function.setup_context
-    if torch.is_grad_enabled() or separate:
+    if torch.is_grad_enabled():
         raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply")
-    result = tracer.call(tracer.getattr(cls, "forward"), (ForwardContext(), *inputs), kwargs)
+    forward = tracer.getattr(cls, "forward")
+    if cls.setup_context is torch.autograd.Function.setup_context:
+        result = tracer.call(forward, (ForwardContext(), *inputs), kwargs)
+    else:
+        result = tracer.call(forward, tuple(inputs), kwargs)
+        tracer.call(tracer.getattr(cls, "setup_context"), (ForwardContext(), tuple(inputs), result), {})
     if any(result is value for value in inputs):
         raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply, which returns its input")
     return result
