@@ -35,7 +35,9 @@ def wrapped_generator():
 
 
 @pytest.mark.parametrize(
-    "target", [plain, Callable_(), Callable_().method, functools.partial(plain), len, lambda: None], ids=repr
+    "target",
+    [plain, Callable_(), Callable_().method, functools.partial(plain), len, lambda: None],
+    ids=["function", "callable", "method", "partial", "builtin", "lambda"],
 )
 def test_accepted_targets(target: object) -> None:
     check_target(target)
