@@ -24,6 +24,7 @@ typedef struct {
 struct GlobalStateObject {
     PyObject_HEAD
     bool native;
+    bool lenient; /* does not hold where graph breaks are errors */
     NativeState state;
     PyObject *values; /* what Python says, one value for each question */
 };
@@ -124,6 +125,9 @@ static bool is_state(const Libtorch *torch, const NativeState *state)
 
 int global_state_holds(GlobalStateObject *self)
 {
+    if (self->lenient && hook_state.settings[ERROR_ON_GRAPH_BREAK] > 0) {
+        return 0;
+    }
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
         return is_state(torch, &self->state);
@@ -213,7 +217,15 @@ static PyObject *state_changed(GlobalStateObject *self, PyObject *UNUSED(ignored
     return changed;
 }
 
+static PyObject *state_set_lenient(GlobalStateObject *self, PyObject *UNUSED(ignored))
+{
+    self->lenient = true;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef state_methods[] = {
+    {"set_lenient", (PyCFunction)state_set_lenient, METH_NOARGS,
+     "set_lenient()\n--\n\nFrom now on it does not hold where the program wants an error for each graph break."},
     {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},
     {"changed", (PyCFunction)state_changed, METH_NOARGS,
      "changed()\n--\n\nThe names of what is different now, as far as Python can tell."},

@@ -138,6 +138,11 @@ static PyMethodDef module_functions[] = {
     {"mark_skip", (PyCFunction)(void (*)(void))module_mark_skip, METH_VARARGS | METH_KEYWORDS,
      "mark_skip(code, context=None)\n--\n\nNever ask about this code object again, in one context or in all; without "
      "a context its entries are forgotten too."},
+    {"exchange_setting", module_exchange_setting, METH_VARARGS,
+     "exchange_setting(name, value=...)\n--\n\nSet what this thread says of graph breaks to True, False or None "
+     "(nothing), and return what it said. Without a value nothing changes."},
+    {"force_eager", module_force_eager, METH_O,
+     "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
      "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
      "compares the two; a test may choose one."},

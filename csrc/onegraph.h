@@ -122,7 +122,10 @@ typedef struct {
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     void *passed_on;        /* the frame that was handed to another hook below ours */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
+    int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
+
+enum { ERROR_ON_GRAPH_BREAK = 0, NESTED_GRAPH_BREAKS = 1, N_SETTINGS = 2 };
 
 extern _Thread_local HookState hook_state;
 
@@ -130,6 +133,11 @@ int hook_init(void);
 /* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
 void hook_enter(void);
 void hook_leave(void);
+
+/* ---- what a program says while it runs (settings.c) ---- */
+extern bool eager_is_forced; /* regions run their functions as they are written, in all threads */
+PyObject *module_exchange_setting(PyObject *module, PyObject *args);
+PyObject *module_force_eager(PyObject *module, PyObject *forced);
 
 /* ---- callables around functions (region.c), tracing (trace_hook.c) ---- */
 extern PyTypeObject Region_Type;

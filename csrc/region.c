@@ -1,6 +1,7 @@
 /* Callables around a function: Region calls it with its frames seen by the hook, disabled with the hook off. */
 #include "onegraph.h"
 #include <stddef.h>
+#include <string.h>
 #include <structmember.h>
 
 typedef struct {
@@ -8,6 +9,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     ContextObject *context; /* NULL in `disabled` */
+    PyCodeObject *code;     /* of `disabled`: the only frame to be left alone; NULL: all frames */
     PyObject *dict;
     PyObject *weakrefs;
 } WrapperObject;
@@ -16,23 +18,30 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
 {
     WrapperObject *region = (WrapperObject *)self;
     HookState *state = &hook_state;
-    ContextObject *outer = state->context;
+    HookState outer = *state;
     hook_enter();
-    state->context = region->context;
+    state->context = eager_is_forced ? NULL : region->context;
     PyObject *result = PyObject_Vectorcall(region->function, args, nargsf, names);
-    state->context = outer;
+    state->context = outer.context;
+    memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave();
     return result;
 }
 
 static PyObject *disabled_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
+    WrapperObject *wrapper = (WrapperObject *)self;
     HookState *state = &hook_state;
     ContextObject *outer_context = state->context;
     PyObject *outer_tracer = state->tracer;
-    state->context = NULL;
+    if (wrapper->code == NULL) {
+        state->context = NULL;
+    } else {
+        state->direct = wrapper->code;
+    }
     state->tracer = NULL;
-    PyObject *result = PyObject_Vectorcall(((WrapperObject *)self)->function, args, nargsf, names);
+    PyObject *result = PyObject_Vectorcall(wrapper->function, args, nargsf, names);
+    state->direct = NULL;
     state->context = outer_context;
     state->tracer = outer_tracer;
     return result;
@@ -73,12 +82,19 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static PyObject *disabled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", NULL};
-    PyObject *function;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:disabled", names, &function)) {
+    static char *names[] = {"function", "code", NULL};
+    PyObject *function, *code = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:disabled", names, &function, &code)) {
         return NULL;
     }
-    return wrapper_make(type, function, NULL, disabled_call);
+    if (code != Py_None && !PyCode_Check(code)) {
+        return PyErr_Format(PyExc_TypeError, "code must be a code object or None, not %.200s", Py_TYPE(code)->tp_name);
+    }
+    WrapperObject *self = (WrapperObject *)wrapper_make(type, function, NULL, disabled_call);
+    if (self != NULL && code != Py_None) {
+        self->code = (PyCodeObject *)Py_NewRef(code);
+    }
+    return (PyObject *)self;
 }
 
 static int wrapper_traverse(WrapperObject *self, visitproc visit, void *arg)
@@ -106,6 +122,7 @@ static void wrapper_dealloc(WrapperObject *self)
     Py_CLEAR(self->dict);
     Py_CLEAR(self->function);
     Py_CLEAR(self->context);
+    Py_CLEAR(self->code);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -153,6 +170,12 @@ static PyGetSetDef wrapper_attributes[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static PyMemberDef disabled_members[] = {
+    {"code", T_OBJECT, offsetof(WrapperObject, code), READONLY, "the code whose next frame is left alone, or None"},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrapperObject, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyMemberDef region_members[] = {
     {"context", T_OBJECT_EX, offsetof(WrapperObject, context), READONLY, "the Context its frames run in"},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrapperObject, vectorcall), READONLY, NULL},
@@ -187,7 +210,9 @@ PyTypeObject Region_Type = {
 PyTypeObject Disabled_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.disabled",
-    .tp_doc = PyDoc_STR("disabled(function): call `function` with the hook off in this thread."),
+    .tp_doc = PyDoc_STR("disabled(function, code=None): call `function` with the hook off in this thread; with `code`, "
+                        "only for the first frame, if it is of that code."),
     .tp_new = disabled_new,
+    .tp_members = disabled_members,
     WRAPPER_SLOTS,
 };

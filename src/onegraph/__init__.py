@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from onegraph.base.errors import InvalidArgument as InvalidArgument
     from onegraph.base.errors import OnegraphError as OnegraphError
     from onegraph.base.errors import RecompileLimitError as RecompileLimitError
+    from onegraph.capture.hatches import disable as disable
+    from onegraph.capture.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
+    from onegraph.capture.hatches import error_on_graph_break as error_on_graph_break
+    from onegraph.capture.hatches import graph_break as graph_break
+    from onegraph.capture.hatches import skip_frame as skip_frame
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
     from onegraph.compile import list_backends as list_backends
@@ -40,6 +45,11 @@ _HOME = {
     "list_backends": "onegraph.compile",
     "register_backend": "onegraph.compile",
     "reset": "onegraph.compile",
+    "disable": "onegraph.capture.hatches",
+    "disable_nested_graph_breaks": "onegraph.capture.hatches",
+    "error_on_graph_break": "onegraph.capture.hatches",
+    "graph_break": "onegraph.capture.hatches",
+    "skip_frame": "onegraph.capture.hatches",
     "explain": "onegraph.tools.explain",
     "Config": "onegraph.base.config",
     "BackendError": "onegraph.base.errors",

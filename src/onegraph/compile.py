@@ -125,17 +125,20 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    nopython: bool = False,
 ) -> Any:
     """Compile a function, method or module. Also a decorator, with or without arguments.
 
     Args:
         target: what to compile; None returns a decorator with the other settings.
-        fullgraph: raise `GraphBreakError` unless the whole call is one graph.
+        fullgraph: raise `GraphBreakError` unless the whole call is one graph. What is compiled with `fullgraph=True`
+            must break no graph also where other compiled code calls it; False says nothing there.
         dynamic: None makes sizes symbolic when they change, True from the start, False never.
         backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
         options: values for fields of `onegraph.Config`, for this region only.
         disable: return the target as it is.
+        nopython: the old name of `fullgraph`.
 
     Returns:
         A function with the same signature; for a module, a module of the same class that shares its state.
@@ -145,6 +148,8 @@ def compile(
     """
     check_switch("fullgraph", fullgraph)
     check_switch("disable", disable)
+    check_switch("nopython", nopython)
+    fullgraph = fullgraph or nopython
     check_dynamic(dynamic)
     check_backend(backend, BACKENDS)
     config = check_options(Config.from_environment(), mode, options)

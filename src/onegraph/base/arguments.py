@@ -46,6 +46,17 @@ def check_switch(name: str, value: object) -> None:
         raise InvalidArgument(f"'{name}' expects True or False, got {value!r}")
 
 
+def check_callable(name: str, value: object) -> None:
+    """What an escape hatch is about: something that can be called."""
+    if not callable(value):
+        raise InvalidArgument(f"onegraph.{name} expects a function or another callable, got {value!r}")
+
+
+def check_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidArgument(f"'{name}' expects a string or None, got {value!r}")
+
+
 def check_dynamic(value: object) -> None:
     if value is not None and not isinstance(value, bool):
         raise InvalidArgument(

@@ -71,13 +71,21 @@ OPAQUE_OBJECT = reason(
 )
 FORCED = reason(
     "forced-graph-break",
-    "call of graph_break()",
+    "call of graph_break(){why}",
     "The program asked for a graph break here.",
     "remove the call",
+    "call the function that contains it through onegraph.nonstrict_trace, if it works on tensors alone",
+)
+SKIPPED = reason(
+    "skipped-frame",
+    "call of skip_frame(){why}",
+    "The program asked to run the function that contains the call eagerly.",
+    "remove the call",
+    whole_frame=True,
 )
 DISABLED = reason(
     "disabled-function",
-    "call of {name}, which is marked to run eagerly",
+    "call of {name}, which is marked to run eagerly{why}",
     "The function was wrapped with a disable decorator.",
     "remove the decorator",
 )

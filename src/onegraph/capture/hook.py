@@ -20,6 +20,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.capture.bytecode.decode import decode
+from onegraph.capture.foreign import foreign_replacement
 from onegraph.capture.guards import Guard, GuardProgram, fact
 from onegraph.capture.shapes import History
 from onegraph.capture.skip import is_skipped
@@ -66,7 +67,8 @@ class Region:
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
         """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only."""
         if is_skipped(code) is not None:
-            return _C.SKIP
+            replaced = foreign_replacement(code)
+            return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
         if saves_through_hooks():
             return None
         with self._lock:

@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
 from onegraph.capture.shadows import DELETED, cell_value
 
@@ -206,4 +208,5 @@ RECIPES: tuple[tuple[Any, Callable[[Any, Any], str]], ...] = (
     (CellType, rebuild_cell),
     (ITERATORS, rebuild_iterator),
     (BaseException, rebuild_exception),
+    (_C.disabled, rebuild_disabled),
 )

@@ -51,6 +51,7 @@ class Trace:
         self.symbols = Symbols(self.fake.sizes)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder)
+        self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self._modes = contextlib.ExitStack()
 
@@ -160,7 +161,15 @@ class Trace:
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []
+        for name, value in self.tracer.settings.items():
+            if value is not self.settings[name]:
+                state.append((_C.exchange_setting, (name, value), {}))
         return [*self.tracer.effects, *state]
+
+    def guard_leniency(self) -> None:
+        """The trace ends with a graph break that is no error because of what is said outside of the frame."""
+        if self.tracer.settings["error_on_graph_break"] is self.settings["error_on_graph_break"]:
+            self.state.set_lenient()
 
     def check_unchanged(self) -> None:
         """With the debug switch on, prove that tracing changed nothing real."""

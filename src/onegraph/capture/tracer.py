@@ -25,9 +25,12 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.bytecode import Bytecode, decode
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark
+from onegraph.capture.interp.frame import NULL, Abort, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.marks import MARKS
 from onegraph.capture.operators import Operators
+from onegraph.capture.policy.hatches import find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.registry import (
     BREAKS,
@@ -72,6 +75,9 @@ class Tracer(Operators):
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
         self.open_levels: dict[int, torch.fx.Node] = {}
+        #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
+        self.settings = {name: setting() for name, setting in SETTINGS.items()}
+        self.fullgraph = False
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         self._frame_count = 0
@@ -248,6 +254,9 @@ class Tracer(Operators):
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
+        mark = MARKS.get(identity)
+        if mark is not None:
+            return mark(self, self.take_plain(), function, args, kwargs)
         handler = HANDLERS.get(identity)
         if handler is not None:
             self._plain = self._plain and identity in PLAIN
@@ -260,6 +269,9 @@ class Tracer(Operators):
             return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():
+                mark = foreign_mark(function)
+                if mark is not None:
+                    return mark(self, plain, function, args, kwargs)
                 if is_untraced(function):
                     raise GraphBreak(REAL_TENSORS, name=f"{function.__module__}.{function.__qualname__}")
                 if is_outside(function):
@@ -291,13 +303,20 @@ class Tracer(Operators):
     def call_object(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
         if isinstance(function, _C.Region):
-            return self.call_again(plain, function.__wrapped__, args, kwargs)
+            return self.call_region(plain, function, function.__wrapped__, args, kwargs)
+        if isinstance(function, _C.disabled):
+            return run_eagerly(self, plain, function, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
-            return self.call_again(plain, inline, (function, *args), kwargs)
+            return self.call_region(plain, type(function), inline, (function, *args), kwargs)
+        mark = foreign_class_mark(type(function))
+        if mark is not None:
+            return mark(self, plain, function, args, kwargs)
         owner, method = find_in_class(type(function), "__call__")
+        if find_disabled(method) is not None:
+            return run_eagerly(self, plain, find_disabled(method), args, kwargs)
         if isinstance(method, types.FunctionType) and not runs_natively(method):
             method = self._admit_class_value(type(function), owner, method, "__call__")
             return self.call_again(plain, method, (function, *args), kwargs)
@@ -312,6 +331,27 @@ class Tracer(Operators):
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)
         raise GraphBreak(UNKNOWN_NATIVE, name=type(function).__qualname__)
+
+    def call_region(
+        self, plain: bool, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What is compiled on its own is a part of this graph; if it must be one graph, breaks in it are errors."""
+        region = getattr(compiled, "onegraph_region", None)
+        outer, self.fullgraph = self.fullgraph, self.fullgraph or (region is not None and region.fullgraph)
+        try:
+            result = self.call_again(plain, function, args, kwargs)
+        except Abort:
+            raise
+        except BaseException:
+            self.fullgraph = outer
+            raise
+        self.fullgraph = outer
+        return result
+
+    @property
+    def strict(self) -> bool:
+        """Whether a graph break here is an error."""
+        return self.fullgraph or self.settings["error_on_graph_break"] is True
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A cached function depends on its arguments alone: with constant ones it is called, as it will be once.
@@ -414,6 +454,9 @@ class Tracer(Operators):
         return self.run_native(kind, args, kwargs)
 
     def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        disabled = find_disabled(find_in_class(cls, "__init__")[1])
+        if disabled is not None:
+            run_eagerly(self, False, disabled, args, kwargs)
         made = self.run_native(cls, args, kwargs)
         self.world.made_classes[id(made)] = made
         return made

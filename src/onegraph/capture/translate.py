@@ -67,7 +67,7 @@ def translate(
     """Trace the frame and build its replacement.
 
     Raises:
-        GraphBreakError: under `fullgraph`, at the first graph break.
+        GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
     return checked(translate_unchecked(start, compile_graph, cx, fullgraph, shapes), start, cx)
@@ -90,11 +90,13 @@ def translate_unchecked(
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
-        report(broken, trace.position(broken), cx, fullgraph)
+        report(broken, trace.position(broken), cx, fullgraph or trace.tracer.strict)
+        nested = trace.tracer.settings["nested_graph_breaks"] is not False
     if not broken.frames:
         return Skipped(broken.summary)
     problem = ""
     innermost = min(deepest(broken.frames), len(broken.frames) - (2 if broken.reason.whole_frame else 1))
+    innermost = innermost if nested else min(innermost, 0)
     for level in range(innermost, -1, -1):
         frame = broken.frames[level]
         result = translate_prefix(start, compile_graph, cx, shapes, (frame.serial, frame.steps))
@@ -112,6 +114,7 @@ def translate_prefix(
         try:
             trace.run(stop)
         except Stopped as stopped:
+            trace.guard_leniency()
             continuation = plan_resume(stopped.frames)
             if isinstance(continuation, str):
                 return continuation
@@ -136,10 +139,10 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trac
         before.restore()
 
 
-def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, fullgraph: bool) -> None:
+def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, strict: bool) -> None:
     reason = broken.reason
     cx.emit(ev.GraphBroken(cx.frame, reason.code, broken.summary, reason.explanation, reason.hints, stack))
-    if fullgraph:
+    if strict:
         raise GraphBreakError(
             reason.code, broken.summary, reason.explanation, reason.hints, stack
         ) from broken.__cause__

@@ -102,6 +102,7 @@ INTERPRETED = (
     "torch._functorch.apis",
     "torch._functorch.vmap",
     "torch._higher_order_ops.associative_scan",
+    "torch._dynamo.external_utils",
     "torch.ao",
 )
 

@@ -1,0 +1,146 @@
+"""torch's own escape hatches, honoured inside of compiled code: libraries use them.
+
+Nothing of torch's compiler is imported. Its functions are recognised by module and by the qualified name of their code
+(which a decorator cannot change), and marked functions by the attributes that it leaves on them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.capture import hatches
+from onegraph.capture.marks import Mark
+from onegraph.capture.policy import hatches as policy
+from onegraph.capture.residual import compile_residual
+
+DECORATORS = "torch._dynamo.decorators"
+EVAL_FRAME = "torch._dynamo.eval_frame"
+EXTERNAL = "torch._dynamo.external_utils"
+_LOCAL = "<locals>"
+_ERROR_MANAGER = "ErrorOnGraphBreakDecoratorContextManager"
+_CONFIG_MANAGER = "DynamoConfigPatchProxy"
+
+
+def spelled(ours: Any) -> Mark:
+    """A function of torch that is the same as one of ours."""
+    return lambda tracer, plain, function, args, kwargs: tracer.call_again(plain, ours, args, kwargs)
+
+
+def enter_error_on_graph_break(manager: Any) -> None:
+    manager.prev_error_on_graph_break.append(_C.exchange_setting("error_on_graph_break", manager.error_on_graph_break))
+
+
+def leave_error_on_graph_break(manager: Any, *exception: object) -> None:
+    _C.exchange_setting("error_on_graph_break", manager.prev_error_on_graph_break.pop())
+
+
+def enter_config_patch(manager: Any) -> None:
+    """`torch._dynamo.patch_dynamo_config`: of what it changes, nested graph breaks mean something to us."""
+    if manager.config_patch.changes.get("nested_graph_breaks") is False:
+        _C.exchange_setting("nested_graph_breaks", False)
+
+
+def leave_config_patch(manager: Any, *exception: object) -> None:
+    if manager.config_patch.changes.get("nested_graph_breaks") is False:
+        _C.exchange_setting("nested_graph_breaks", None)
+
+
+def call_compiled(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compile` has made of a function: the function is a part of this graph."""
+    return tracer.call_again(plain, function._torchdynamo_orig_callable, args, kwargs)
+
+
+def call_module(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compile` or `disable` has made of a module."""
+    if type(tracer.world.real(function).dynamo_ctx).__name__ == "DisableContext":
+        return policy.run_eagerly(tracer, plain, type(function), args, kwargs)
+    return tracer.call_again(plain, tracer.getattr(function, "_orig_mod"), args, kwargs)
+
+
+#: (module, qualified name of the code or class) -> what a call of the function, or of an instance, means.
+SPELLINGS: dict[tuple[str, str], Mark] = {
+    (DECORATORS, "graph_break"): policy.break_graph,
+    (DECORATORS, "step_unsupported"): policy.break_graph,
+    (DECORATORS, "skip_frame"): policy.skip_caller,
+    (DECORATORS, "error_on_graph_break"): spelled(hatches.error_on_graph_break),
+    (DECORATORS, f"{_ERROR_MANAGER}.__enter__"): spelled(enter_error_on_graph_break),
+    (DECORATORS, f"{_ERROR_MANAGER}.__exit__"): spelled(leave_error_on_graph_break),
+    (DECORATORS, "disable_nested_graph_breaks"): spelled(hatches.disable_nested_graph_breaks),
+    (DECORATORS, f"{_CONFIG_MANAGER}.__enter__"): spelled(enter_config_patch),
+    (DECORATORS, f"{_CONFIG_MANAGER}.__exit__"): spelled(leave_config_patch),
+    (DECORATORS, "disable"): spelled(hatches.disable),
+    ("torch.compiler", "disable"): spelled(hatches.disable),
+    (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): policy.run_eagerly,
+    (EVAL_FRAME, f"_TorchDynamoContext.__call__.{_LOCAL}.compile_wrapper"): call_compiled,
+    (EVAL_FRAME, "OptimizedModule"): call_module,
+    (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
+    ("torch._compile", f"_disable_dynamo.{_LOCAL}.inner"): policy.run_eagerly,
+}
+
+
+def foreign_mark(function: FunctionType) -> Mark | None:
+    """What torch's decorators say of a call of this function, if anything."""
+    module = function.__globals__.get("__name__")
+    if type(module) is str and module.startswith("torch."):
+        return SPELLINGS.get((module, function.__code__.co_qualname))
+    return None
+
+
+def foreign_class_mark(cls: type) -> Mark | None:
+    """What a call of an instance of a class of torch's compiler means, if it is known."""
+    return SPELLINGS.get((cls.__module__, cls.__qualname__))
+
+
+# ---- frames of torch's wrappers, where they run ----------------------------------------------------------------------
+
+_FOLDER = torch.__path__[0]
+_DISABLED = "{}(fn, {}, None)(*args, **kwargs)"
+#: What frames of torch do where our regions run them, by the qualified name of their code: torch's `disable` turns off
+#: torch's own frame hook only, and its managers say what they say to torch only.
+_REPLACED: dict[str, tuple[str, Any]] = {
+    f"DisableContext.__call__.{_LOCAL}._fn": (_DISABLED.format("k0_", True), hatches.disable_function),
+    f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper": (
+        _DISABLED.format("k0_", False),
+        hatches.disable_function,
+    ),
+    f"{_ERROR_MANAGER}.__enter__": ("k0_(self)", enter_error_on_graph_break),
+    f"{_ERROR_MANAGER}.__exit__": ("k0_(self)", leave_error_on_graph_break),
+    f"{_CONFIG_MANAGER}.__enter__": ("(k0_(self), self.config_patch.__enter__())[0]", enter_config_patch),
+    f"{_CONFIG_MANAGER}.__exit__": (
+        "(k0_(self), self.config_patch.__exit__(exc_type, exc_val, exc_tb))[0]",
+        leave_config_patch,
+    ),
+}
+
+
+def foreign_replacement(code: CodeType) -> CodeType | None:
+    """What runs in the place of a frame of torch's compiler, if anything."""
+    found = _REPLACED.get(code.co_qualname) if code.co_filename.startswith(_FOLDER) else None
+    if found is None:
+        return None
+    expression, function = found
+    return compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]
+
+
+# ---- settings of the process -----------------------------------------------------------------------------------------
+
+
+def error_on_graph_break() -> bool | None:
+    """What our own context managers have said; if nothing, what torch's have."""
+    ours = _C.exchange_setting("error_on_graph_break")
+    if ours is not None:
+        return ours
+    module = sys.modules.get("torch._dynamo.utils")
+    return bool(getattr(module, "_error_on_graph_break", False)) or None
+
+
+SETTINGS: dict[str, Callable[[], bool | None]] = {
+    "error_on_graph_break": error_on_graph_break,
+    "nested_graph_breaks": lambda: _C.exchange_setting("nested_graph_breaks"),
+}

@@ -1,0 +1,34 @@
+"""What the program has said about single functions: how the tracer is to take their calls.
+
+A mark is a handler that the tracer asks first, by the identity of the function. The public functions that set marks
+are in `onegraph.capture.hatches`; what the handlers do is in `onegraph.capture.policy.hatches`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+#: handler(tracer, plain, function, args, kwargs) -> the result of the call; `plain` as in `Tracer.take_plain`
+Mark = Callable[[Any, bool, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+MARKS: dict[int, Mark] = {}
+_kept_alive: dict[int, Any] = {}
+
+
+def mark(function: Any, handler: Mark) -> None:
+    """Calls of this function go to the handler. A function that dies takes its mark along."""
+    identity = id(function)
+    if identity not in MARKS:
+        try:
+            weakref.finalize(function, MARKS.pop, identity, None).atexit = False
+        except TypeError:  # no weak references to it
+            _kept_alive[identity] = function
+    MARKS[identity] = handler
+
+
+def unmark(function: Any) -> None:
+    """Calls of this function are taken as if nothing had been said of it."""
+    MARKS.pop(id(function), None)
+    _kept_alive.pop(id(function), None)
