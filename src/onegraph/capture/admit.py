@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
+from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
 from onegraph.capture.policy.registry import IMMUTABLE, is_outside_class
@@ -205,7 +205,7 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     else:
         shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
     if any(a is not b for a, b in zip(base.__iter__(shadow), items, strict=True)):
-        raise GraphBreak(OPAQUE_OBJECT, what="a set whose order depends on its past")
+        raise GraphBreak(SET_ORDER)
     begin_shadow(world, real, shadow, source, guarded)
     if guarded:
         world.guard(source, "check", SameMembers(tuple(base.__iter__(real))))

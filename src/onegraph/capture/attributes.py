@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
+from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.layout import HEAP_TYPE
+from onegraph.capture.policy.reasons import reason_of_write
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
 from onegraph.capture.source import Attr, Const, DictOf, Item
@@ -262,9 +263,9 @@ class Attributes(Machine):
         if isinstance(obj, torch.Tensor):
             if name not in ("grad", "requires_grad") and hasattr(torch.Tensor, name):
                 return setattr(obj, name, value)
-            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
+            raise GraphBreak(GRAD_WRITE if name in ("grad", "requires_grad") else TENSOR_ATTRIBUTE, name=name)
         if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
-            raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of {getattr(obj, '__name__', obj)}")
+            raise GraphBreak(reason_of_write(obj), what=f"{name} of {getattr(obj, '__name__', obj)}")
         custom = self.class_lookup(type(obj), "__setattr__")
         if isinstance(custom, types.FunctionType):
             self.call(custom, (obj, name, value), {})

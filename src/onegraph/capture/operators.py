@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.attributes import Attributes
-from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
+from onegraph.capture.breaks import DATA_DEPENDENT_MEMBERSHIP, DATA_DEPENDENT_TRUTH, TEXT_OF_CONTAINER, GraphBreak
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.texts import Shown, refuse_marked
@@ -34,7 +34,11 @@ class Operators(Attributes):
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
-        return super().compare(op, self._filled_deep(a), self._filled_deep(b))
+        left, right = self._filled_deep(a), self._filled_deep(b)
+        try:
+            return super().compare(op, left, right)
+        except GraphBreak as broken:
+            raise membership(broken) from None
 
     def convert(self, obj: Any, kind: str) -> str:
         if isinstance(obj, torch.Tensor):
@@ -48,7 +52,10 @@ class Operators(Attributes):
 
     def contains(self, item: Any, container: Any) -> bool:
         refuse_marked(item, container)
-        return super().contains(item, container)
+        try:
+            return super().contains(item, container)
+        except GraphBreak as broken:
+            raise membership(broken) from None
 
     def iter(self, obj: Any) -> Any:
         refuse_marked(obj)
@@ -104,5 +111,11 @@ class Operators(Attributes):
     def _printable(self, value: Any) -> Any:
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
         if contains_tensor(self._filled_deep(value)):
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a container of tensors")
+            raise GraphBreak(TEXT_OF_CONTAINER)
         return value
+
+
+def membership(broken: GraphBreak) -> GraphBreak:
+    """The break of a container that has asked whether tensors are equal, in the place of any question for truth."""
+    asked = broken.reason is DATA_DEPENDENT_TRUTH and not broken.frames
+    return GraphBreak(DATA_DEPENDENT_MEMBERSHIP) if asked else broken

@@ -10,6 +10,7 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
+    GeneratorType,
     MethodType,
     MethodWrapperType,
 )
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, ESCAPING_GENERATOR, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
 from onegraph.capture.shadows import DELETED, cell_value
@@ -32,7 +33,7 @@ ITERATORS = tuple(
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
     if id(value) in rebuild.world.made_classes:
-        raise GraphBreak(CANNOT_REBUILD, what=f"class {value}, made here,")
+        raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)
     return rebuild.const(value)
 
 
@@ -146,7 +147,9 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     cls = type(value)
     base = next((kind for kind in (collections.OrderedDict, dict, list, set) if isinstance(value, kind)), object)
     if cls.__flags__ & HEAP_TYPE == 0 and base is object:
-        raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}")
+        raise GraphBreak(
+            ESCAPING_GENERATOR if cls is GeneratorType else CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}"
+        )
     try:
         base.__new__(cls)
     except TypeError:

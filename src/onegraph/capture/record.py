@@ -17,13 +17,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
-from onegraph.capture.breaks import (
-    DATA_DEPENDENT_VALUE,
-    FAILED_OPERATOR,
-    HIGHER_ORDER,
-    UNTRACEABLE_OPERATOR,
-    GraphBreak,
-)
+from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
+from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
@@ -90,22 +86,20 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        if short_name(func) in REAL_ONLY or is_data_setter(func):
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func))
+        refused = refused_at_once(func, args)
+        if refused is not None:
+            raise refused
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:
             result = func(*args, **kwargs)
-        except DATA_DEPENDENT_ERRORS:
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what=function_name(func)) from None
-        except UNSUPPORTED_ERRORS as error:
-            raise GraphBreak(UNTRACEABLE_OPERATOR, name=function_name(func), error=first_line(error)) from None
+        except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
+            raise refused_after(func, error) from None
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if type(error) is TypeError and not contains_tensor((args, kwargs)):
                 raise
-            named = f"{type(error).__name__}: {first_line(error)}"
-            raise GraphBreak(FAILED_OPERATOR, name=function_name(func), error=named) from error
+            raise refused_after(func, error) from error
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result
@@ -113,7 +107,7 @@ class Recorder(TorchFunctionMode):
     def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """A custom autograd function under vmap is its forward where no gradients are recorded."""
         if torch.is_grad_enabled() or not cls.generate_vmap_rule:
-            raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply")
+            raise GraphBreak(CUSTOM_FUNCTION_BREAK, name=f"{cls.__name__}.apply")
         with self:
             return cls.forward(*args, **kwargs)
 
@@ -175,6 +169,8 @@ class Recorder(TorchFunctionMode):
                 return value.item()
             case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
                 return value
+            case torch.Generator():
+                raise GraphBreak(GENERATOR_ARGUMENT, name="an operator")
             case _:
                 raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 
@@ -246,38 +242,3 @@ RETURNS_ITSELF = frozenset(
 def returns_itself(func: Any) -> bool:
     """Whether getting an argument back from the function means that it did nothing."""
     return getattr(func, "__name__", "") in RETURNS_ITSELF
-
-
-#: Functions and properties of tensors that tell what only the real tensor knows: its memory, its past, its gradients.
-REAL_ONLY = frozenset(
-    """_base _version data_ptr grad_fn is_inference is_pinned is_set_to is_shared output_nr retains_grad share_memory_
-    storage untyped_storage _typed_storage _backward_hooks _post_accumulate_grad_hooks _is_view _cdata __dlpack__
-    __cuda_array_interface__ pin_memory set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_""".split()
-)
-
-
-def is_data_setter(func: Any) -> bool:
-    """Whether the call is `tensor.data = ...`, after which the tensor has other memory."""
-    return getattr(func, "__name__", "") == "__set__" and func.__self__ is torch.Tensor.data
-
-
-def short_name(func: Any) -> str:
-    """The name of a torch function without its overload; of a property's getter, the property's."""
-    name = getattr(func, "__name__", "").partition(".")[0]
-    return func.__self__.__name__ if name == "__get__" and hasattr(func, "__self__") else name
-
-
-def function_name(func: Any) -> str:
-    """The name of a torch function as the user writes it."""
-    name = getattr(func, "__name__", None) or str(func)
-    owner = getattr(func, "__self__", None)
-    if name in ("__get__", "__set__") and owner is not None:
-        return f"Tensor.{owner.__name__}"
-    if getattr(torch.Tensor, name, None) is func:
-        return f"Tensor.{name}"
-    module = getattr(func, "__module__", None) or "torch"
-    return f"{module}.{name}".replace("torch._VariableFunctions", "torch")
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

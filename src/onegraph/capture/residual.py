@@ -25,7 +25,7 @@ from typing import Any, assert_never
 
 import torch
 
-from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import DELETED, UNFILLED, Record, cell_value, keys_of
@@ -153,13 +153,13 @@ class Rebuild:
         text = literal(value)
         if text is not None:
             if type(value) is int and value in self.world.identities:
-                raise GraphBreak(CANNOT_REBUILD, what="number that is the identity of an object")
+                raise GraphBreak(ESCAPING_IDENTITY)
             return text
         identity = id(value)
         if identity in self._value_names:
             return self._value_names[identity]
         if identity in self._in_progress:
-            raise GraphBreak(CANNOT_REBUILD, what=f"{type(value).__name__} that contains itself")
+            raise GraphBreak(SELF_CONTAINING, what=type(value).__name__)
         self._in_progress.add(identity)
         name = self._make(value)
         self._in_progress.discard(identity)
@@ -192,7 +192,7 @@ class Rebuild:
                     printed = f"{self.value(tensor)}, {spec!r}" if kind == "format" else self.value(tensor)
                     pieces.append(f"{self.const(getattr(builtins, kind))}({printed})")
                 case _:
-                    raise GraphBreak(CANNOT_REBUILD, what="text of a tensor that was written to later")
+                    raise GraphBreak(CHANGED_TEXT)
         return self.assign(f"''.join(({', '.join(pieces)},))")
 
     def _tensor(self, value: torch.Tensor) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import DATA_DEPENDENT_VALUE, GraphBreak
+from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
 
@@ -69,7 +69,7 @@ def refuse_marked(*values: Any) -> None:
     """Break the graph where the contents of a string decide what happens."""
     for value in values:
         if is_marked(value):
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what="the text of a tensor")
+            raise GraphBreak(TEXT_DECIDES)
 
 
 class Shown:
@@ -94,6 +94,6 @@ class Shown:
         return getattr(self._tensor, name)
 
     def _number(self) -> Any:
-        raise GraphBreak(DATA_DEPENDENT_VALUE, what="the number in a tensor")
+        raise GraphBreak(TENSOR_TO_NUMBER, what="formatting")
 
     __int__ = __float__ = __index__ = _number

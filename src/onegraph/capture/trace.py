@@ -15,7 +15,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import Location
 from onegraph.capture.admit import admit_object
-from onegraph.capture.breaks import CANNOT_REBUILD, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import OPEN_AUTOCAST, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -28,7 +28,7 @@ from onegraph.capture.source import Arg, Const, FreeCell, Source, describe
 from onegraph.capture.tracer import Tracer
 from onegraph.capture.unchanged import Fingerprints
 from onegraph.capture.world import World
-from onegraph.torchlib.fake import FakeMode, FakeTensor
+from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
 POLICIES = (builtins, iteration, module, numbers, tensors, transforms)
 
@@ -127,9 +127,14 @@ class Trace:
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        if real.is_nested:
+            raise GraphBreak(TENSOR_LAYOUT, error="it is nested")
         dims = self.shapes.symbolic_dims(source, real) if guarded else ()
         symbolic = self.symbols.of_input(source, real, dims)
-        fake = self.fake.fakeify(real, symbolic)
+        try:
+            fake = self.fake.fakeify(real, symbolic)
+        except UNSUPPORTED_ERRORS as error:
+            raise GraphBreak(TENSOR_LAYOUT, error=error) from None
         self.world.adopt(real, fake, source)
         if guarded and symbolic:
             sizes = [None if dim in symbolic else size for dim, size in enumerate(real.shape)]
@@ -157,7 +162,7 @@ class Trace:
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
         if self.tracer.open_autocasts:
-            raise GraphBreak(CANNOT_REBUILD, what="autocast context")
+            raise GraphBreak(OPEN_AUTOCAST)
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []

@@ -16,14 +16,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import (
-    DATA_DEPENDENT_BRANCH,
-    OUTPUT,
-    REAL_TENSORS,
-    TENSOR_SUBCLASS,
-    UNKNOWN_NATIVE,
-    GraphBreak,
-)
+from onegraph.capture.breaks import SCRIPTED, TENSOR_LIKE, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark
 from onegraph.capture.interp.frame import NULL, Abort, Frame
@@ -32,6 +25,7 @@ from onegraph.capture.marks import MARKS
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.hatches import find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
+from onegraph.capture.policy.reasons import reason_of_function, reason_of_truth, refused_method, refused_native
 from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
@@ -41,8 +35,6 @@ from onegraph.capture.policy.registry import (
     SAFE_RECEIVERS,
     Depth,
     is_library,
-    is_outside,
-    is_untraced,
     runs_natively,
 )
 from onegraph.capture.record import Recorder
@@ -60,7 +52,7 @@ NATIVE_FUNCTIONS = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-SCRIPTED = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 
 
 class Tracer(Operators):
@@ -149,7 +141,7 @@ class Tracer(Operators):
 
     def truth(self, obj: Any) -> bool:
         if isinstance(obj, torch.Tensor):
-            raise GraphBreak(DATA_DEPENDENT_BRANCH)
+            raise GraphBreak(reason_of_truth(self.frames[-1]))
         self.world.length_matters(obj)
         if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
             self.world.refuse_opaque(obj)
@@ -264,18 +256,17 @@ class Tracer(Operators):
         plain = self.take_plain()
         if identity in BREAKS:
             why, name = BREAKS[identity]
-            raise GraphBreak(why, name=name, what=f"call of {name}()")
+            raise GraphBreak(why, name=name, what=name)
         if identity in SUBSTITUTES:
             return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():
+                why = reason_of_function(function)
+                if why is not None:
+                    raise GraphBreak(why, name=f"{function.__module__}.{function.__qualname__}")
                 mark = foreign_mark(function)
                 if mark is not None:
                     return mark(self, plain, function, args, kwargs)
-                if is_untraced(function):
-                    raise GraphBreak(REAL_TENSORS, name=f"{function.__module__}.{function.__qualname__}")
-                if is_outside(function):
-                    raise GraphBreak(OUTPUT, name=f"{function.__module__}.{function.__qualname__}")
                 if runs_natively(function):
                     return self.run_torch(function, args, kwargs)
                 frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
@@ -322,15 +313,15 @@ class Tracer(Operators):
             return self.call_again(plain, method, (function, *args), kwargs)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
-        if isinstance(function, SCRIPTED):
-            raise GraphBreak(UNKNOWN_NATIVE, name=f"{getattr(function, 'name', '?')}, compiled by TorchScript")
+        if isinstance(function, SCRIPTED_TYPES):
+            raise GraphBreak(SCRIPTED, name=getattr(function, "name", type(function).__name__))
         if is_library(type(function).__module__ or ""):
             if not is_torch(type(function)):
                 self.world.refuse_opaque(function)
             return self.run_native(function, args, kwargs)
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)
-        raise GraphBreak(UNKNOWN_NATIVE, name=type(function).__qualname__)
+        raise refused_native(function, type(function).__module__, type(function).__qualname__)
 
     def call_region(
         self, plain: bool, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -382,7 +373,7 @@ class Tracer(Operators):
             module = getattr(function, "__module__", None) or ""
             if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
                 return self.run_native(function, args, kwargs)
-            raise GraphBreak(UNKNOWN_NATIVE, name=f"{module}.{getattr(function, '__qualname__', function)}")
+            raise refused_native(function, module, getattr(function, "__qualname__", str(function)))
         handler = self._method_handler(receiver, function)
         if handler is not None:
             return handler(self, (receiver, *args), kwargs)
@@ -392,7 +383,7 @@ class Tracer(Operators):
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
             self.world.realize(receiver)
             return self.run_native(function, args, kwargs)
-        raise GraphBreak(UNKNOWN_NATIVE, name=f"{type(receiver).__qualname__}.{function.__name__}")
+        raise refused_method(type(receiver), function.__name__)
 
     def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An unbound native method called with its receiver as first argument."""
@@ -406,14 +397,16 @@ class Tracer(Operators):
             or is_library(owner.__module__)
         ):
             return self.run_native(function, args, kwargs)
-        raise GraphBreak(UNKNOWN_NATIVE, name=f"{owner.__qualname__}.{function.__name__}")
+        raise refused_method(owner, function.__name__)
 
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
         descriptor = find_in_class(owner, function.__name__)[1]
+        if descriptor is MISSING and isinstance(receiver, type):
+            descriptor = find_in_class(receiver, function.__name__)[1]
         if id(descriptor) in BREAKS:
             why, name = BREAKS[id(descriptor)]
-            raise GraphBreak(why, name=name, what=f"call of {name}()")
+            raise GraphBreak(why, name=name, what=name)
         return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
 
     def _depth(self, function: Any) -> Depth:
@@ -480,7 +473,7 @@ def refuse_tensor_like(value: Any) -> None:
                 refuse_tensor_like(item)
         case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
             if not is_library(type(value).__module__):
-                raise GraphBreak(TENSOR_SUBCLASS, name=type(value).__qualname__)
+                raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
 
 
 def keeps_texts(function: Any) -> bool:

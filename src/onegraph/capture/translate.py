@@ -21,7 +21,7 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, GraphBreakError, OnegraphError
 from onegraph.base.events import Location
-from onegraph.capture.breaks import PYTHON_FEATURE, GraphBreak
+from onegraph.capture.breaks import ASYNCHRONOUS, GraphBreak
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.residual import Rebuild, compile_residual
@@ -86,7 +86,7 @@ def translate_unchecked(
                 return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at(raised)}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
-            broken = GraphBreak(PYTHON_FEATURE, what=str(unsupported))
+            broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found

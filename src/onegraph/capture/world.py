@@ -19,9 +19,9 @@ from types import CellType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 from onegraph.base.events import Location
-from onegraph.capture.breaks import OPAQUE_OBJECT, GraphBreak
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import UnsetSlot, behind_proxy, compares_in_python, slots_of
+from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
@@ -209,7 +209,7 @@ class World:
     def refuse_opaque(self, value: Any) -> None:
         """Break the graph where the hidden state of a native object from outside would be read or written."""
         if id(value) in self.opaque:
-            raise GraphBreak(OPAQUE_OBJECT, what=f"a {type(value).__module__}.{type(value).__qualname__}")
+            raise refused_object(value)
 
     def realize(self, value: Any) -> Any:
         """Fill every slot of a container or object, one level deep: native code is about to look at it."""

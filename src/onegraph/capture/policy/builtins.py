@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copy
+import datetime
 import functools
 import inspect
 import io
@@ -12,9 +13,11 @@ import itertools
 import logging
 import operator
 import os
+import pdb
 import random
 import re
 import sys
+import threading
 import time
 import types
 import typing
@@ -24,13 +27,8 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import (
-    DATA_DEPENDENT_VALUE,
-    FRAME_ACCESS,
-    NONDETERMINISTIC,
-    OUTPUT,
-    GraphBreak,
-)
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.torchlib.state import tracing_suspended
@@ -51,13 +49,26 @@ native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.isl
 native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
 native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy, dict.popitem)
 native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
-breaks(OUTPUT, print, input, open, io.open, compile, breakpoint, os.system, sys.exit)
-breaks(OUTPUT, torch.save, torch.load)
-breaks(NONDETERMINISTIC, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
-breaks(NONDETERMINISTIC, time.perf_counter_ns, time.monotonic_ns, time.sleep, os.urandom, os.getpid)
-breaks(NONDETERMINISTIC, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
-breaks(NONDETERMINISTIC, random.gauss, random.randrange, random.sample, random.choices)
-breaks(FRAME_ACCESS, globals, locals, exec, eval)
+breaks(b.LOGGING, logging.getLogger, logging.basicConfig, logging.debug, logging.info, logging.warning, logging.error)
+breaks(b.LOGGING, logging.log, logging.critical, logging.exception)
+breaks(b.PRINT, print)
+breaks(b.INPUT, input)
+breaks(b.FILE_SYSTEM, open, io.open)
+breaks(b.CODE_COMPILATION, compile)
+breaks(b.DEBUGGER, breakpoint, pdb.set_trace)
+breaks(b.PROCESS, os.system)
+breaks(b.EXIT, sys.exit, os._exit)
+breaks(b.SAVE_LOAD, torch.save, torch.load)
+breaks(b.CLOCK, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
+breaks(b.CLOCK, time.perf_counter_ns, time.monotonic_ns, vars(datetime.datetime)["now"])
+breaks(b.CLOCK, vars(datetime.datetime)["utcnow"], vars(datetime.date)["today"])
+breaks(b.SLEEP, time.sleep)
+breaks(b.ENTROPY, os.urandom)
+breaks(b.PROCESS_IDENTITY, os.getpid, threading.get_ident, threading.get_native_id)
+breaks(b.PYTHON_RANDOM, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
+breaks(b.PYTHON_RANDOM, random.gauss, random.randrange, random.sample, random.choices)
+breaks(b.FRAME_ACCESS, globals, locals)
+breaks(b.DYNAMIC_CODE, exec, eval)
 
 
 @policy(isinstance)
@@ -176,14 +187,14 @@ def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 @policy(vars)
 def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
-        raise GraphBreak(FRAME_ACCESS, name="vars")
+        raise GraphBreak(b.FRAME_ACCESS, name="vars")
     return tracer.getattr(args[0], "__dict__")
 
 
 @policy(dir)
 def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
-        raise GraphBreak(FRAME_ACCESS, name="dir")
+        raise GraphBreak(b.FRAME_ACCESS, name="dir")
     return tracer.run_native(dir, args, kwargs)
 
 
@@ -206,7 +217,7 @@ def _number(kind: Any) -> None:
     @policy(kind)
     def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args and isinstance(args[0], torch.Tensor):
-            raise GraphBreak(DATA_DEPENDENT_VALUE, what=f"{kind.__name__}(tensor)")
+            raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
         if args and isinstance(args[0], torch.SymInt):
             return tracer.convert_symbol(kind, args[0])
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)

@@ -7,6 +7,9 @@ import math
 import operator
 from typing import Any
 
+import torch
+
+from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, GraphBreak
 from onegraph.capture.policy.registry import policy
 
 
@@ -44,7 +47,7 @@ def _extreme(function: Any, symbol: str) -> None:
         keyed = [item if key is None else tracer.call(key, (item,), {}) for item in items]
         best = 0
         for index in range(1, len(items)):
-            if tracer.truth(tracer.compare(symbol, keyed[index], keyed[best])):
+            if ordered(tracer, function.__name__, symbol, keyed[index], keyed[best]):
                 best = index
         return items[best]
 
@@ -87,6 +90,14 @@ def sorted_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     return sort(tracer, items, kwargs)
 
 
+def ordered(tracer: Any, name: str, symbol: str, a: Any, b: Any) -> bool:
+    """Whether a comparison holds; of tensors, it is not known."""
+    answer = tracer.compare(symbol, a, b)
+    if isinstance(answer, torch.Tensor):
+        raise GraphBreak(DATA_DEPENDENT_ORDER, name=name)
+    return bool(tracer.truth(answer))
+
+
 @policy(list.sort)
 def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     container = tracer.world.realize(args[0])
@@ -95,7 +106,7 @@ def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
 
 def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
-    less = functools.cmp_to_key(lambda a, b: -1 if tracer.truth(tracer.compare("<", a[0], b[0])) else 0)
+    less = functools.cmp_to_key(lambda a, b: -1 if ordered(tracer, "sort", "<", a[0], b[0]) else 0)
     keyed = [(item if key is None else tracer.call(key, (item,), {}), item) for item in items]
     reverse = tracer.truth(kwargs.get("reverse", False))
     if all(type(entry[0]) in (int, float, str) for entry in keyed):

@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
-from onegraph.capture.breaks import HIGHER_ORDER, GraphBreak
+from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.source import Const
 
@@ -67,7 +67,7 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     module = args[0]
     real = tracer.world.real(module)
     if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
-        raise GraphBreak(HIGHER_ORDER, name="a module with backward hooks")
+        raise GraphBreak(MODULE_BACKWARD_HOOK)
     if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
         return tracer.interpret(Module._call_impl, args, kwargs)
     if real is not module:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.capture.breaks import Reason
+from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name
 
 Depth = Literal["identity", "level", "deep"]
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -59,7 +60,7 @@ def native(depth: Depth, *functions: Any) -> None:
 def breaks(reason: Reason, *functions: Any) -> None:
     """Calls of these functions break the graph for this reason."""
     for function in functions:
-        BREAKS[id(function)] = (reason, getattr(function, "__qualname__", repr(function)))
+        BREAKS[id(function)] = (reason, public_name(function))
         _KEEP.append(function)
 
 
@@ -107,29 +108,10 @@ INTERPRETED = (
 )
 
 
-#: Functions of these modules work on real tensors and the state of the process: they break the graph.
-UNTRACED = ("torch.optim", "torch.distributed", "torch.utils.data", "torch.multiprocessing", "torch.profiler")
-#: Modules of Python whose functions talk to other threads, processes and machines: they break the graph.
-OUTSIDE = frozenset(
-    """threading _threading_local asyncio queue concurrent multiprocessing subprocess socket selectors signal ssl http
-    urllib socketserver ftplib smtplib sqlite3 shelve dbm tempfile shutil sched faulthandler tracemalloc""".split()
-)
-
-
-def is_untraced(function: FunctionType) -> bool:
-    """Whether a Python function of torch must run for real."""
-    return (function.__globals__.get("__name__") or "").startswith(UNTRACED)
-
-
-def is_outside(function: FunctionType) -> bool:
-    """Whether a Python function of the standard library talks to the world outside."""
-    return (function.__globals__.get("__name__") or "").partition(".")[0] in OUTSIDE
-
-
 @functools.cache
 def is_outside_class(cls: type) -> bool:
     """Whether other threads or the world outside may change instances of the class at any time."""
-    return any(kind.__module__.partition(".")[0] in OUTSIDE for kind in cls.__mro__)
+    return any(kind.__module__.partition(".")[0] in OUTSIDE_MODULES for kind in cls.__mro__)
 
 
 def is_library(module: str) -> bool:

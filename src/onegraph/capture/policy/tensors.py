@@ -7,27 +7,38 @@ from typing import Any
 import torch
 from torch.amp import autocast_mode
 
-from onegraph.capture.breaks import HIGHER_ORDER, NONDETERMINISTIC, OPAQUE_OBJECT, STATE_CHANGE, GraphBreak
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.texts import MARK
+from onegraph.torchlib.fake import FakeTensor
 
-breaks(STATE_CHANGE, torch.set_default_dtype, torch.set_default_device, torch.use_deterministic_algorithms)
-breaks(STATE_CHANGE, torch.set_num_threads, torch.set_default_tensor_type)
-breaks(NONDETERMINISTIC, torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state)
-breaks(
-    HIGHER_ORDER, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.functional_call
-)
-breaks(HIGHER_ORDER, torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.autograd.grad, torch.autograd.backward)
-breaks(HIGHER_ORDER, torch.Tensor.backward)
-breaks(HIGHER_ORDER, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
-breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
-breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks.__enter__)
-breaks(HIGHER_ORDER, torch.autograd.graph.saved_tensors_hooks.__exit__)
-breaks(HIGHER_ORDER, torch.autograd.graph.register_multi_grad_hook, torch.autograd.functional.jacobian)
-breaks(HIGHER_ORDER, torch.autograd.functional.hessian, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
-breaks(HIGHER_ORDER, torch.Tensor.requires_grad_, torch.Tensor.retain_grad)
-breaks(STATE_CHANGE, torch.inference_mode, torch.set_float32_matmul_precision, torch.autograd.set_detect_anomaly)
-breaks(HIGHER_ORDER, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
+breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
+breaks(b.DEFAULT_DEVICE, torch.set_default_device)
+breaks(b.STATE_CHANGE, torch.use_deterministic_algorithms, torch.set_num_threads, torch.set_float32_matmul_precision)
+breaks(b.INFERENCE_MODE, torch.inference_mode)
+breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
+breaks(b.RANDOM_STATE, torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state)
+breaks(b.FUNCTION_TRANSFORM, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
+breaks(b.FUNCTION_TRANSFORM, torch.func.jvp, torch.func.vjp, torch.func.linearize)
+breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
+breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
+breaks(b.FUNCTIONAL_CALL, torch.func.functional_call)
+breaks(b.GRADIENT_CALL, torch.autograd.grad)
+breaks(b.BACKWARD_CALL, torch.autograd.backward, torch.Tensor.backward)
+breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
+breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad)
+breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
+breaks(b.PROFILER, torch.autograd.profiler.record_function)
+breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
+breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
+breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack)
+breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, torch.Tensor._make_wrapper_subclass)
+breaks(b.PARAMETER_MADE, torch.Tensor._make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
 
 
@@ -65,7 +76,7 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Where no gradients are recorded, a custom function is its forward."""
     cls, *inputs = args
     if torch.is_grad_enabled():
-        raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply")
+        raise GraphBreak(b.CUSTOM_FUNCTION, name=f"{cls.__name__}.apply")
     forward = tracer.getattr(cls, "forward")
     if cls.setup_context is torch.autograd.Function.setup_context:
         result = tracer.call(forward, (ForwardContext(), *inputs), kwargs)
@@ -73,7 +84,7 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = tracer.call(forward, tuple(inputs), kwargs)
         tracer.call(tracer.getattr(cls, "setup_context"), (ForwardContext(), tuple(inputs), result), {})
     if any(result is value for value in inputs):
-        raise GraphBreak(HIGHER_ORDER, name=f"{cls.__name__}.apply, which returns its input")
+        raise GraphBreak(b.RETURNED_INPUT, name=f"{cls.__name__}.apply")
     return result
 
 
@@ -92,7 +103,7 @@ def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     mode, *exception = args
     if not tracer.open_autocasts or tracer.open_autocasts[-1][0] is not mode:
-        raise GraphBreak(OPAQUE_OBJECT, what="an autocast context that was entered outside")
+        raise GraphBreak(b.FOREIGN_AUTOCAST)
     _, node = tracer.open_autocasts.pop()
     tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
     with torch._C.DisableTorchFunction():

@@ -1,0 +1,75 @@
+"""Graph breaks because a function asks for gradients, or changes how they are computed."""
+
+from __future__ import annotations
+
+from onegraph.capture.breaks.reason import theme as _theme
+
+_define = _theme("Gradients")
+
+BACKWARD_CALL = _define(
+    "backward-call",
+    "call of {name}",
+    "Backward passes that run inside of the compiled function are not captured.",
+    "return the loss, and call backward() behind the compiled function",
+)
+GRADIENT_CALL = _define(
+    "gradient-call",
+    "call of {name}, which differentiates",
+    "Gradients that are taken inside of the compiled function are not captured.",
+    "return the outputs, and take the gradient behind the compiled function",
+)
+FUNCTION_TRANSFORM = _define(
+    "function-transform",
+    "call of {name}, which transforms a function",
+    "Functions that are differentiated by torch.func are not captured.",
+    "apply the transformation outside, and compile what is done with its result",
+)
+FUNCTIONAL_CALL = _define(
+    "functional-call",
+    "call of {name}, which exchanges the parameters of a module",
+    "The module's parameters are changed for the time of the call, which others could see.",
+    "call the module itself",
+)
+TENSOR_HOOK = _define(
+    "tensor-hook",
+    "call of {name}, which registers a hook on a tensor",
+    "Hooks run in the backward pass, outside of the graph.",
+    "register the hook outside of the compiled function, on its input or result",
+)
+MODULE_BACKWARD_HOOK = _define(
+    "module-backward-hook",
+    "a module with backward hooks",
+    "The hooks run in the backward pass, between operators that the graph fuses.",
+    "register the hooks on a module that is outside of the compiled function",
+)
+SAVED_TENSOR_HOOKS = _define(
+    "saved-tensor-hooks",
+    "use of {name}, which changes what autograd saves",
+    "The compiled graph decides by itself what it keeps for the backward pass.",
+    "put the context around the call of the compiled function",
+)
+CHECKPOINT = _define(
+    "activation-checkpoint",
+    "call of {name}",
+    "What runs again in the backward pass is decided outside of the graph.",
+    "apply the checkpoint around the compiled function",
+)
+REQUIRES_GRAD = _define(
+    "requires-grad-change",
+    "call of {name}, which tells autograd what to record",
+    "Autograd records outside of the graph, and must know before the graph runs.",
+    "call it outside of the compiled function",
+)
+CUSTOM_FUNCTION = _define(
+    "custom-autograd-function",
+    "call of {name}",
+    "The backward of a custom function is not captured.",
+    "call the function under torch.no_grad() where no gradient is needed: it is captured there",
+    "write it with differentiable operators",
+)
+RETURNED_INPUT = _define(
+    "autograd-function-input",
+    "call of {name}, which returns its input",
+    "What a custom function returns has a history of its own, also where it is the input.",
+    "return a view or a copy of the input",
+)

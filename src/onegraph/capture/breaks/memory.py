@@ -1,0 +1,83 @@
+"""Graph breaks because a tensor is used as memory, or is not a plain tensor."""
+
+from __future__ import annotations
+
+from onegraph.capture.breaks.reason import theme as _theme
+
+_define = _theme("Tensors as objects")
+
+TENSOR_MEMORY = _define(
+    "tensor-memory",
+    "{what} looks at the memory of a tensor",
+    "Tensors have no memory while they are traced, and compiled code places them as it likes.",
+    "ask for it outside of the compiled function",
+)
+MEMORY_CHANGE = _define(
+    "tensor-memory-change",
+    "{what} gives a tensor other memory",
+    "Other tensors may share the memory, and compiled code has planned it.",
+    "write into the memory that is there, with Tensor.copy_",
+    "make a new tensor, and use that one from here on",
+)
+TENSOR_PLACE = _define(
+    "tensor-placement",
+    "{what} moves a tensor to special memory",
+    "Pinned and shared memory is the business of the process, not of a graph.",
+    "do it outside of the compiled function",
+)
+TENSOR_HISTORY = _define(
+    "tensor-history",
+    "{what} looks at how autograd has made a tensor",
+    "While a function is traced, its tensors have no history that could be shown.",
+    "ask for requires_grad, which is known",
+    "look at it outside of the compiled function",
+)
+TENSOR_ATTRIBUTE = _define(
+    "tensor-attribute-write",
+    "the attribute {name} is set on a tensor",
+    "Python attributes of tensors are not replayed.",
+    "keep the value beside the tensor",
+)
+GRAD_WRITE = _define(
+    "gradient-write",
+    "the attribute {name} of a tensor is set",
+    "It belongs to autograd, which runs outside of the graph.",
+    "set it outside of the compiled function",
+)
+TENSOR_SUBCLASS = _define(
+    "tensor-subclass",
+    "a tensor of the subclass {name}",
+    "Only plain tensors and parameters are captured: a subclass may do anything in the place of an operator.",
+    "pass a plain tensor: x.as_subclass(torch.Tensor)",
+)
+SUBCLASS_MADE = _define(
+    "tensor-subclass-made",
+    "{what} makes a tensor of a subclass",
+    "Only plain tensors and parameters are captured: a subclass may do anything in the place of an operator.",
+    "make it outside of the compiled function",
+)
+PARAMETER_MADE = _define(
+    "parameter-made",
+    "a parameter is made by {name}",
+    "A parameter is known by its identity, and would be another one at each call.",
+    "make modules and parameters outside of the compiled function",
+)
+TENSOR_LIKE = _define(
+    "tensor-like-object",
+    "{name} has its own __torch_function__",
+    "The operator would be handed to the object, which may do anything.",
+    "hand the operator the tensor that the object holds",
+)
+TENSOR_LAYOUT = _define(
+    "tensor-layout",
+    "a tensor that is not dense: {error}",
+    "Sparse, quantized, nested and opaque tensors are not captured.",
+    "pass a dense tensor",
+)
+GENERATOR_ARGUMENT = _define(
+    "random-generator",
+    "{name} draws from a torch.Generator",
+    "The state of the generator is no part of the graph.",
+    "draw outside of the compiled function, and pass the tensor in",
+    "draw from the default generator, which follows torch.manual_seed",
+)

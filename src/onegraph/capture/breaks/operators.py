@@ -1,0 +1,71 @@
+"""Graph breaks because an operator or a function written in C cannot be run while tracing."""
+
+from __future__ import annotations
+
+from onegraph.capture.breaks.reason import theme as _theme
+
+_define = _theme("Operators and native functions")
+
+FAILED_OPERATOR = _define(
+    "failing-operator",
+    "{name} raised {error}",
+    "The operator fails on inputs of these shapes and types. Where it fails in eager mode too, that error is raised.",
+    "correct its fake implementation, which must accept what the operator accepts",
+)
+UNTRACEABLE_OPERATOR = _define(
+    "untraceable-operator",
+    "{name} cannot be traced: {error}",
+    "The operator has no implementation that computes only the shape of its result.",
+    "register a fake implementation with torch.library.register_fake",
+    "call it outside of the compiled function",
+)
+SPARSE_RESULT = _define(
+    "layout-change",
+    "{name} makes a tensor that is not dense",
+    "Sparse, quantized and opaque tensors are not captured.",
+    "stay with dense tensors",
+)
+CONTROL_FLOW_OPERATOR = _define(
+    "control-flow-operator",
+    "call of {name}, which runs one of several functions",
+    "Control flow inside of a graph is not captured.",
+    "compute both branches, and select with torch.where",
+)
+SCRIPTED = _define(
+    "scripted-function",
+    "call of {name}, compiled by TorchScript",
+    "What TorchScript has compiled has no Python code that could be traced.",
+    "call the Python function that was scripted or traced",
+)
+UNKNOWN_NATIVE = _define(
+    "unknown-native-function",
+    "call of the native function {name}",
+    "The function is written in C and is not known to be free of side effects, so it is not run while tracing.",
+    "call it outside of the compiled function",
+    "wrap it in torch.library.custom_op if it works on tensors",
+)
+NATIVE_METHOD = _define(
+    "unknown-native-method",
+    "call of {name}, a method written in C",
+    "It is not known what it does to its object, so it is not run while tracing.",
+    "call it outside of the compiled function, and pass the result in",
+)
+NUMPY = _define(
+    "numpy-function",
+    "call of {name}",
+    "Arrays of numpy are not captured.",
+    "use the function of torch with the same name",
+    "call it outside of the compiled function, and pass a tensor in",
+)
+FOREIGN_LIBRARY = _define(
+    "foreign-library",
+    "call of {name}, which loads or calls a C library",
+    "What the library does is not known.",
+    "wrap the call in torch.library.custom_op",
+)
+PICKLING = _define(
+    "pickling",
+    "call of {name}, which pickles objects",
+    "Pickling calls methods of any object, and would write tensors that have no contents yet.",
+    "pickle outside of the compiled function",
+)

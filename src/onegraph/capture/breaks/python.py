@@ -1,0 +1,54 @@
+"""Graph breaks because of a part of Python, or because the program asks for one."""
+
+from __future__ import annotations
+
+from onegraph.capture.breaks.reason import theme as _theme
+
+_define = _theme("Python")
+
+ASYNCHRONOUS = _define(
+    "asynchronous-code",
+    "{what}",
+    "Coroutines are run by an event loop, which decides what runs next.",
+    "compile the functions that the coroutine calls",
+)
+FRAME_ACCESS = _define(
+    "frame-access",
+    "call of {name}, which looks at the variables of the function that calls it",
+    "The function that calls it runs eagerly, so that the variables are all there.",
+    "pass the values on by name",
+    whole_frame=True,
+)
+DYNAMIC_CODE = _define(
+    "dynamic-code",
+    "call of {name}, which runs code from a string",
+    "The code can look at and change the variables of the function that calls it.",
+    "write the code out, or make a function of it outside of the compiled function",
+    whole_frame=True,
+)
+CODE_COMPILATION = _define(
+    "code-compilation",
+    "call of {name}, which compiles code from a string",
+    "The code that is made would be frozen into the compiled program.",
+    "compile the string outside of the compiled function",
+)
+FORCED = _define(
+    "forced-graph-break",
+    "call of graph_break(){why}",
+    "The program asked for a graph break here.",
+    "remove the call",
+    "call the function that contains it through onegraph.nonstrict_trace, if it works on tensors alone",
+)
+SKIPPED = _define(
+    "skipped-frame",
+    "call of skip_frame(){why}",
+    "The program asked to run the function that contains the call eagerly.",
+    "remove the call",
+    whole_frame=True,
+)
+DISABLED = _define(
+    "disabled-function",
+    "call of {name}, which is marked to run eagerly{why}",
+    "The function was wrapped with a disable decorator.",
+    "remove the decorator",
+)

@@ -1,0 +1,49 @@
+"""What one kind of graph break is, and the exception that carries one to the translator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from onegraph.capture.interp.frame import Abort
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One kind of graph break: an entry of the catalogue."""
+
+    theme: str
+    code: str
+    #: A format string over the facts given where the break is raised.
+    summary: str
+    explanation: str
+    #: What removes the break; each hint is applied to a program by a test.
+    hints: tuple[str, ...] = ()
+    #: Whether what breaks must run in its own frame, so that the call of that frame runs eagerly.
+    whole_frame: bool = False
+
+
+class GraphBreak(Abort):
+    """Raised where tracing cannot go on. The user's `except` clauses do not see it."""
+
+    def __init__(self, reason: Reason, **facts: object) -> None:
+        self.reason = reason
+        self.summary = reason.summary.format(**facts)
+        super().__init__(self.summary)
+
+
+CATALOGUE: dict[str, Reason] = {}
+
+Define = Callable[..., Reason]
+
+
+def theme(title: str) -> Define:
+    """The function that defines the reasons of one theme: `define(code, summary, explanation, *hints)`."""
+    return partial(_reason, title)
+
+
+def _reason(title: str, code: str, summary: str, explanation: str, *hints: str, whole_frame: bool = False) -> Reason:
+    assert code not in CATALOGUE, f"two reasons have the code {code}"
+    CATALOGUE[code] = Reason(title, code, summary, explanation, hints, whole_frame)
+    return CATALOGUE[code]
