@@ -114,7 +114,7 @@ def admit_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """Immutable with an exact equality: the object itself, guarded by value."""
     if guarded:
         world.guard(source, "equal", real)
-    world.adopt(real, real, source)
+    world.adopt_value(real, source)
     return real
 
 
@@ -186,10 +186,10 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
         world.guard(source, "length", len(real))
     items = [world.admit(item, Item(source, index), guarded) for index, item in enumerate(tuple.__iter__(real))]
     if all(map(operator.is_, tuple.__iter__(real), items)) and not has_instance_dict(real):
-        shadow = real
-    else:
-        shadow = type(real)(items) if makes_itself(type(real)) else tuple.__new__(type(real), items)
-    world.adopt(real, world.keep(shadow) if len(items) else shadow, source)
+        world.adopt_value(real, source)
+        return real
+    shadow = type(real)(items) if makes_itself(type(real)) else tuple.__new__(type(real), items)
+    world.adopt(real, world.keep(shadow), source)
     if has_instance_dict(shadow):
         world.attributes_record(shadow, real, source, guarded)
     return shadow
@@ -200,17 +200,24 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """A set is admitted whole, with the order of its elements; they are known by identity or, for atoms, by value."""
     base = set if isinstance(real, set) else frozenset
     items = [admit_member(world, item, guarded) for item in base.__iter__(real)]
-    if isinstance(real, frozenset) and all(map(operator.is_, base.__iter__(real), items)):
-        shadow = real
-    else:
-        shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
+    if (
+        isinstance(real, frozenset)
+        and not has_instance_dict(real)
+        and all(map(operator.is_, base.__iter__(real), items))
+    ):
+        if guarded:
+            world.guard(source, "type", type(real))
+            world.guard(source, "check", SameMembers(tuple(items)))
+        world.adopt_value(real, source)
+        return real
+    shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
     if any(a is not b for a, b in zip(base.__iter__(shadow), items, strict=True)):
         raise GraphBreak(SET_ORDER)
     begin_shadow(world, real, shadow, source, guarded)
     if guarded:
         world.guard(source, "check", SameMembers(tuple(base.__iter__(real))))
     if isinstance(real, set):
-        world.record(shadow, real, source, guarded, set(items))
+        world.record(shadow, real, source, guarded, items)
     return shadow
 
 

@@ -296,6 +296,7 @@ class Attributes(Machine):
                 raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
             (type if isinstance(obj, type) else object).__setattr__(obj, name, value)
         else:
+            self.world.touch(attributes)
             attributes[name] = value
 
     def delattr(self, obj: Any, name: str) -> None:
@@ -315,6 +316,7 @@ class Attributes(Machine):
             self.call(deleter, (found, obj), {})
         elif attributes is not None and dict.__contains__(attributes, name):
             self.world.lookup(attributes, name)
+            self.world.touch(attributes)
             del attributes[name]
         elif self.world.is_outside(obj):
             raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")

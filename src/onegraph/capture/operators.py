@@ -24,6 +24,8 @@ class Operators(Attributes):
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is str and op in ("%", "%="):
             return super().binary(op, a, self.shown(b))
+        if op[-1] == "=":
+            self.world.touch(a)
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:

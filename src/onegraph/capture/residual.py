@@ -18,6 +18,7 @@ import builtins
 import collections
 import linecache
 import math
+import operator
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
@@ -28,7 +29,7 @@ import torch
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
-from onegraph.capture.shadows import DELETED, UNFILLED, Record, cell_value, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, keys_of
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -248,11 +249,16 @@ class Rebuild:
                 raise AssertionError(f"no replay for {type(shadow).__name__}")
 
     def _write_set(self, entry: Record) -> list[str]:
+        """Element by element, or all of them anew: what gives the order that the program has seen."""
         target = self.source(entry.source)
         kept = {id(item) for item in set.__iter__(entry.shadow)}
         known = {id(item) for item in entry.snapshot}
         gone = [item for item in entry.snapshot if id(item) not in kept]
         new = [item for item in set.__iter__(entry.shadow) if id(item) not in known]
+        atoms = all(type(item) in ATOMS for item in (*entry.snapshot, *new))
+        if atoms and not keeps_order(entry.snapshot, gone, new, entry.shadow):
+            items = self.values(list(set.__iter__(entry.shadow)))
+            return [f"{self.const(set.clear)}({target})", f"{self.const(set.update)}({target}, [{items}])"]
         return [f"{self.const(set.discard)}({target}, {self.value(item)})" for item in gone] + [
             f"{self.const(set.add)}({target}, {self.value(item)})" for item in new
         ]
@@ -299,6 +305,15 @@ class Rebuild:
     def _key_changed(self, entry: Record, key: Any) -> bool:
         value = dict.__getitem__(entry.shadow, key)
         return value is not UNFILLED and (key not in entry.snapshot or entry.snapshot[key] is not value)
+
+
+def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:
+    """Whether a set with these elements has those of `after`, in their order, when some are gone and some are new."""
+    made = set(before)
+    made.difference_update(gone)
+    for item in new:
+        made.add(item)
+    return len(made) == len(after) and all(map(operator.is_, made, set.__iter__(after)))
 
 
 def literal(value: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from types import CellType
@@ -81,7 +82,7 @@ def differs(entry: Record) -> bool:
                 return True
             return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
         case set():
-            return {id(item) for item in set.__iter__(shadow)} != {id(item) for item in snapshot}
+            return len(shadow) != len(snapshot) or any(map(operator.is_not, set.__iter__(shadow), snapshot))
         case CellType():
             value = cell_value(shadow)
             return value is not UNFILLED and value is not snapshot[0]

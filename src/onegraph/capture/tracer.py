@@ -32,7 +32,9 @@ from onegraph.capture.policy.registry import (
     HANDLERS,
     PLAIN,
     PURE_MODULES,
+    READS,
     SAFE_RECEIVERS,
+    WRITING_MODULES,
     Depth,
     is_library,
     runs_natively,
@@ -159,11 +161,9 @@ class Tracer(Operators):
         return len(obj)
 
     def is_op(self, a: Any, b: Any) -> bool:
-        """Identity; a difference of two outside objects is guarded, so that they may not become one."""
-        if a is not b and type(a) not in ATOMS and type(b) not in ATOMS:
-            left, right = self.world.origin.get(id(a)), self.world.origin.get(id(b))
-            if left is not None and right is not None and self.world.real(a) is not a and self.world.real(b) is not b:
-                self.world.guard(left, "different", right)
+        """Identity, which is guarded for two objects from outside."""
+        if type(a) not in ATOMS and type(b) not in ATOMS:
+            self.world.identity_matters(a, b)
         return a is b
 
     # ---- containers --------------------------------------------------------------------------------------------------
@@ -185,12 +185,14 @@ class Tracer(Operators):
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)
+        self.world.touch(container)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self.world.realize(container)
         super().setitem(container, key, value)
 
     def delitem(self, container: Any, key: Any) -> None:
         self.world.refuse_opaque(container)
+        self.world.touch(container)
         self.world.realize(container)
         super().delitem(container, key)
 
@@ -371,15 +373,21 @@ class Tracer(Operators):
             if owner is not None:
                 return self._call_method_of(owner, function, args, kwargs)
             module = getattr(function, "__module__", None) or ""
+            for value in args if module in WRITING_MODULES else ():
+                self.world.touch(value)
             if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
                 return self.run_native(function, args, kwargs)
             raise refused_native(function, module, getattr(function, "__qualname__", str(function)))
         handler = self._method_handler(receiver, function)
         if handler is not None:
+            if function.__name__ not in READS:
+                self.world.touch(receiver)
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
             return self.run_native(function, args, kwargs)
         self.world.refuse_opaque(receiver)
+        if function.__name__ not in READS:
+            self.world.touch(receiver)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
             self.world.realize(receiver)
             return self.run_native(function, args, kwargs)
@@ -389,6 +397,8 @@ class Tracer(Operators):
         """An unbound native method called with its receiver as first argument."""
         if args:
             self.world.refuse_opaque(args[0])
+            if function.__name__ not in READS:
+                self.world.touch(args[0])
             if not isinstance(args[0], torch.Tensor):
                 self.world.realize(args[0])
         if (

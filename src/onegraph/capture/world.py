@@ -50,6 +50,8 @@ class World:
         self.records: dict[int, Record] = {}
         self.opaque: dict[int, Any] = {}
         self.namespaces: dict[int, Namespace] = {}
+        #: Immutable objects that are guarded by value and used as they are -> the sources at which they were found.
+        self.by_value: dict[int, list[Source]] = {}
         #: The numbers that `id` has given objects of the trace.
         self.identities: set[int] = set()
         #: Functions and classes that the traced program made itself.
@@ -57,6 +59,8 @@ class World:
         self.made_classes: dict[int, Any] = {}
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
         self._slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        #: The shadows (by identity) that the program may have written to, even if they are now as they were.
+        self._touched: set[int] = set()
         self._admission = admission
         self._atom = atom
         self._locate = locate
@@ -80,6 +84,8 @@ class World:
         if identity in self.shadow_of:
             shadow = self.shadow_of[identity]
             first = self.origin.get(id(shadow))
+            if guarded and id(shadow) in self.by_value:
+                self.by_value[id(shadow)].append(source)
             if guarded and shadow is not real and first is not None and first != source:
                 self.guard(source, "same", first)
             return shadow
@@ -96,6 +102,11 @@ class World:
         self._keep += (real, shadow)
         if self._observe is not None:
             self._observe(real, source)
+
+    def adopt_value(self, real: Any, source: Source) -> None:
+        """Remember that an immutable object guarded by value is used as it is: another call may bring an equal one."""
+        self.adopt(real, real, source)
+        self.by_value[id(real)] = [source]
 
     def keep(self, value: Any) -> Any:
         """Keep `value` alive as long as the world, so that its identity stays its own."""
@@ -114,6 +125,18 @@ class World:
 
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.origin
+
+    def identity_matters(self, a: Any, b: Any) -> None:
+        """Guard that two objects from outside stay one object, or two."""
+        left, right = self.origin.get(id(a)), self.origin.get(id(b))
+        if left is None or right is None:
+            return
+        if a is b:
+            for other in self.by_value.get(id(a), ()):
+                if other != left:
+                    self.guard(left, "same", other)
+        elif all(self.real(value) is not value or id(value) in self.by_value for value in (a, b)):
+            self.guard(left, "different", right)
 
     # ---- lazy containers ---------------------------------------------------------------------------------------------
 
@@ -320,6 +343,10 @@ class World:
         """Make the instance dictionary of a blank shadow the lazy image of the real one."""
         attributes = object.__getattribute__(shadow, "__dict__")
         actual = object.__getattribute__(real, "__dict__")
+        if id(actual) in self.shadow_of:  # the program has got the dictionary before its object
+            attributes = self.admit(actual, DictOf(source), guarded)
+            object.__setattr__(shadow, "__dict__", attributes)
+            return self.records[id(attributes)]
         for name in actual:
             attributes[name] = UNFILLED
         self.adopt(actual, attributes, DictOf(source))
@@ -339,6 +366,11 @@ class World:
         value = self.admit(found, source)
         member.__set__(shadow, value)
         self._slots[id(shadow), member] = (shadow, value)
+
+    def touch(self, shadow: Any) -> None:
+        """The program is about to write to a container, or hands it to native code that may."""
+        if id(shadow) in self.records:
+            self._touched.add(id(shadow))
 
     def slot_written(self, shadow: Any, member: Any) -> None:
         """The program is about to write or delete a slot."""
@@ -364,11 +396,22 @@ class World:
     def guard_distinct(self) -> None:
         """Guard that what the program has written to is nothing else that it has used under another name."""
         groups: dict[type, list[tuple[Source, bool]]] = {}
-        written = {id(entry) for entry in self.changed()}
+        dicts: list[tuple[Source, bool]] = []
+        written = {id(entry) for entry in self.changed()} | {id(self.records.get(shadow)) for shadow in self._touched}
         for entry in self.records.values():
             if entry.guarded:
-                kind = self.type_at.get(entry.source.base) if isinstance(entry.source, DictOf) else None
-                groups.setdefault(kind or type(entry.real), []).append((entry.source, id(entry) in written))
+                member = (entry.source, id(entry) in written)
+                if isinstance(entry.source, DictOf):
+                    owner = self.type_at.get(entry.source.base, object)
+                    groups.setdefault(owner, []).append(member)
+                elif type(entry.real) is dict:  # it may be the dictionary of an object of any class
+                    dicts.append(member)
+                else:
+                    groups.setdefault(type(entry.real), []).append(member)
+        for owner, members in groups.items():
+            if owner.__dictoffset__:
+                members += dicts
+        groups[dict] = dicts
         slots = {id(shadow) for shadow, _, _ in self.changed_slots()}
         for shadow, _ in self._slots.values():
             groups.setdefault(type(shadow), []).append((self.origin[id(shadow)], id(shadow) in slots))

@@ -48,6 +48,16 @@ native(
 native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
 native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
 native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy, dict.popitem)
+
+
+@policy(set.pop)
+def set_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Which of its elements a set gives is decided by its past, which one from outside does not tell."""
+    if tracer.world.is_outside(args[0]) and len(args[0]) > 1:
+        raise GraphBreak(b.SET_ORDER)
+    return args[0].pop()
+
+
 native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
 breaks(b.LOGGING, logging.getLogger, logging.basicConfig, logging.debug, logging.info, logging.warning, logging.error)
 breaks(b.LOGGING, logging.log, logging.critical, logging.exception)

@@ -71,6 +71,14 @@ PURE_MODULES = frozenset(
     typing types _ast enum numbers dataclasses copy re inspect""".split()
 )
 
+#: Pure modules with functions that write to their arguments.
+WRITING_MODULES = frozenset("_heapq _bisect _collections operator _operator _struct array".split())
+#: Methods of native containers that only read; any other may write.
+READS = frozenset(
+    """get keys values items copy index count union intersection difference symmetric_difference issubset issuperset
+    isdisjoint __getitem__ __contains__ __len__ __iter__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ __str__
+    __hash__ __reversed__ __getattribute__ __add__ __mul__ __rmul__ __or__ __and__ __sub__ __xor__""".split()
+)
 #: Types whose native methods may run on values that the trace owns.
 SAFE_RECEIVERS: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
