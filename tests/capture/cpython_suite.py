@@ -1,9 +1,10 @@
 """Runs CPython's own tests natively and in another way, and prints the tests whose outcome differs.
 
-    python cpython_suite.py encoded|interpreted MODULE...
+    python cpython_suite.py encoded|interpreted|compiled MODULE[:PART OF A TEST'S NAME]...
 
 `encoded`: the test module is compiled, decoded, encoded and run. `interpreted`: each test case, with the machinery of
-unittest around it, is interpreted. A process of its own, so that these tests find the world that they expect.
+unittest around it, is interpreted. `compiled`: each test function is compiled by onegraph, backend "eager" (on Pythons
+that have torch). A process of its own, so that these tests find the world that they expect.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def available(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if importlib.util.find_spec(f"test.{name}")]
 
 
-def start(mode: str, name: str) -> tuple[int, dict[str, str]]:
+def start(mode: str, name: str, timeout: int = 200) -> tuple[int, dict[str, str]]:
     """Run a test module in a process of its own: how many tests ran, and those that pass natively only."""
     path = os.pathsep.join(p for p in sys.path if p)
     done = subprocess.run(
@@ -43,7 +44,7 @@ def start(mode: str, name: str) -> tuple[int, dict[str, str]]:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
     count, differing = json.loads(done.stdout)[name]
@@ -76,8 +77,11 @@ def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
             yield test
 
 
-def failures(module: types.ModuleType, run: Callable[[unittest.TestCase, unittest.TestResult], None]) -> dict[str, str]:
-    """The tests of a module that do not pass, and why."""
+Run = Callable[[unittest.TestCase, unittest.TestResult], None]
+
+
+def failures(module: types.ModuleType, run: Run, part: str = "") -> dict[str, str]:
+    """The tests of a module that do not pass, and why; only those with `part` in their name."""
     failed: dict[str, str] = {}
     classes: dict[type, bool] = {}
     for test in cases(unittest.defaultTestLoader.loadTestsFromModule(module)):
@@ -87,7 +91,7 @@ def failures(module: types.ModuleType, run: Callable[[unittest.TestCase, unittes
                 classes[type(test)] = True
             except unittest.SkipTest:
                 classes[type(test)] = False
-        if not classes[type(test)] or any(part in test.id() for part in NOT_RUN):
+        if not classes[type(test)] or part not in test.id() or any(name in test.id() for name in NOT_RUN):
             continue
         result = unittest.TestResult()
         try:
@@ -109,16 +113,25 @@ def interpreted(test: unittest.TestCase, result: unittest.TestResult) -> None:
     Machine().call(test.run, (result,), {})
 
 
+def compiled(test: unittest.TestCase, result: unittest.TestResult) -> None:
+    onegraph = importlib.import_module("onegraph")
+    onegraph.reset()
+    name = test._testMethodName
+    setattr(test, name, onegraph.compile(getattr(test, name), backend="eager"))
+    test.run(result)
+
+
 def differences(mode: str, name: str) -> tuple[int, dict[str, str]]:
     """How many tests ran, and those that pass natively only."""
+    name, _, part = name.partition(":")
     module = importlib.import_module(f"test.{name}")
-    native = failures(module, natively)
+    native = failures(module, natively, part)
     if mode == "encoded":
         module = encoded_module(f"test.{name}")
         sys.modules[f"test.{name}"] = module
-        other = failures(module, natively)
+        other = failures(module, natively, part)
     else:
-        other = failures(module, interpreted)
+        other = failures(module, {"interpreted": interpreted, "compiled": compiled}[mode], part)
     return int(other.pop("tests", "0")), {test: why for test, why in other.items() if test not in native}
 
 

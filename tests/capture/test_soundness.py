@@ -7,6 +7,9 @@ one, on state that both share.
 from __future__ import annotations
 
 import dataclasses
+import gc
+import itertools
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -286,3 +289,29 @@ def test_argument_change(change: str) -> None:
     for y in (torch.rand(3, 3), other, torch.rand(3, 3), other):
         x = torch.rand(3, 3)
         assert tree_equal(f(x, y), compiled(x, y))
+
+
+def test_finalizers_of_garbage_are_not_traced() -> None:
+    log: list[int] = []
+
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            time.sleep(0)  # a graph break in a traced program
+            log.append(len(log))
+
+    def program(x: torch.Tensor) -> Any:
+        return x * len(list(itertools.product(range(20), repeat=2)))
+
+    for _ in range(50):
+        Node()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        onegraph.compile(program, backend="eager")(torch.ones(1))
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert log == list(range(50)) and gc.isenabled()

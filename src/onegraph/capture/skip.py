@@ -13,7 +13,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 #: The folder of this package.
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE = tuple(os.path.join(_STANDARD, name) + os.sep for name in ("site-packages", "dist-packages"))
+#: What is installed there, and CPython's own tests, which are programs like any other.
+_PROGRAMS = tuple(os.path.join(_STANDARD, name) + os.sep for name in ("site-packages", "dist-packages", "test"))
 #: Files of torch whose functions are parts of the user's model, not machinery.
 _MODEL_PARTS = frozenset(
     os.path.join(_TORCH, "nn", "modules", f"{name}.py")
@@ -29,7 +30,7 @@ def skip_reason(filename: str) -> str | None:
         return "it is a part of onegraph"
     if filename.startswith(_TORCH):
         return None if filename in _MODEL_PARTS else "it is a part of torch"
-    if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and not filename.startswith(_SITE)):
+    if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and not filename.startswith(_PROGRAMS)):
         return "it is a part of Python's library"
     return None
 

@@ -22,6 +22,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, GraphBreakError, OnegraphError
 from onegraph.base.events import Location
 from onegraph.capture.breaks import ASYNCHRONOUS, GraphBreak
+from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.residual import Rebuild, compile_residual
@@ -131,12 +132,13 @@ def translate_prefix(
 def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trace]:
     """A trace of the frame; the process state that tracing changes is put back behind it."""
     before = GlobalState.snapshot()
-    trace = Trace(start.function, start.code, start.values, cx, shapes)
-    try:
-        yield trace
-    finally:
-        trace.close()
-        before.restore()
+    with COLLECTOR.while_tracing():
+        trace = Trace(start.function, start.code, start.values, cx, shapes)
+        try:
+            yield trace
+        finally:
+            trace.close()
+            before.restore()
 
 
 def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, strict: bool) -> None:
