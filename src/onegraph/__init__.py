@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onegraph.base.config import Config as Config
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
+    from onegraph.base.errors import FailOnRecompileError as FailOnRecompileError
+    from onegraph.base.errors import ForbiddenCallError as ForbiddenCallError
     from onegraph.base.errors import GraphBreakError as GraphBreakError
     from onegraph.base.errors import InvalidArgument as InvalidArgument
     from onegraph.base.errors import OnegraphError as OnegraphError
@@ -29,9 +31,19 @@ if TYPE_CHECKING:
     from onegraph.capture.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
     from onegraph.capture.hatches import error_on_graph_break as error_on_graph_break
     from onegraph.capture.hatches import graph_break as graph_break
+    from onegraph.capture.hatches import skip as skip
     from onegraph.capture.hatches import skip_frame as skip_frame
+    from onegraph.capture.stance import run as run
+    from onegraph.capture.stance import set_stance as set_stance
+    from onegraph.capture.treatment import allow_in_graph as allow_in_graph
+    from onegraph.capture.treatment import assume_constant_result as assume_constant_result
+    from onegraph.capture.treatment import disallow_in_graph as disallow_in_graph
+    from onegraph.capture.treatment import forbid_in_graph as forbid_in_graph
+    from onegraph.capture.treatment import nonstrict_trace as nonstrict_trace
+    from onegraph.capture.treatment import substitute_in_graph as substitute_in_graph
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
+    from onegraph.compile import is_dynamo_compiling as is_dynamo_compiling
     from onegraph.compile import list_backends as list_backends
     from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
@@ -50,6 +62,18 @@ _HOME = {
     "error_on_graph_break": "onegraph.capture.hatches",
     "graph_break": "onegraph.capture.hatches",
     "skip_frame": "onegraph.capture.hatches",
+    "allow_in_graph": "onegraph.capture.treatment",
+    "assume_constant_result": "onegraph.capture.treatment",
+    "disallow_in_graph": "onegraph.capture.treatment",
+    "forbid_in_graph": "onegraph.capture.treatment",
+    "nonstrict_trace": "onegraph.capture.treatment",
+    "substitute_in_graph": "onegraph.capture.treatment",
+    "run": "onegraph.capture.stance",
+    "set_stance": "onegraph.capture.stance",
+    "skip": "onegraph.capture.hatches",
+    "is_dynamo_compiling": "onegraph.compile",
+    "FailOnRecompileError": "onegraph.base.errors",
+    "ForbiddenCallError": "onegraph.base.errors",
     "explain": "onegraph.tools.explain",
     "Config": "onegraph.base.config",
     "BackendError": "onegraph.base.errors",

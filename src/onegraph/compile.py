@@ -26,8 +26,10 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Events
 from onegraph.capture.hook import Region
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.record import is_recording
 from onegraph.capture.roots import root_function
 from onegraph.capture.skip import is_skipped
+from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -163,9 +165,10 @@ def compile(
     compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
     region = Region(compiler, Context(config, EVENTS), fullgraph, dynamic)
     REGIONS.add(region)
-    if isinstance(target, torch.nn.Module):
-        return compile_module(target, region, settings)
-    return compile_callable(target, region)
+    is_module = isinstance(target, torch.nn.Module)
+    compiled = compile_module(target, region, settings) if is_module else compile_callable(target, region)
+    remember_compiled(target, compiled)
+    return compiled
 
 
 def compile_callable(target: Callable[..., Any], region: Region) -> Any:
@@ -226,10 +229,15 @@ def compile_module(original: torch.nn.Module, region: Region, settings: dict[str
 
 def is_compiling() -> bool:
     """Whether the code that asks is being traced. False when it runs."""
-    return False
+    return is_recording()
 
 
-@policy(is_compiling)
+def is_dynamo_compiling() -> bool:
+    """The same as `is_compiling`, in torch's other spelling."""
+    return is_recording()
+
+
+@policy(is_compiling, is_dynamo_compiling)
 def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return True
 

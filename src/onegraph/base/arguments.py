@@ -11,6 +11,8 @@ from onegraph.base.errors import InvalidArgument
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
+STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+
 _ACCEPTED_TARGETS = "accepted: a function, a method, a torch.nn.Module instance or another callable object"
 
 
@@ -50,6 +52,13 @@ def check_callable(name: str, value: object) -> None:
     """What an escape hatch is about: something that can be called."""
     if not callable(value):
         raise InvalidArgument(f"onegraph.{name} expects a function or another callable, got {value!r}")
+
+
+def check_stance(stance: object) -> None:
+    """The name of a stance; torch's others are refused by name."""
+    if not isinstance(stance, str):
+        raise InvalidArgument(f"'stance' expects a name ({', '.join(STANCES)}), got {stance!r}")
+    _check_name("stance", stance, STANCES)
 
 
 def check_text(name: str, value: object) -> None:

@@ -67,3 +67,11 @@ class GraphBreakError(OnegraphError):
             for location in self.user_stack:
                 lines += location.traceback_lines()
         return "\n".join(lines)
+
+
+class ForbiddenCallError(GraphBreakError, AssertionError):
+    """Compiled code calls a function that `forbid_in_graph` has marked. It is an `AssertionError`, as in torch."""
+
+
+class FailOnRecompileError(OnegraphError, RuntimeError):
+    """Under `set_stance("fail_on_recompile")`: no compiled version fits a call. It is a `RuntimeError`, as in torch."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture import hatches
+from onegraph.capture import hatches, stance, treatment
 from onegraph.capture.marks import Mark
 from onegraph.capture.policy import hatches as policy
 from onegraph.capture.residual import compile_residual
@@ -51,6 +51,11 @@ def leave_config_patch(manager: Any, *exception: object) -> None:
         _C.exchange_setting("nested_graph_breaks", None)
 
 
+def call_polyfill(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compiler.substitute_in_graph` has made of a Python function."""
+    return tracer.call_again(plain, function.__torch_dynamo_polyfill__, args, kwargs)
+
+
 def call_compiled(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` has made of a function: the function is a part of this graph."""
     return tracer.call_again(plain, function._torchdynamo_orig_callable, args, kwargs)
@@ -76,6 +81,22 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, f"{_CONFIG_MANAGER}.__exit__"): spelled(leave_config_patch),
     (DECORATORS, "disable"): spelled(hatches.disable),
     ("torch.compiler", "disable"): spelled(hatches.disable),
+    (DECORATORS, f"nonstrict_trace.{_LOCAL}.wrapped"): policy.trace_nonstrictly,
+    (DECORATORS, f"leaf_function.{_LOCAL}.inner"): policy.run_eagerly,
+    (DECORATORS, f"substitute_in_graph.{_LOCAL}.wrapper.{_LOCAL}.wrapped"): call_polyfill,
+    ("torch.compiler", "set_stance"): policy.forbidden,
+    (EVAL_FRAME, "_set_stance"): policy.forbidden,
+    (DECORATORS, "run"): spelled(stance.run),
+    (DECORATORS, "skip"): spelled(hatches.skip),
+    (DECORATORS, "nonstrict_trace"): spelled(treatment.nonstrict_trace),
+    (DECORATORS, "forbid_in_graph"): spelled(treatment.forbid_in_graph),
+    (DECORATORS, f"_disallow_in_graph_helper.{_LOCAL}.inner"): spelled(treatment.disallow_in_graph),
+    (DECORATORS, "disallow_in_graph"): spelled(treatment.disallow_in_graph),
+    **{
+        (module, ours.__name__): spelled(ours)
+        for module in (DECORATORS, "torch.compiler")
+        for ours in (treatment.allow_in_graph, treatment.assume_constant_result, treatment.substitute_in_graph)
+    },
     (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): policy.run_eagerly,
     (EVAL_FRAME, f"_TorchDynamoContext.__call__.{_LOCAL}.compile_wrapper"): call_compiled,
     (EVAL_FRAME, "OptimizedModule"): call_module,
@@ -84,12 +105,59 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
 }
 
 
+#: Attributes that torch's decorators leave on a function of the user.
+ATTRIBUTES: dict[str, Mark] = {
+    "_dynamo_marked_constant": policy.call_for_constant,
+    "_dynamo_forbidden": policy.forbidden,
+    "_torchdynamo_disable": policy.run_eagerly,
+}
+
+
 def foreign_mark(function: FunctionType) -> Mark | None:
     """What torch's decorators say of a call of this function, if anything."""
     module = function.__globals__.get("__name__")
     if type(module) is str and module.startswith("torch."):
-        return SPELLINGS.get((module, function.__code__.co_qualname))
+        found = SPELLINGS.get((module, function.__code__.co_qualname))
+        if found is not None:
+            return found
+    for name, mark in ATTRIBUTES.items():
+        if getattr(function, name, False) and getattr(function, "_torchdynamo_wrapper_id", id(function)) == id(
+            function
+        ):
+            return mark
     return None
+
+
+def foreign_marks() -> dict[int, Mark]:
+    """The functions that torch's compiler knows by identity."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    decorators = sys.modules.get(DECORATORS)
+    if rules is None or decorators is None:
+        return {}
+    known: dict[int, Mark] = {}
+    for name, mark in TABLES.items():
+        known |= dict.fromkeys(getattr(rules, name).function_ids or (), mark)
+    for name in ("graph_break", "skip_frame", "step_unsupported"):
+        known.pop(id(getattr(decorators, name)), None)
+    return known
+
+
+TABLES: dict[str, Mark] = {
+    "_allowed_callable_ids": policy.call_opaque,
+    "_disallowed_callable_ids": policy.disallowed,
+    "_nonstrict_trace_callable_ids": policy.trace_nonstrictly,
+}
+
+
+def foreign_polyfill(function: Any) -> Any:
+    """The user's Python function that torch's compiler looks at in the place of a native one, or None."""
+    module = sys.modules.get("torch._dynamo.variables.functions")
+    try:
+        found = module.PolyfilledFunctionVariable._get_polyfill_handlers().get(function) if module else None
+    except TypeError:  # not hashable
+        found = None
+    polyfill = getattr(found, "__torch_dynamo_polyfill__", None)
+    return None if polyfill is None or (polyfill.__module__ or "").startswith("torch.") else polyfill
 
 
 def foreign_class_mark(cls: type) -> Mark | None:
@@ -138,6 +206,12 @@ def error_on_graph_break() -> bool | None:
         return ours
     module = sys.modules.get("torch._dynamo.utils")
     return bool(getattr(module, "_error_on_graph_break", False)) or None
+
+
+def foreign_stance() -> str:
+    """What `torch.compiler.set_stance` has said."""
+    module = sys.modules.get(EVAL_FRAME)
+    return str(module._stance.stance) if module is not None else "default"
 
 
 SETTINGS: dict[str, Callable[[], bool | None]] = {

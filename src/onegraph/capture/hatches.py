@@ -8,6 +8,7 @@ compiled code; see `onegraph.capture.foreign`.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, TypeVar
@@ -150,16 +151,25 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return disable_function(fn, recursive, reason)
 
 
+def skip(fn: Any = None) -> Any:
+    """The old name of `disable(fn, recursive=False)`. Deprecated."""
+    warnings.warn(
+        "onegraph.skip is deprecated: use onegraph.disable(recursive=False)", DeprecationWarning, stacklevel=2
+    )
+    return disable(fn, recursive=False)
+
+
 def disable_while_tracing(
     tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """A function is wrapped at once; what is done to a class or a module stays, so that breaks the graph."""
     if isinstance(args[0] if args else kwargs.get("fn"), type | torch.nn.Module):
         raise GraphBreak(STATE_CHANGE, name="disable")
-    return tracer.world.keep(disable(*args, **kwargs))
+    return tracer.world.keep(function(*args, **kwargs))
 
 
 marks.mark(disable, disable_while_tracing)
+marks.mark(skip, disable_while_tracing)
 
 
 def rebuild_disabled(rebuild: Any, value: Any) -> str:
@@ -200,28 +210,32 @@ def disable_class(cls: type, recursive: bool, reason: str | None) -> type:
     return cls
 
 
-class DisabledModule:
-    """Mixed in over the class of a disabled module, which shares the original's `__dict__`."""
+def disable_module(original: torch.nn.Module, recursive: bool, reason: str | None) -> Any:
+    call = disable_function(original, recursive, reason)
+    return module_with_call(original, call, (disable_module, (original, recursive, reason)))
 
-    onegraph_original: torch.nn.Module
-    onegraph_settings: tuple[bool, str | None]
+
+class ModuleWithCall:
+    """Mixed in over the class of a module whose calls mean something else; it shares the original's `__dict__`."""
+
+    onegraph_made_by: tuple[Any, tuple[Any, ...]]
 
     def __reduce__(self) -> Any:
-        return disable_module, (type(self).onegraph_original, *type(self).onegraph_settings)
+        return type(self).onegraph_made_by
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
 
-def disable_module(original: torch.nn.Module, recursive: bool, reason: str | None) -> Any:
+def module_with_call(original: torch.nn.Module, call: Any, made_by: tuple[Any, tuple[Any, ...]]) -> Any:
+    """A module of the same class that shares the original's state and is called as `call`."""
     cls = type(original)
     members = {
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
-        "__call__": staticmethod(disable_function(original, recursive, reason)),
-        "onegraph_original": original,
-        "onegraph_settings": (recursive, reason),
+        "__call__": staticmethod(call),
+        "onegraph_made_by": made_by,
     }
-    made: Any = object.__new__(type(cls.__name__, (DisabledModule, cls), members))
+    made: Any = object.__new__(type(cls.__name__, (ModuleWithCall, cls), members))
     object.__setattr__(made, "__dict__", original.__dict__)
     return made

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -17,15 +18,16 @@ import torch
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import RecompileLimitError
+from onegraph.base.errors import GraphBreakError, RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.capture.bytecode.decode import decode
-from onegraph.capture.foreign import foreign_replacement
+from onegraph.capture.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.guards import Guard, GuardProgram, fact
 from onegraph.capture.shapes import History
 from onegraph.capture.skip import is_skipped
 from onegraph.capture.source import describe
-from onegraph.capture.translate import FrameStart, Skipped, translate
+from onegraph.capture.stance import may_compile
+from onegraph.capture.translate import FrameStart, Skipped, Translated, translate
 from onegraph.torchlib.state import saves_through_hooks
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
@@ -77,6 +79,8 @@ class Region:
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
                     return None if version.entry is None else version.entry
+            if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
+                return None
             return self._translate(function, code, values, versions)
 
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
@@ -87,13 +91,25 @@ class Region:
         cx.emit(ev.FrameStarted(frame, len(versions.compiled)))
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
         start = FrameStart(function, code, values)
-        result = translate(start, self.compile_graph, cx, self.fullgraph, versions.history.policy(self.dynamic))
+        result = self._translated(start, cx, versions)
         if isinstance(result, Skipped):
             cx.emit(ev.FrameSkipped(frame, result.reason))
             return _C.SKIP if result.forever else None
         entry = _C.Entry(result.code, result.guards.native, self.context)
         versions.compiled.append(Version(entry, result.guards))
         return entry
+
+    def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped:
+        """With `suppress_errors`, what fails runs eagerly; graph breaks that are errors are still errors."""
+        policy = versions.history.policy(self.dynamic)
+        try:
+            return translate(start, self.compile_graph, cx, self.fullgraph, policy)
+        except GraphBreakError:
+            raise
+        except Exception as error:
+            if self.fullgraph or not cx.config.suppress_errors:
+                raise
+            return Skipped(f"{type(error).__name__}: {error}")
 
     def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
         """Report why no version fits; False when the limit is reached."""
@@ -117,6 +133,17 @@ class Region:
         with self._lock:
             _C.clear(context=self.context)
             self._versions.clear()
+
+
+def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> str:
+    """Why no compiled version fits, for an error."""
+    frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+    if not versions.compiled:
+        return f"{frame} was not compiled yet"
+    reason, cause = explain_failure(versions.compiled[-1].guards.failing(function, values))
+    return f"no compiled version of {frame} fits; in the newest this guard failed: {reason}" + (
+        f", which {cause} needs" if cause else ""
+    )
 
 
 def explain_failure(failed: Any) -> tuple[str, Location | None]:

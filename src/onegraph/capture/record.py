@@ -23,6 +23,7 @@ from onegraph.capture.policy.operator_reasons import refused_after, refused_at_o
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.state import function_modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,10 @@ class Recorder(TorchFunctionMode):
             case _:
                 raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 
+    def as_traced(self, value: Any) -> Any:
+        """A value that native code has given: a real tensor as the fake that stands for it."""
+        return self._lifted(value)
+
     def number(self, key: Any, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """The node that computes a number from sizes; one for each `key`."""
         if key not in self._numbers:
@@ -195,6 +200,11 @@ class Recorder(TorchFunctionMode):
                 return {key: self._lifted(item) for key, item in value.items()}
             case _:
                 return value
+
+
+def is_recording() -> bool:
+    """Whether torch functions that are called now are recorded."""
+    return any(isinstance(mode, Recorder) for mode in function_modes())
 
 
 #: What a graph's code can show, and what its nodes may refer to.

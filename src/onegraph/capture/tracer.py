@@ -18,12 +18,12 @@ from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import SCRIPTED, TENSOR_LIKE, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
-from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark
-from onegraph.capture.interp.frame import NULL, Abort, Frame
+from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
+from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
 from onegraph.capture.operators import Operators
-from onegraph.capture.policy.hatches import find_disabled, run_eagerly
+from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import reason_of_function, reason_of_truth, refused_method, refused_native
 from onegraph.capture.policy.registry import (
@@ -72,6 +72,7 @@ class Tracer(Operators):
         #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
         self.fullgraph = False
+        self.foreign_marks = foreign_marks()
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         self._frame_count = 0
@@ -248,7 +249,7 @@ class Tracer(Operators):
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
-        mark = MARKS.get(identity)
+        mark = MARKS.get(identity) or self.foreign_marks.get(identity)
         if mark is not None:
             return mark(self, self.take_plain(), function, args, kwargs)
         handler = HANDLERS.get(identity)
@@ -296,14 +297,14 @@ class Tracer(Operators):
     def call_object(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
         if isinstance(function, _C.Region):
-            return self.call_region(plain, function, function.__wrapped__, args, kwargs)
+            return call_region(self, plain, function, function.__wrapped__, args, kwargs)
         if isinstance(function, _C.disabled):
             return run_eagerly(self, plain, function, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
-            return self.call_region(plain, type(function), inline, (function, *args), kwargs)
+            return call_region(self, plain, type(function), inline, (function, *args), kwargs)
         mark = foreign_class_mark(type(function))
         if mark is not None:
             return mark(self, plain, function, args, kwargs)
@@ -324,27 +325,6 @@ class Tracer(Operators):
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)
         raise refused_native(function, type(function).__module__, type(function).__qualname__)
-
-    def call_region(
-        self, plain: bool, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """What is compiled on its own is a part of this graph; if it must be one graph, breaks in it are errors."""
-        region = getattr(compiled, "onegraph_region", None)
-        outer, self.fullgraph = self.fullgraph, self.fullgraph or (region is not None and region.fullgraph)
-        try:
-            result = self.call_again(plain, function, args, kwargs)
-        except Abort:
-            raise
-        except BaseException:
-            self.fullgraph = outer
-            raise
-        self.fullgraph = outer
-        return result
-
-    @property
-    def strict(self) -> bool:
-        """Whether a graph break here is an error."""
-        return self.fullgraph or self.settings["error_on_graph_break"] is True
 
     def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A cached function depends on its arguments alone: with constant ones it is called, as it will be once.
@@ -377,7 +357,13 @@ class Tracer(Operators):
                 self.world.touch(value)
             if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
                 return self.run_native(function, args, kwargs)
+            polyfill = foreign_polyfill(function)
+            if polyfill is not None:
+                return self.call(polyfill, args, kwargs)
             raise refused_native(function, module, getattr(function, "__qualname__", str(function)))
+        mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+        if mark is not None:
+            return mark(self, False, function, args, kwargs)
         handler = self._method_handler(receiver, function)
         if handler is not None:
             if function.__name__ not in READS:

@@ -19,12 +19,13 @@ import torch
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError, GraphBreakError, OnegraphError
+from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
 from onegraph.base.events import Location
 from onegraph.capture.breaks import ASYNCHRONOUS, GraphBreak
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
+from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, ResumeFunction, deepest, plan_resume, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
@@ -91,7 +92,7 @@ def translate_unchecked(
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
-        report(broken, trace.position(broken), cx, fullgraph or trace.tracer.strict)
+        report(broken, trace.position(broken), cx, fullgraph or is_strict(trace.tracer))
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
     if not broken.frames:
         return Skipped(broken.summary)
@@ -144,10 +145,9 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trac
 def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, strict: bool) -> None:
     reason = broken.reason
     cx.emit(ev.GraphBroken(cx.frame, reason.code, broken.summary, reason.explanation, reason.hints, stack))
-    if strict:
-        raise GraphBreakError(
-            reason.code, broken.summary, reason.explanation, reason.hints, stack
-        ) from broken.__cause__
+    if strict or reason.fatal:
+        kind = ForbiddenCallError if reason.fatal else GraphBreakError
+        raise kind(reason.code, broken.summary, reason.explanation, reason.hints, stack) from broken.__cause__
 
 
 def finish(

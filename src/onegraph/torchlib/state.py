@@ -72,6 +72,11 @@ def tracing_suspended() -> Iterator[None]:
         yield
 
 
+def function_modes() -> list[Any]:
+    """The modes that see torch functions in this thread, outermost first."""
+    return list(_get_current_function_mode_stack())
+
+
 def saves_through_hooks() -> bool:
     """Whether hooks see each tensor that autograd saves: fakes must not reach them."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None

@@ -7,6 +7,7 @@
     outside      the world outside: files, processes, clocks, randomness
     state        the state of the process
     objects      objects that cannot be used, changed or made again
+    hatches      functions that the program has marked
     python       parts of Python, and breaks that the program asks for
 
 A summary is a format string over the facts given where the break is raised. Each hint is applied to a program by a test
@@ -15,6 +16,7 @@ A summary is a format string over the facts given where the break is raised. Eac
 
 from onegraph.capture.breaks.decisions import *  # noqa: F403
 from onegraph.capture.breaks.gradients import *  # noqa: F403
+from onegraph.capture.breaks.hatches import *  # noqa: F403
 from onegraph.capture.breaks.memory import *  # noqa: F403
 from onegraph.capture.breaks.objects import *  # noqa: F403
 from onegraph.capture.breaks.operators import *  # noqa: F403

@@ -22,6 +22,8 @@ class Reason:
     hints: tuple[str, ...] = ()
     #: Whether what breaks must run in its own frame, so that the call of that frame runs eagerly.
     whole_frame: bool = False
+    #: Whether it is an error also where graph breaks are not.
+    fatal: bool = False
 
 
 class GraphBreak(Abort):
@@ -43,7 +45,15 @@ def theme(title: str) -> Define:
     return partial(_reason, title)
 
 
-def _reason(title: str, code: str, summary: str, explanation: str, *hints: str, whole_frame: bool = False) -> Reason:
+def _reason(
+    title: str,
+    code: str,
+    summary: str,
+    explanation: str,
+    *hints: str,
+    whole_frame: bool = False,
+    fatal: bool = False,
+) -> Reason:
     assert code not in CATALOGUE, f"two reasons have the code {code}"
-    CATALOGUE[code] = Reason(title, code, summary, explanation, hints, whole_frame)
+    CATALOGUE[code] = Reason(title, code, summary, explanation, hints, whole_frame, fatal)
     return CATALOGUE[code]

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from types import MethodType
+import enum
+import sys
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any
 
+import torch
+
 from onegraph import _C
-from onegraph.capture.breaks import DISABLED, FORCED, SKIPPED, GraphBreak
+from onegraph.capture.breaks import (
+    CAPTURED_TENSOR,
+    DATA_DEPENDENT_VALUE,
+    DISABLED,
+    DISALLOWED,
+    FORBIDDEN,
+    FORCED,
+    LOCAL_FUNCTION,
+    NOT_A_TREE,
+    NOT_CONSTANT,
+    SKIPPED,
+    UNTRACEABLE_OPERATOR,
+    GraphBreak,
+)
+from onegraph.capture.interp.frame import Abort
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.record import first_line, function_name
+from onegraph.capture.shadows import ATOMS, cell_value
+from onegraph.capture.source import Const
+from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS
+from onegraph.torchlib.pytree import leaves_of, map_leaves_of
+from onegraph.torchlib.state import untraced
 
 
 def name_of(function: Any) -> str:
     """A function's name as the user knows it."""
+    if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
+        return function_name(function)
     return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
 
 
@@ -31,6 +57,139 @@ def run_eagerly(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], 
     """A function that was disabled."""
     why = getattr(function, "reason", None) or getattr(function, "_torchdynamo_disable_msg", None)
     raise GraphBreak(DISABLED, name=name_of(function), why=f": {why}" if isinstance(why, str) else "")
+
+
+def disallowed(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise GraphBreak(DISALLOWED, name=name_of(function))
+
+
+def forbidden(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise GraphBreak(FORBIDDEN, name=name_of(function))
+
+
+def call_natively(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that marks other functions: it is called while tracing as it would be when the program runs."""
+    for value in (*args, *kwargs.values()):
+        if id(value) in tracer.world.made_functions and holds_values(tracer, value):
+            raise GraphBreak(LOCAL_FUNCTION, name=name_of(function), function=name_of(value))
+    return tracer.world.keep(function(*args, **kwargs))
+
+
+def holds_values(tracer: Any, function: FunctionType) -> bool:
+    """Whether the closure of a function that the trace has made holds tensors or shadows of the trace."""
+    contents = [cell_value(cell) for cell in function.__closure__ or ()]
+    return any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
+
+
+def call_opaque(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`allow_in_graph`: one node that calls the function. What it calls is seen where the graph becomes functional."""
+    keep_identity(tracer, function)
+    for value in (*args, *kwargs.values()):
+        tracer.world.realize_deep(value)
+    try:
+        with torch._C.DisableTorchFunction():
+            result = function(*args, **kwargs)
+    except RuntimeError as error:
+        if "is not a fake of this trace" not in str(error):
+            raise
+        raise GraphBreak(CAPTURED_TENSOR, name=name_of(function), error=first_line(error)) from None
+    except DATA_DEPENDENT_ERRORS:
+        raise GraphBreak(DATA_DEPENDENT_VALUE, what=name_of(function)) from None
+    except UNSUPPORTED_ERRORS as error:
+        raise GraphBreak(UNTRACEABLE_OPERATOR, name=name_of(function), error=first_line(error)) from None
+    check_tree(function, "returns", result)
+    tracer.recorder.record(printable(function), args, kwargs, result)
+    return result
+
+
+def printable(function: Any) -> Any:
+    """The function as the target of a node: FX takes what torch has made for a member of torch's modules."""
+    name = (getattr(function, "__qualname__", None) or "").partition(".")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if getattr(module, name[0], None) is function or (function.__module__ or "").partition(".")[0] != "torch":
+        return function
+
+    def opaque(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return opaque
+
+
+def trace_nonstrictly(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`nonstrict_trace`: the function itself runs over the tensors of the trace; the recorder sees what it does."""
+    keep_identity(tracer, function)
+    for value in (*args, *kwargs.values()):
+        tracer.world.realize_deep(value, opaque=True)
+    check_tree(function, "is given", (args, kwargs))
+    result = function.__wrapped__(*args, **kwargs)
+    check_tree(function, "returns", result)
+    return map_leaves_of(tracer.recorder.as_traced, result)
+
+
+def check_tree(function: Any, what: str, value: Any) -> None:
+    for leaf in leaves_of(value):
+        if not isinstance(leaf, LEAVES):
+            kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+            raise GraphBreak(NOT_A_TREE, name=name_of(function), what=what, kind=kind)
+
+
+#: What the leaves of the arguments and results of functions in the graph may be.
+LEAVES = (
+    torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, torch.nn.Module, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, torch.Generator, enum.Enum, slice, *ATOMS,
+)  # fmt: skip
+
+
+def keep_identity(tracer: Any, function: Any) -> None:
+    """Guard which function it is: one with free variables is otherwise known by its code only."""
+    source = tracer.world.origin.get(id(function))
+    if isinstance(function, FunctionType) and function.__closure__ and source is not None:
+        if tracer.is_guarded_function(function):
+            tracer.world.guard(source, "is", function)
+
+
+def call_for_constant(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`assume_constant_result`: the function is called for real, now, and its result is used as it is."""
+    real_args = tuple(real_argument(tracer, function, value) for value in args)
+    real_kwargs = {name: real_argument(tracer, function, value) for name, value in kwargs.items()}
+    with untraced():
+        result = function(*real_args, **real_kwargs)
+    return tracer.world.admit(result, Const(id(result), f"{name_of(function)}(...)", result), guarded=False)
+
+
+def real_argument(tracer: Any, function: Any, value: Any) -> Any:
+    """The object that the program would pass."""
+    if type(value) in ATOMS or isinstance(value, type | FunctionType | torch.dtype | torch.device):
+        return value
+    if isinstance(value, tuple | list) and not tracer.world.is_outside(value):
+        return type(value)(real_argument(tracer, function, item) for item in value)
+    if not tracer.world.is_outside(value):
+        raise GraphBreak(NOT_CONSTANT, name=name_of(function), what=f"a {type(value).__qualname__} made here")
+    if next(tracer.world.changed(), None) is not None:
+        raise GraphBreak(NOT_CONSTANT, name=name_of(function), what="objects while compiled code has changed some")
+    return tracer.world.real(value)
+
+
+def call_region(
+    tracer: Any, plain: bool, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What is compiled on its own is a part of this graph; if it must be one graph, breaks in it are errors."""
+    region = getattr(compiled, "onegraph_region", None)
+    outer, tracer.fullgraph = tracer.fullgraph, tracer.fullgraph or (region is not None and region.fullgraph)
+    try:
+        result = tracer.call_again(plain, function, args, kwargs)
+    except Abort:  # what held where the trace ends is asked afterwards
+        raise
+    except BaseException:
+        tracer.fullgraph = outer
+        raise
+    tracer.fullgraph = outer
+    return result
+
+
+def is_strict(tracer: Any) -> bool:
+    """Whether a graph break here is an error."""
+    return tracer.fullgraph or tracer.settings["error_on_graph_break"] is True
 
 
 def exchange_setting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:

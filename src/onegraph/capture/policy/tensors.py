@@ -42,7 +42,7 @@ breaks(b.PARAMETER_MADE, torch.Tensor._make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
 
 
-@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling)
 def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return True
 
