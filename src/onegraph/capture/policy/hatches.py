@@ -12,7 +12,6 @@ import torch
 from onegraph import _C
 from onegraph.capture.breaks import (
     CAPTURED_TENSOR,
-    DATA_DEPENDENT_VALUE,
     DISABLED,
     DISALLOWED,
     FORBIDDEN,
@@ -21,12 +20,11 @@ from onegraph.capture.breaks import (
     NOT_A_TREE,
     NOT_CONSTANT,
     SKIPPED,
-    UNTRACEABLE_OPERATOR,
     GraphBreak,
 )
 from onegraph.capture.interp.frame import Abort
+from onegraph.capture.policy.operator_reasons import first_line, function_name, refused_after
 from onegraph.capture.policy.registry import policy
-from onegraph.capture.record import first_line, function_name
 from onegraph.capture.shadows import ATOMS, cell_value
 from onegraph.capture.source import Const
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS
@@ -93,10 +91,8 @@ def call_opaque(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], 
         if "is not a fake of this trace" not in str(error):
             raise
         raise GraphBreak(CAPTURED_TENSOR, name=name_of(function), error=first_line(error)) from None
-    except DATA_DEPENDENT_ERRORS:
-        raise GraphBreak(DATA_DEPENDENT_VALUE, what=name_of(function)) from None
-    except UNSUPPORTED_ERRORS as error:
-        raise GraphBreak(UNTRACEABLE_OPERATOR, name=name_of(function), error=first_line(error)) from None
+    except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
+        raise refused_after(function, error) from None
     check_tree(function, "returns", result)
     tracer.recorder.record(printable(function), args, kwargs, result)
     return result
