@@ -1,0 +1,86 @@
+"""The examples of the programming model run, and print what the pages say.
+
+A page is one program: its `python` blocks run in order, in one module. An `output` block holds what the block before it
+printed; `pytest --update-golden` refreshes it.
+"""
+
+from __future__ import annotations
+
+import io
+import linecache
+import re
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+import torch
+from import_graph import ROOT
+
+import onegraph
+
+PAGES = sorted((ROOT / "docs" / "programming_model").glob("*.md"))
+BLOCK = re.compile(r"^```(?P<kind>python|output)\n(?P<body>.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\((?P<target>[^)#:]+)(#[^)]*)?\)")
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    onegraph.reset()
+    with torch.no_grad():
+        yield
+    onegraph.reset()
+
+
+class Page:
+    """The module that the blocks of a page make up. Its text grows from block to block, so that messages can show lines."""
+
+    def __init__(self, name: str) -> None:
+        self.file = f"{name}.py"
+        self.text = ""
+        self.module = types.ModuleType(f"programming_model_{name}")
+        self.module.__file__ = self.file
+
+    def run(self, block: str) -> str:
+        """Run one block: what it prints."""
+        start = self.text.count("\n")
+        self.text += block
+        linecache.cache[self.file] = (len(self.text), None, self.text.splitlines(keepends=True), self.file)
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile("\n" * start + block, self.file, "exec", dont_inherit=True), vars(self.module))
+        return printed.getvalue().replace(f"{ROOT}/", "")
+
+
+def refreshed(path: Path) -> str:
+    """The page, with what its examples print now."""
+    page = Page(path.stem)
+    sys.modules[page.module.__name__] = page.module
+    printed = ""
+
+    def block(match: re.Match[str]) -> str:
+        nonlocal printed
+        if match["kind"] == "output":
+            shown, printed = printed, ""
+            return f"```output\n{shown}```"
+        assert not printed, f"{path.name}: a block prints, and the page does not show it:\n{printed}"
+        printed = page.run(match["body"])
+        return match[0]
+
+    try:
+        return BLOCK.sub(block, path.read_text())
+    finally:
+        del sys.modules[page.module.__name__]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_examples_print_what_the_page_says(path: Path, golden) -> None:
+    golden(path, refreshed(path))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    for match in LINK.finditer(path.read_text()):
+        assert (path.parent / match["target"]).exists(), f"{path.name} links to {match['target']}"
