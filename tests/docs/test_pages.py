@@ -35,7 +35,7 @@ def _fresh() -> Iterator[None]:
 
 
 class Page:
-    """The module that the blocks of a page make up. Its text grows from block to block, so that messages can show lines."""
+    """The module that the blocks of a page make up. Its text grows from block to block: messages can show lines."""
 
     def __init__(self, name: str) -> None:
         self.file = f"{name}.py"
