@@ -96,11 +96,11 @@ class Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
-            raise refused_after(func, error) from None
+            raise refused_after(func, args, error) from None
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if type(error) is TypeError and not contains_tensor((args, kwargs)):
                 raise
-            raise refused_after(func, error) from error
+            raise refused_after(func, args, error) from error
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result

@@ -91,13 +91,13 @@ TENSOR_TO_NUMBER = _define(
 TENSOR_AS_INDEX = _define(
     "tensor-as-index",
     "a tensor is used as a Python integer",
-    "Lists, tuples and range need the number itself, which is not known before the graph has run.",
-    "stack the items, and index the stacked tensor: torch.stack(items)[index]",
+    "Lists, tuples, range and plain indices need the number itself, which is not known before the graph has run.",
+    "stack the items, and take one with Tensor.index_select",
     "pass the number as a Python integer",
 )
 TENSOR_AS_SIZE = _define(
     "tensor-as-size",
-    "{what} takes a size from a tensor",
+    "{what} takes a size or another number from a tensor",
     "The number of elements is not known before the graph has run.",
     "work at full size, and mask: torch.where(torch.arange(n) < length, x, 0)",
     "pass the size as a Python integer",

@@ -46,13 +46,13 @@ SAVED_TENSOR_HOOKS = _define(
     "saved-tensor-hooks",
     "use of {name}, which changes what autograd saves",
     "The compiled graph decides by itself what it keeps for the backward pass.",
-    "put the context around the call of the compiled function",
+    "use the context outside, and compile what is in front of and behind it",
 )
 CHECKPOINT = _define(
     "activation-checkpoint",
     "call of {name}",
     "What runs again in the backward pass is decided outside of the graph.",
-    "apply the checkpoint around the compiled function",
+    "apply the checkpoint around the compiled function, with use_reentrant=True",
 )
 REQUIRES_GRAD = _define(
     "requires-grad-change",

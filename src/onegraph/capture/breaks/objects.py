@@ -38,7 +38,7 @@ LOCK = _define(
 )
 NUMPY_ARRAY = _define(
     "numpy-array",
-    "use of a numpy array from outside",
+    "use of a numpy array",
     "Arrays of numpy are not captured.",
     "pass torch.from_numpy(array), which shares its memory",
 )

@@ -44,12 +44,6 @@ UNKNOWN_NATIVE = _define(
     "call it outside of the compiled function",
     "wrap it in torch.library.custom_op if it works on tensors",
 )
-NATIVE_METHOD = _define(
-    "unknown-native-method",
-    "call of {name}, a method written in C",
-    "It is not known what it does to its object, so it is not run while tracing.",
-    "call it outside of the compiled function, and pass the result in",
-)
 NUMPY = _define(
     "numpy-function",
     "call of {name}",

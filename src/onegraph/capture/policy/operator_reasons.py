@@ -60,13 +60,15 @@ def refused_at_once(func: Any, args: Any) -> GraphBreak | None:
     return None
 
 
-def refused_after(func: Any, error: BaseException) -> GraphBreak:
+def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:
     """The graph break of an operator that has raised this on fakes."""
     name = short_name(func)
     if isinstance(error, DynamicOutputShapeException):
         return operator_break(SIZES.get(name, b.DYNAMIC_SIZE), func)
     if isinstance(error, DATA_DEPENDENT_ERRORS):
-        return operator_break(VALUES.get(name) or SIZES.get(name.replace("__getitem__", ""), b.TENSOR_AS_SIZE), func)
+        if name == "__getitem__":
+            return operator_break(b.TENSOR_AS_INDEX if isinstance(args[1], torch.Tensor) else b.TENSOR_AS_SIZE, func)
+        return operator_break(VALUES.get(name) or SIZES.get(name, b.TENSOR_AS_SIZE), func)
     if name in LAYOUT_CHANGES:
         return operator_break(b.SPARSE_RESULT, func)
     if isinstance(error, UNSUPPORTED_ERRORS):

@@ -113,7 +113,7 @@ def refused_method(owner: type, name: str) -> GraphBreak:
     """The graph break of a native method of a type without a policy."""
     known = longest(NATIVE_MODULES, owner.__module__)
     full = f"{owner.__qualname__}.{name}"
-    return GraphBreak(known or b.NATIVE_METHOD, name=full, what=f"call of {full}")
+    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------------

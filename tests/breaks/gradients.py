@@ -1,0 +1,195 @@
+"""Gradients."""
+
+from __future__ import annotations
+
+import torch
+
+from onegraph.capture import breaks as b
+from tests.breaks.table import breaks
+
+
+def leaf():
+    return (torch.linspace(0.5, 2.0, 4, requires_grad=True),)
+
+
+@breaks(b.BACKWARD_CALL, leaf)
+def step(x):
+    loss = (x * x).sum()
+    loss.backward()
+    return loss.detach()
+
+
+@step.fixed("return the loss")
+def step_behind(graph, x):
+    loss = graph(lambda x: (x * x).sum())(x)
+    loss.backward()
+    return loss.detach()
+
+
+@breaks(b.GRADIENT_CALL, leaf)
+def slope(x):
+    (gradient,) = torch.autograd.grad((x * x).sum(), x)
+    return gradient + 1
+
+
+@slope.fixed("return the outputs")
+def slope_behind(graph, x):
+    (gradient,) = torch.autograd.grad(graph(lambda x: (x * x).sum())(x), x)
+    return gradient + 1
+
+
+@breaks(b.FUNCTION_TRANSFORM)
+def transformed(x):
+    return torch.func.grad(lambda y: (y * y).sum())(x) + 1
+
+
+@transformed.fixed("apply the transformation outside")
+def transformed_outside(graph, x):
+    gradient = torch.func.grad(lambda y: (y * y).sum())(x)
+    return graph(lambda g: g + 1)(gradient)
+
+
+LAYER = torch.nn.Linear(4, 2)
+
+
+@breaks(b.FUNCTIONAL_CALL)
+def functional(x):
+    return torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), (x,))
+
+
+@functional.fixed("call the module itself")
+def not_functional(x):
+    return LAYER(x)
+
+
+@breaks(b.TENSOR_HOOK, leaf)
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 3)
+    return y
+
+
+@hooked.fixed("register the hook outside")
+def hooked_outside(graph, x):
+    y = graph(lambda x: x * 2)(x)
+    y.register_hook(lambda gradient: gradient * 3)
+    return y
+
+
+WATCHED = torch.nn.Linear(4, 2)
+WATCHED.register_full_backward_hook(lambda module, inputs, outputs: None)
+OUTER = torch.nn.Sequential(torch.nn.Linear(4, 2))
+OUTER[0].load_state_dict(WATCHED.state_dict())
+OUTER.register_full_backward_hook(lambda module, inputs, outputs: None)
+
+
+@breaks(b.MODULE_BACKWARD_HOOK)
+def watched(x):
+    return WATCHED(x) * 2
+
+
+@watched.fixed("register the hooks on a module")
+def watched_outside(graph, x):
+    return graph(OUTER[0])(x) * 2
+
+
+def same(x):
+    return x
+
+
+@breaks(b.SAVED_TENSOR_HOOKS, leaf)
+def saving(x):
+    y = x * 2
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        return y.sin()
+
+
+@saving.fixed("use the context outside")
+def saving_outside(graph, x):
+    y = graph(lambda x: x * 2)(x)
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        return y.sin()
+
+
+@breaks(b.CHECKPOINT, leaf)
+def checkpointed(x):
+    return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+
+
+@checkpointed.fixed("apply the checkpoint around")
+def checkpointed_outside(graph, x):
+    return torch.utils.checkpoint.checkpoint(graph(lambda x: x.sin()), x, use_reentrant=True)
+
+
+@breaks(b.REQUIRES_GRAD)
+def recording(x):
+    y = (x * 2).requires_grad_()
+    return y + 1
+
+
+@recording.fixed("call it outside")
+def recording_outside(graph, x):
+    y = graph(lambda x: x * 2)(x).requires_grad_()
+    return graph(lambda y: y + 1)(y)
+
+
+class Square(torch.autograd.Function):
+    """x * x, with its own backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+@breaks(b.CUSTOM_FUNCTION, uses=(Square,))
+def squared(x):
+    return Square.apply(x) + 1
+
+
+@squared.fixed("call the function under torch.no_grad()")
+def squared_without_gradient(x):
+    with torch.no_grad():
+        return Square.apply(x) + 1
+
+
+@squared.fixed("write it with differentiable operators")
+def squared_by_operators(x):
+    return x * x + 1
+
+
+class Same(torch.autograd.Function):
+    """Its own input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Copied(Same):
+    """A view of its input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+
+@breaks(b.RETURNED_INPUT, uses=(Same,))
+def unchanged(x):
+    with torch.no_grad():
+        return Same.apply(x) + 1
+
+
+@unchanged.fixed("return a view or a copy")
+def viewed(x):
+    with torch.no_grad():
+        return Copied.apply(x) + 1

@@ -1,0 +1,106 @@
+"""Python, and breaks that the program asks for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import onegraph
+from onegraph.capture import breaks as b
+from tests.breaks.table import breaks
+
+
+@breaks(b.ASYNCHRONOUS)
+def runs_coroutine(x):
+    async def add():
+        return x + 1
+
+    coroutine = add()
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+
+
+@runs_coroutine.fixed("compile the functions that the coroutine calls")
+def coroutine_outside(graph, x):
+    async def add():
+        return graph(lambda x: x + 1)(x)
+
+    return asyncio.run(add())
+
+
+@breaks(b.FRAME_ACCESS)
+def looks_at_locals(x):
+    scale = 2
+    return x * locals()["scale"]
+
+
+@looks_at_locals.fixed("pass the values on by name")
+def names_them(x):
+    scale = 2
+    return x * scale
+
+
+@breaks(b.DYNAMIC_CODE)
+def evaluates(x):
+    return eval("x * 2 + 1")
+
+
+@evaluates.fixed("write the code out")
+def written_out(x):
+    return x * 2 + 1
+
+
+@breaks(b.CODE_COMPILATION)
+def compiles(x):
+    code = compile("2", "<text>", "eval")
+    return x * code.co_consts[0]
+
+
+@compiles.fixed("compile the string outside")
+def compiles_before(graph, x):
+    code = compile("2", "<text>", "eval")
+    return graph(lambda x, number: x * number)(x, code.co_consts[0])
+
+
+@breaks(b.FORCED)
+def asks_for_break(x):
+    y = x + 1
+    onegraph.graph_break()
+    return y * 2
+
+
+@asks_for_break.fixed("remove the call")
+def asks_for_none(x):
+    y = x + 1
+    return y * 2
+
+
+@breaks(b.SKIPPED)
+def asks_to_be_skipped(x):
+    onegraph.skip_frame()
+    return x * 2
+
+
+@asks_to_be_skipped.fixed("remove the call")
+def not_skipped(x):
+    return x * 2
+
+
+@onegraph.disable
+def eager_part(x):
+    return x + 1
+
+
+def part(x):
+    return x + 1
+
+
+@breaks(b.DISABLED, uses=(eager_part,))
+def calls_disabled(x):
+    return eager_part(x) * 2
+
+
+@calls_disabled.fixed("remove the decorator")
+def calls_part(x):
+    return part(x) * 2
