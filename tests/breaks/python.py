@@ -76,6 +76,17 @@ def asks_for_none(x):
     return y * 2
 
 
+def stops_half_way(x):
+    y = x + 1
+    onegraph.graph_break()
+    return y * 2
+
+
+@asks_for_break.fixed("call the function that contains it")
+def traced_nonstrictly(x):
+    return onegraph.nonstrict_trace(stops_half_way)(x)
+
+
 @breaks(b.SKIPPED)
 def asks_to_be_skipped(x):
     onegraph.skip_frame()

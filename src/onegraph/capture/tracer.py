@@ -25,7 +25,7 @@ from onegraph.capture.marks import MARKS
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
-from onegraph.capture.policy.reasons import reason_of_function, reason_of_truth, refused_method, refused_native
+from onegraph.capture.policy.reasons import reason_of_truth, refused_method, refused_native
 from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
@@ -36,6 +36,7 @@ from onegraph.capture.policy.registry import (
     SAFE_RECEIVERS,
     WRITING_MODULES,
     Depth,
+    break_at,
     is_library,
     runs_natively,
 )
@@ -264,9 +265,9 @@ class Tracer(Operators):
             return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():
-                why = reason_of_function(function)
-                if why is not None:
-                    raise GraphBreak(why, name=f"{function.__module__}.{function.__qualname__}")
+                known = break_at(function)
+                if known is not None:
+                    raise GraphBreak(known[0], name=known[1], what=known[1])
                 mark = foreign_mark(function)
                 if mark is not None:
                     return mark(self, plain, function, args, kwargs)

@@ -37,6 +37,7 @@ FORCED = _define(
     "call of graph_break(){why}",
     "The program asked for a graph break here.",
     "remove the call",
+    "call the function that contains it through onegraph.nonstrict_trace, if it works on tensors alone",
 )
 SKIPPED = _define(
     "skipped-frame",

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.capture.breaks import Reason
-from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name
+from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
 
 Depth = Literal["identity", "level", "deep"]
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -62,6 +62,17 @@ def breaks(reason: Reason, *functions: Any) -> None:
     for function in functions:
         BREAKS[id(function)] = (reason, public_name(function))
         _KEEP.append(function)
+
+
+def break_at(function: FunctionType) -> tuple[Reason, str] | None:
+    """The reason and the name of a Python function that must run for real, or None if it is traced.
+
+    torch's compiler puts wrappers in the place of some functions of torch: they break for the same reason.
+    """
+    reason = reason_of_function(function)
+    if reason is not None:
+        return reason, f"{function.__module__}.{function.__qualname__}"
+    return BREAKS.get(id(getattr(function, "__wrapped__", None)))
 
 
 #: Modules whose native functions have no effect but on their arguments.
