@@ -146,6 +146,8 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
      "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
      "compares the two; a test may choose one."},
+    {"resume", (PyCFunction)(void (*)(void))resume_call, METH_FASTCALL,
+     "resume(function, *args)\n--\n\nCall a resume function, and the TailCall that it returns, until there is a result."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -161,7 +163,7 @@ static struct PyModuleDef module_definition = {
 
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
-    &TensorSpec_Type, &GlobalState_Type, &Plan_Type,
+    &TensorSpec_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

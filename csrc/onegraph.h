@@ -144,4 +144,8 @@ extern PyTypeObject Region_Type;
 extern PyTypeObject Disabled_Type;
 extern PyTypeObject TraceHook_Type;
 
+/* ---- going on behind a graph break (resume.c) ---- */
+extern PyTypeObject TailCall_Type;
+PyObject *resume_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 #endif

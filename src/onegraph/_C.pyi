@@ -65,6 +65,15 @@ class disabled(Generic[P, R]):  # noqa: N801
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
 
 @final
+class TailCall:
+    """What the replacement of a resume function returns to have another function called in its place."""
+
+    def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
+
+def resume(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a resume function, and each `TailCall` that comes back, until there is a result."""
+
+@final
 class trace_hook:  # noqa: N801
     """In its `with` block each Python frame that starts in this thread comes to `callback`, which returns the code to
     run instead, with tracing off, or None. `trace_hook(None)` suspends tracing."""

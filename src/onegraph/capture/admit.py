@@ -22,7 +22,7 @@ import torch
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
-from onegraph.capture.policy.registry import IMMUTABLE, is_outside_class
+from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
 from onegraph.capture.shadows import ATOMS, UNFILLED, keys_of
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import World
@@ -138,6 +138,17 @@ def admit_opaque(world: World, real: Any, source: Source, guarded: bool) -> Any:
         world.guard(source, "is", real)
     world.adopt(real, real, source)
     world.opaque[id(real)] = real
+    return real
+
+
+@admits(*ITERATORS)
+def admit_iterator(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """An iterator differs from call to call: nothing is assumed but its type, so its steps break the graph."""
+    if guarded:
+        world.guard(source, "type", type(real))
+    world.adopt(real, real, source)
+    world.opaque[id(real)] = real
+    world.unpinned.add(id(real))
     return real
 
 

@@ -36,6 +36,8 @@ class Attributes(Machine):
             return int
         if isinstance(obj, torch.SymFloat):
             return float
+        if isinstance(obj, torch.SymBool):
+            return bool
         return type(obj)
 
     def getattr(self, obj: Any, name: str) -> Any:

@@ -10,18 +10,42 @@ from typing import Any
 import torch
 
 from onegraph.capture.attributes import Attributes
-from onegraph.capture.breaks import DATA_DEPENDENT_MEMBERSHIP, DATA_DEPENDENT_TRUTH, TEXT_OF_CONTAINER, GraphBreak
+from onegraph.capture.breaks import (
+    CHANGING_NUMBER,
+    DATA_DEPENDENT_MEMBERSHIP,
+    DATA_DEPENDENT_TRUTH,
+    TEXT_OF_CONTAINER,
+    GraphBreak,
+)
+from onegraph.capture.changing import Numbers
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
+from onegraph.capture.shapes import specialized
 from onegraph.capture.texts import Shown, refuse_marked
+
+#: What symbolic numbers compute, with each other, with plain numbers and with tensors.
+SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+OPERANDS = int | float | torch.SymInt | torch.SymFloat | torch.Tensor
 
 
 class Operators(Attributes):
     """The part of the tracer that operates on values as a whole."""
 
     recorder: Recorder
+    numbers: Numbers
+
+    def concrete(self, value: Any, what: str) -> Any:
+        """A number that native code can look at: a size as it is in this trace, which is guarded."""
+        if isinstance(value, SYMBOLIC):
+            if self.numbers.decide(value):
+                raise GraphBreak(CHANGING_NUMBER, what=what)
+            return specialized(value)
+        return value
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
+        if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
+            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
             return super().binary(op, a, self.shown(b))
         if op[-1] == "=":
@@ -29,6 +53,8 @@ class Operators(Attributes):
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:
+        if op == "~":
+            obj = self.concrete(obj, "operator ~")
         return super().unary(op, self._filled(obj))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
@@ -43,11 +69,13 @@ class Operators(Attributes):
             raise membership(broken) from None
 
     def convert(self, obj: Any, kind: str) -> str:
+        obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, kind)
         return super().convert(self._printable(obj), kind)
 
     def format(self, obj: Any, spec: Any) -> str:
+        obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, "format", spec)
         return super().format(self._printable(obj), spec)
@@ -114,7 +142,36 @@ class Operators(Attributes):
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
         if contains_tensor(self._filled_deep(value)):
             raise GraphBreak(TEXT_OF_CONTAINER)
-        return value
+        return self.concrete_deep(value, "text")
+
+    def concrete_deep(self, value: Any, what: str) -> Any:
+        """A value whose containers native code will look into."""
+        if not self.numbers.sizes.hints or not contains_symbolic(value, set()):
+            return value
+        match value:
+            case tuple() if type(value) is tuple:
+                return tuple(self.concrete_deep(item, what) for item in value)
+            case list():
+                list.__setitem__(value, slice(None), [self.concrete_deep(item, what) for item in list.__iter__(value)])
+            case dict():
+                for key, item in list(dict.items(value)):
+                    dict.__setitem__(value, key, self.concrete_deep(item, what))
+        return self.concrete(value, what)
+
+    def set_add(self, container: set[Any], item: Any) -> None:
+        super().set_add(container, self.concrete(item, "hash"))
+
+    def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
+        super().map_add(container, self.concrete(key, "hash"), value)
+
+
+def contains_symbolic(value: Any, seen: set[int]) -> bool:
+    """Whether a value is a symbolic number or holds one in a list, tuple or dict."""
+    if not isinstance(value, list | tuple | dict) or id(value) in seen:
+        return isinstance(value, SYMBOLIC)
+    seen.add(id(value))
+    items = dict.values(value) if isinstance(value, dict) else value
+    return any(contains_symbolic(item, seen) for item in items)
 
 
 def membership(broken: GraphBreak) -> GraphBreak:

@@ -175,7 +175,7 @@ class Rebuild:
             return self.assign(self._symbol_text(self, value))
         origin = self.world.origin.get(id(value))
         if origin is not None:
-            by_identity = self.world.real_of.get(id(value)) is value and not isinstance(value, FunctionType)
+            by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
             return self.const(value) if by_identity else self.source(origin)
         for kinds, recipe in RECIPES:
             if isinstance(value, kinds):

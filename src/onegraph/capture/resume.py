@@ -8,24 +8,33 @@ the root frame ends like this (normal form):
     the breaking instruction    in Python, natively: it is what could not be traced
     call resume(values...)      one way on for each outcome: it goes on, it jumps, or a handler catches what it raises
 
-A resume function is a frame's own bytecode behind a prologue that puts its stack and its handled exceptions back.
-That of the innermost frame then jumps behind the breaking instruction. That of an outer frame first calls the resume
-function of the frame that it had called, in the place (and under the handlers) of the original call. So the rest of
-all frames is one call, which the hook captures as one frame in turn.
+The resume function of the innermost frame jumps behind the breaking instruction. That of an outer frame first calls the
+resume function of the frame that it had called, in the place (and under the handlers) of the original call. So the rest
+of all frames is one call, which the hook captures as one frame in turn. Where that breaks too, its replacement returns
+what is to be called next instead of calling it (`_C.TailCall`), so that a loop does not grow the stack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
-from types import CellType, CodeType, FunctionType
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import CellType
 from typing import Any
 
-from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Handler, Instr, encode
+from onegraph.capture.bytecode import Bytecode, Instr
 from onegraph.capture.bytecode.flow import TERMINATORS, handled_slots, live_names, stack_effect
 from onegraph.capture.interp.frame import NULL, Frame
-from onegraph.capture.residual import Rebuild
+from onegraph.capture.resume_function import (
+    InnerCall,
+    Jump,
+    ResumeFunction,
+    Shape,
+    Slots,
+    original_place,
+    resume_function,
+)
+from onegraph.capture.unread import as_it_is
 
 #: How many stack slots a call takes; only calls can have called the next frame.
 CALL_OPERANDS = {
@@ -47,22 +56,14 @@ _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeFunction:
-    """A function to be made behind the break: its code, and the cells that it closes over."""
-
-    code: CodeType
-    namespace: dict[str, Any]
-    cells: tuple[CellType, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Exit:
     """One outcome of the breaking instruction: the resume function of the root frame and what it is called with.
 
-    `results` are the slots of the native stack that it takes first (from `bottom` up), `values` the computed values.
+    The computed values `leading`, the `results` that lie on the native stack (from `bottom` up), the other `values`.
     """
 
     function: int
+    leading: tuple[int, ...]
     results: tuple[bool, ...]
     values: tuple[int, ...]
 
@@ -105,14 +106,6 @@ class Values:
         return self._numbers[id(value)]
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """A frame's stack as a resume function rebuilds it: kinds of the slots, and the values of those that have one."""
-
-    kinds: tuple[str, ...]  # "value", "null", "handled", "lasti"
-    numbers: tuple[int, ...]
-
-
 def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     """The continuation behind the instruction that the last of the frames has stopped at, or why there is none."""
     frame = frames[-1]
@@ -130,11 +123,12 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
         return f"the instruction {instruction.op} needs the globals of another module"
     values = Values()
     planner = Planner(frames, values)
+    bytecode, index = original_place(frame)
     depth = len(frame.stack) + stack_effect(instruction)
-    following = planner.exit_at(frame.ip + 1, depth)
-    jumping = None
-    if instruction.target is not None:
-        jumping = planner.exit_at(instruction.target, len(frame.stack) + stack_effect(instruction, jump=True))
+    following = planner.exit_at(index + 1, depth)
+    jumping, target = None, bytecode.instrs[index].target
+    if target is not None:
+        jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
     raising, depth_when_raising = planner.exit_when_raising()
     stack = planner.native_stack()
     return Continuation(tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising)
@@ -189,52 +183,90 @@ class Planner:
         if depth and kinds[-1] != "handled":
             kinds[-1] = "value"
         results = tuple(kind == "value" for kind in kinds)
-        exceptions = self._exceptions(frame, depth)
-        names = live_in(frame, live_names(frame.bytecode)[target])
-        locals_ = tuple(self.values.add(frame.locals[name]) for name in names)
-        made = build(frame, Slots(tuple(kinds), ()), len(exceptions), names, Jump(target))
-        return self._wrap(len(self.frames) - 1, made, results, (*exceptions, *locals_))
+        made = self._resume(frame, Slots(tuple(kinds), ()), depth, Jump(target))
+        return self._wrap(len(self.frames) - 1, made, results)
 
     def exit_when_raising(self) -> tuple[Exit | None, int]:
         """Go on in the innermost handler, with the exception on top; and the native stack's depth there."""
         for level in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[level]
-            handler = frame.bytecode.handler_at(frame.ip)
+            bytecode, index = original_place(frame)
+            handler = bytecode.handler_at(index)
             if handler is None:
                 continue
             slots = self.slots(frame, handler.depth)
             kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
-            exceptions = self._exceptions(frame, handler.depth)
-            names = live_in(frame, live_names(frame.bytecode)[handler.target])
-            locals_ = tuple(self.values.add(frame.locals[name]) for name in names)
             # The exception is the native stack's one result, so it is taken first.
-            made = build(frame, Slots(kinds, ()), len(exceptions), names, Jump(handler.target), top_first=True)
-            exit_ = self._wrap(level, made, (True,), (*slots.numbers, *exceptions, *locals_))
+            way = Jump(handler.target)
+            made = self._resume(frame, Slots(kinds, slots.numbers), handler.depth, way, top_first=True)
+            exit_ = self._wrap(level, made, (True,))
             kept = max(handled_slots(self.frames[-1].bytecode)[self.frames[-1].ip], default=-1) + 1
             return exit_, int(self.ambient is not None) + kept
         return None, 0
 
-    def _exceptions(self, frame: Frame, depth: int) -> tuple[int, ...]:
-        return tuple(self.values.add(exception) for exception in handled_exceptions(frame, depth))
+    def _resume(
+        self, frame: Frame, slots: Slots, depth: int, way: Jump | InnerCall, first: int = 0, top_first: bool = False
+    ) -> Resuming:
+        """The resume function of a frame, with its arguments."""
+        bytecode, index = original_place(frame)
+        live = live_names(bytecode)
+        if isinstance(way, Jump):
+            wanted = live[way.target]
+        else:
+            handler = bytecode.handler_at(index)
+            wanted = live[index + 1] | (live[handler.target] if handler else frozenset())
+        name = receiver_name(frame, bytecode)
+        names = sorted(each for each in wanted if each in frame.locals and each != name)
+        exceptions = handled_exceptions(frame, depth)
+        cells = tuple(sorted(frame.cells))
+        shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first)
+        leading = [] if name is None else [receiver(frame, name)]
+        values = [*exceptions, *(as_it_is(frame.locals, each) for each in names)]
+        add = self.values.add
+        return Resuming(resume_function(frame, shape), (*map(add, leading),), (*slots.numbers, *map(add, values)))
 
-    def _wrap(self, level: int, made: ResumeFunction, results: tuple[bool, ...], rest: tuple[int, ...]) -> Exit:
+    def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...]) -> Exit:
         """Wrap the resume function of frame `level` into those of the frames that called it."""
-        count = sum(results)
-        for outer in range(level - 1, -1, -1):
-            frame = self.frames[outer]
+        for frame in reversed(self.frames[:level]):
             call = frame.bytecode.instrs[frame.ip]
             depth = len(frame.stack) - CALL_OPERANDS[call.op](call.arg)
-            slots = self.slots(frame, depth)
-            exceptions = self._exceptions(frame, depth)
-            live = live_names(frame.bytecode)
-            handler = frame.bytecode.handler_at(frame.ip)
-            names = live_in(frame, live[frame.ip + 1] | (live[handler.target] if handler else frozenset()))
-            locals_ = tuple(self.values.add(frame.locals[name]) for name in names)
-            inner = self.values.add(made)
-            way = InnerCall(count + len(rest), frame.ip)
-            made = build(frame, slots, len(exceptions), names, way, first=count)
-            rest = (*slots.numbers, *exceptions, *locals_, inner, *rest)
-        return Exit(self.values.add(made), results, rest)
+            way = InnerCall(len(made.leading), len(made.values), original_place(frame)[1])
+            outer = self._resume(frame, self.slots(frame, depth), depth, way, first=sum(results))
+            inner = (self.values.add(made.function), *made.leading, *made.values)
+            made = Resuming(outer.function, outer.leading, (*outer.values, *inner))
+        return Exit(self.values.add(made.function), made.leading, results, made.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A value of the residual code: what a cell holds."""
+
+    cell: CellType
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """A resume function and the numbers of its arguments before and behind the results."""
+
+    function: ResumeFunction
+    leading: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+def receiver_name(frame: Frame, bytecode: Bytecode) -> str | None:
+    """The first variable of a method that may call `super()`, if it is still bound."""
+    code = bytecode.code
+    if "__class__" not in frame.cells or not code.co_argcount:
+        return None
+    name = code.co_varnames[0]
+    return name if name in frame.locals or name in frame.cells else None
+
+
+def receiver(frame: Frame, name: str) -> Any:
+    if name in frame.locals:
+        return as_it_is(frame.locals, name)
+    first = frame.bytecode.code.co_varnames[0]  # of a resume function: the variable that stands for the cell
+    return as_it_is(frame.locals, first) if first in frame.locals else Contents(frame.cells[name])
 
 
 def deepest(frames: Sequence[Frame]) -> int:
@@ -254,121 +286,3 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
     ordered = sorted(slots)
     current = [frame.stack[index] for index in ordered[1:]] + [frame.handled]
     return [exception for index, exception in zip(ordered, current, strict=False) if index < depth]
-
-
-def live_in(frame: Frame, live: frozenset[str]) -> list[str]:
-    return sorted(name for name in live if name in frame.locals)
-
-
-# ---- resume functions ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """A resume function goes on at this instruction of the frame."""
-
-    target: int
-
-
-@dataclass(frozen=True, slots=True)
-class InnerCall:
-    """A resume function first calls that of the frame it had called, with `count` arguments, in the place of `at`."""
-
-    count: int
-    at: int
-
-
-def build(
-    frame: Frame,
-    slots: Slots,
-    handled: int,
-    names: list[str],
-    way: Jump | InnerCall,
-    first: int = 0,
-    top_first: bool = False,
-) -> ResumeFunction:
-    """The frame's bytecode behind a prologue.
-
-    Its parameters: `first` results for the inner call, the stack's values, the handled exceptions, the live locals, and
-    for an inner call the function and the rest of its arguments.
-    """
-    taken = frame.bytecode.code.co_varnames
-    turn = next(f"_{n}" for n in range(len(taken) + 1) if not any(name.endswith(f"_{n}") for name in taken))
-    stack_names = [f"stack{index}{turn}" for index, kind in enumerate(slots.kinds) if kind == "value"]
-    exception_names = [f"handled{index}{turn}" for index in range(handled)]
-    inner = [f"inner{index}{turn}" for index in range(way.count)] if isinstance(way, InnerCall) else []
-    given = [*stack_names[-1:], *stack_names[:-1]] if top_first else stack_names
-    call = [f"call{turn}", *inner[first:]] if isinstance(way, InnerCall) else []
-    parameters = [*inner[:first], *given, *exception_names, *names, *call]
-    prologue = rebuild_stack(slots.kinds, stack_names, exception_names)
-    bytecode = frame.bytecode
-    cells = sorted(frame.cells)
-    prologue = [*([Instr("COPY_FREE_VARS", len(cells))] if cells else []), Instr("RESUME", 0), *prologue]
-    handlers: list[Handler] = []
-    target = way.target if isinstance(way, Jump) else way.at + 1
-    if isinstance(way, InnerCall):
-        prologue += call_instructions(f"call{turn}", inner)
-    shift = len(prologue) + 1
-    if isinstance(way, InnerCall):
-        around = bytecode.handler_at(way.at)
-        if around is not None:
-            handlers.append(Handler(shift - 2, shift - 1, around.target + shift, around.depth, around.lasti))
-    prologue.append(Instr("JUMP", target=target + shift))
-    body = [shifted(instr, shift) for instr in bytecode.instrs]
-    handlers += [Handler(h.start + shift, h.end + shift, h.target + shift, h.depth, h.lasti) for h in bytecode.handlers]
-    others = [name for name in bytecode.code.co_varnames if name not in names and name not in frame.cells]
-    position = bytecode.instrs[frame.ip].position
-    placed = [Instr(i.op, i.arg, i.target, i.offset, position) for i in prologue]
-    code = encode(
-        Bytecode(bytecode.code, (*placed, *body), tuple(handlers)),
-        co_argcount=len(parameters),
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_flags=bytecode.code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
-        co_varnames=(*parameters, *others),
-        co_cellvars=(),
-        co_freevars=tuple(cells),
-    )
-    return ResumeFunction(code, frame.globals, tuple(frame.cells[name] for name in cells))
-
-
-def rebuild_stack(kinds: Sequence[str], values: Sequence[str], exceptions: Sequence[str]) -> list[Instr]:
-    """Instructions that put the slots on the stack, the values and exceptions being in variables."""
-    out: list[Instr] = []
-    waiting, handled = iter(values), iter(exceptions)
-    for kind in kinds:
-        match kind:
-            case "null":
-                out.append(Instr("PUSH_NULL"))
-            case "lasti":
-                out.append(Instr("LOAD_CONST", 0))
-            case "handled":
-                out += [Instr("LOAD_FAST", next(handled)), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
-            case _:
-                out.append(Instr("LOAD_FAST", next(waiting)))
-    return out
-
-
-def call_instructions(function: str, arguments: Sequence[str]) -> list[Instr]:
-    """Call a function in a variable with arguments in variables."""
-    pair = [Instr("LOAD_FAST", function), Instr("PUSH_NULL")]
-    if NULL_FIRST:
-        pair.reverse()
-    return [*pair, *(Instr("LOAD_FAST", name) for name in arguments), Instr("CALL", len(arguments))]
-
-
-def shifted(instr: Instr, by: int) -> Instr:
-    """The instruction at its new place. What sets up a frame is left out: the prologue has done it."""
-    if instr.op in ("MAKE_CELL", "COPY_FREE_VARS"):
-        return Instr("NOP", None, None, instr.offset, instr.position)
-    target = None if instr.target is None else instr.target + by
-    return Instr(instr.op, instr.arg, target, instr.offset, instr.position)
-
-
-def write_resume_function(rebuild: Rebuild, made: ResumeFunction) -> str:
-    """The expression of a resume function; one without free variables is a constant."""
-    if not made.cells:
-        return rebuild.const(FunctionType(made.code, made.namespace, made.code.co_name))
-    cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)
-    parts = f"{rebuild.const(made.code)}, {rebuild.const(made.namespace)}, {made.code.co_name!r}, None, ({cells})"
-    return rebuild.assign(f"{rebuild.const(FunctionType)}({parts})")

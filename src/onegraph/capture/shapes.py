@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
+from onegraph.capture.changing import LARGEST, Numbers, is_variable
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Source, describe
 from onegraph.ir.index import Index, Symbol
@@ -33,6 +34,8 @@ class History:
 
     sizes: dict[Source, tuple[int, ...]] = field(default_factory=dict)
     changing: dict[Source, set[int]] = field(default_factory=dict)
+    numbers: dict[Source, int] = field(default_factory=dict)
+    changing_numbers: set[Source] = field(default_factory=set)
 
     def policy(self, dynamic: bool | None) -> ShapePolicy:
         return ShapePolicy(self, dynamic)
@@ -58,6 +61,14 @@ class ShapePolicy:
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
 
+    def is_changing_number(self, source: Source, value: int) -> bool:
+        """Whether an integer gets a symbol: a variable that was seen to change."""
+        if self.dynamic is False or not is_variable(source):
+            return False
+        if self.history.numbers.setdefault(source, value) != value:
+            self.history.changing_numbers.add(source)
+        return source in self.history.changing_numbers and 0 <= value < LARGEST
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -77,6 +88,7 @@ class Symbols:
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
         self.places: dict[Symbol, Place] = {}
+        self.numbers = Numbers(sizes)
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
 
@@ -115,24 +127,28 @@ class Symbols:
     def conditions(self, location: Location | None) -> tuple[ShapeCondition, ...]:
         """All that the sizes must satisfy for the trace to be valid."""
         asked = (self._as_guard(condition, location) for condition in self.sizes.guards)
-        return (*self._conditions, *asked)
+        return (*self.numbers.conditions(), *self._conditions, *asked)
 
     def _as_guard(self, condition: Condition, location: Location | None) -> ShapeCondition:
         steps = (*self._steps(condition.left), *self._steps(condition.right), (GUARD_COMPARISONS[condition.op],))
-        named = ", ".join(f"{s} = size {p.dim} of {describe(p.source)}" for s, p in self.places.items())
-        return ShapeCondition(steps, f"{condition}  [{named}]", location)
+        named = [f"{symbol} = size {place.dim} of {describe(place.source)}" for symbol, place in self.places.items()]
+        named += [f"{symbol} = {describe(source)} + 2" for symbol, (source, _) in self.numbers.values.items()]
+        return ShapeCondition(steps, f"{condition}  [{', '.join(named)}]", location)
 
     # ---- as guard steps ----------------------------------------------------------------------------------------------
 
     def _steps(self, value: Index) -> Iterator[Step]:
         """Postfix steps for the guards' integer registers."""
+        value = value.substitute(self.numbers.written)
         if value.constant is not None:
             yield ("const", value.constant)
             return
         for position, (monomial, coefficient) in enumerate(value.terms):
             yield ("const", coefficient)
             for atom in monomial:
-                if isinstance(atom, Symbol):
+                if isinstance(atom, Symbol) and atom in self.numbers.sources:
+                    yield ("int", self.numbers.sources[atom])
+                elif isinstance(atom, Symbol):
                     place = self.places[atom]
                     yield ("size", place.source, place.dim)
                 else:
@@ -151,7 +167,8 @@ class Symbols:
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
                 return self.text(rebuild, value.node.value)
             case Index():
-                return " + ".join(self._term(rebuild, *term) for term in value.terms) or "0"
+                terms = value.substitute(self.numbers.written).terms
+                return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
             case Float(function, args):
                 return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
             case Condition(op, left, right):
@@ -161,6 +178,9 @@ class Symbols:
     def _term(self, rebuild: Any, monomial: tuple[Any, ...], coefficient: int) -> str:
         factors = [str(coefficient)] if coefficient != 1 or not monomial else []
         for atom in monomial:
+            if isinstance(atom, Symbol) and atom in self.numbers.sources:
+                factors.append(rebuild.source(self.numbers.sources[atom]))
+                continue
             if isinstance(atom, Symbol):
                 place = self.places[atom]
                 factors.append(f"{rebuild.source(place.source)}.shape[{place.dim}]")
@@ -205,9 +225,12 @@ class Symbols:
 
     def _atom_node(self, recorder: Any, atom: Any) -> Any:
         if isinstance(atom, Symbol):
-            place = self.places[atom]
-            tensor = recorder.nodes[id(recorder.fake.fakeify(place.tensor))]
-            return recorder.number(atom, torch.ops.aten.sym_size.int, (tensor, place.dim))
+            if atom in self.numbers.values:
+                real, dim = self.numbers.carrier(recorder, atom), 0
+            else:
+                real, dim = self.places[atom].tensor, self.places[atom].dim
+            tensor = recorder.nodes[id(recorder.fake.fakeify(real))]
+            return recorder.number(atom, torch.ops.aten.sym_size.int, (tensor, dim))
         a, b = self._index_node(recorder, atom.a), self._index_node(recorder, atom.b)
         return recorder.number(atom, NODE_FUNCTIONS[atom.op], (a, b))
 

@@ -104,6 +104,15 @@ def base_of(source: Source) -> Source | None:
             assert_never(source)
 
 
+def placeholder_name(source: Source) -> str:
+    """A readable identifier for a graph input: `self.h[0].weight` becomes `self_h_0_weight`."""
+    text = describe(source)
+    name = "".join(c if c.isalnum() else "_" for c in text).strip("_")
+    while "__" in name:
+        name = name.replace("__", "_")
+    return name if name and not name[0].isdigit() else f"input_{name}"
+
+
 def describe(source: Source) -> str:
     """The source as a person would write it.
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from types import CodeType
+from typing import Any
 
+from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
 from onegraph.capture.bytecode.flow import stack_effect
-from onegraph.capture.resume import Continuation, Exit, Handled, call_instructions
+from onegraph.capture.resume import Continuation, Exit, Handled
+from onegraph.capture.resume_function import call_with
 
 
-def splice(code: CodeType, continuation: Continuation) -> CodeType:
-    """Replace the return of the residual code, whose values are in a tuple, by what follows the break."""
+def splice(code: CodeType, continuation: Continuation, resumed: bool) -> CodeType:
+    """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
+
+    A frame that is `resumed` itself does not call its resume function: it returns what is to be called.
+    """
     bytecode = decode(code)
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    ending = Ending(continuation, place)
+    ending = Ending(continuation, place, _C.TailCall if resumed else _C.resume)
     stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
     handlers = (*bytecode.handlers, *ending.handlers)
@@ -23,9 +29,10 @@ def splice(code: CodeType, continuation: Continuation) -> CodeType:
 class Ending:
     """The instructions behind the residual code, from index `place` on."""
 
-    def __init__(self, continuation: Continuation, place: int) -> None:
+    def __init__(self, continuation: Continuation, place: int, caller: Any) -> None:
         self.continuation = continuation
         self.place = place
+        self.caller = caller
         self.out: list[Instr] = []
         self.handlers: list[Handler] = []
         names = [value_name(number) for number in range(len(continuation.values))]
@@ -76,8 +83,9 @@ class Ending:
                 self.out.append(Instr("POP_EXCEPT"))
             else:
                 self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
-        arguments = [*reversed(taken), *(value_name(number) for number in way.values)]
-        self.out += [*call_instructions(value_name(way.function), arguments), Instr("RETURN_VALUE")]
+        names = [value_name(number) for number in (way.function, *way.leading)]
+        names += [*reversed(taken), *(value_name(number) for number in way.values)]
+        self.out += [*call_with(self.caller, names), Instr("RETURN_VALUE")]
 
 
 def value_name(number: int) -> str:

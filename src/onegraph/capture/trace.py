@@ -23,10 +23,12 @@ from onegraph.capture.policy import builtins, iteration, module, numbers, tensor
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild
+from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shapes import ShapePolicy, Symbols
-from onegraph.capture.source import Arg, Const, FreeCell, Source, describe
+from onegraph.capture.source import Arg, Const, FreeCell, Source, placeholder_name
 from onegraph.capture.tracer import Tracer
 from onegraph.capture.unchanged import Fingerprints
+from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
@@ -50,7 +52,7 @@ class Trace:
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, observe)
         self.symbols = Symbols(self.fake.sizes)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
-        self.tracer = Tracer(self.world, self.recorder)
+        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self._modes = contextlib.ExitStack()
@@ -78,9 +80,13 @@ class Trace:
         code = self.code
         count = code.co_argcount + code.co_kwonlyargcount
         count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        arguments = {}
-        for index, name in enumerate(code.co_varnames[:count]):
-            arguments[name] = self.world.admit(self.values[index], Arg(index, name))
+        sources: dict[str, Source] = {name: Arg(index, name) for index, name in enumerate(code.co_varnames[:count])}
+        given = dict(zip(sources, self.values, strict=False))
+        arguments: dict[str, Any] = {}
+        if resumed_by(code) is None:
+            arguments.update((name, self.world.admit(given[name], source)) for name, source in sources.items())
+        else:
+            arguments.update((name, Unread(given[name], source)) for name, source in sources.items())
         cells: dict[str, CellType] = {}
         for index, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or (), strict=True)):
             cells[name] = self.world.admit(cell, FreeCell(index, name))
@@ -120,6 +126,10 @@ class Trace:
         return admit_object(world, real, source, guarded)
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        resumed = guarded and resumed_by(self.code) is not None
+        if resumed and type(real) is int and self.shapes.is_changing_number(source, real):
+            world.guard(source, "type", int)
+            return self.symbols.numbers.of(source, real)
         if guarded:
             world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
         return real
@@ -191,12 +201,3 @@ def location(frame: Frame) -> Location:
     position = instruction.position
     line = position[0] if position and position[0] is not None else code.co_firstlineno
     return Location(code.co_filename, line, code.co_name)
-
-
-def placeholder_name(source: Source) -> str:
-    """A readable identifier for a graph input: `self.h[0].weight` becomes `self_h_0_weight`."""
-    text = describe(source)
-    name = "".join(c if c.isalnum() else "_" for c in text).strip("_")
-    while "__" in name:
-        name = name.replace("__", "_")
-    return name if name and not name[0].isdigit() else f"input_{name}"

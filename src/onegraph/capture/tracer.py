@@ -18,11 +18,12 @@ from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import SCRIPTED, TENSOR_LIKE, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
+from onegraph.capture.changing import Numbers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
-from onegraph.capture.operators import Operators
+from onegraph.capture.operators import SYMBOLIC, Operators
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import reason_of_truth, refused_method, refused_native
@@ -42,9 +43,11 @@ from onegraph.capture.policy.registry import (
 )
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
+from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.texts import refuse_marked
+from onegraph.capture.unread import LazyLocals, lazy_program
 from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
 
@@ -61,10 +64,11 @@ SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 class Tracer(Operators):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
-    def __init__(self, world: World, recorder: Recorder) -> None:
+    def __init__(self, world: World, recorder: Recorder, numbers: Numbers) -> None:
         super().__init__()
         self.world = world
         self.recorder = recorder
+        self.numbers = numbers
         self.hook_watch = HookWatch()
         #: Messages that the program gives (warnings, logging): made when the compiled program runs.
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
@@ -77,6 +81,7 @@ class Tracer(Operators):
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         self._frame_count = 0
+        self._lazy_programs: dict[Bytecode, Any] = {}
         self._plain = False
         self._reentry = Reentry(self)
 
@@ -115,7 +120,14 @@ class Tracer(Operators):
                 name: self.world.admit(cell, Item(closure, index), guarded)
                 for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
             }
+        resumed = resumed_by(bytecode.code)
+        if resumed is not None:
+            local_values = LazyLocals(local_values, self.world.admit)
         frame = super().make_frame(bytecode, function, local_values, cells)
+        if resumed is not None:
+            if bytecode not in self._lazy_programs:
+                self._lazy_programs[bytecode] = lazy_program(bytecode, self.handlers)
+            frame.program = self._lazy_programs[bytecode]
         frame.serial = self._frame_count
         self._frame_count += 1
         if self.stop is not None and self.stop[0] == frame.serial:
@@ -170,7 +182,14 @@ class Tracer(Operators):
 
     # ---- containers --------------------------------------------------------------------------------------------------
 
+    def getattr(self, obj: Any, name: str) -> Any:
+        if isinstance(obj, SYMBOLIC):
+            return self.type_of(obj) if name == "__class__" else getattr(self.concrete(obj, f"attribute {name}"), name)
+        return super().getattr(obj, name)
+
     def getitem(self, container: Any, key: Any) -> Any:
+        if isinstance(container, dict):
+            key = self.concrete(key, "hash")
         match container:
             case dict() if type(container).__getitem__ is dict.__getitem__:
                 try:
@@ -188,6 +207,8 @@ class Tracer(Operators):
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)
         self.world.touch(container)
+        if isinstance(container, dict):
+            key = self.concrete(key, "hash")
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self.world.realize(container)
         super().setitem(container, key, value)
@@ -196,9 +217,11 @@ class Tracer(Operators):
         self.world.refuse_opaque(container)
         self.world.touch(container)
         self.world.realize(container)
-        super().delitem(container, key)
+        super().delitem(container, self.concrete(key, "hash") if isinstance(container, dict) else key)
 
     def contains(self, item: Any, container: Any) -> bool:
+        if isinstance(container, dict | set | frozenset):
+            item = self.concrete(item, "hash")
         if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
             return self.world.present(container, item)
         if not isinstance(container, torch.Tensor):
@@ -422,6 +445,8 @@ class Tracer(Operators):
         depth = self._depth(function)
         if not keeps_texts(function):
             refuse_marked(getattr(function, "__self__", None), *args, *kwargs.values())
+        if not (is_torch(function) or keeps_texts(function) and not isinstance(kept_by(function), dict | set)):
+            args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
@@ -475,8 +500,14 @@ def refuse_tensor_like(value: Any) -> None:
 
 def keeps_texts(function: Any) -> bool:
     """Whether a native function only keeps the strings that it is given."""
-    kept = getattr(function, "__self__", function)
-    return isinstance(kept, list | dict | set) or isinstance(function, type) and issubclass(function, BaseException)
+    return isinstance(kept_by(function), list | dict | set) or (
+        isinstance(function, type) and issubclass(function, BaseException)
+    )
+
+
+def kept_by(function: Any) -> Any:
+    """The container of a method that keeps what it is given."""
+    return getattr(function, "__self__", function)
 
 
 def is_torch(function: Any) -> bool:

@@ -27,10 +27,12 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Continuation, ResumeFunction, deepest, plan_resume, write_resume_function
+from onegraph.capture.resume import Contents, Continuation, deepest, plan_resume
+from onegraph.capture.resume_function import ResumeFunction, resumed_by, write_resume_function
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import splice
 from onegraph.capture.trace import Trace
+from onegraph.capture.unread import Unread
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import GlobalState
 
@@ -169,7 +171,7 @@ def finish(
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation)
+        code = splice(code, continuation, resumed_by(start.code) is not None)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
@@ -187,7 +189,14 @@ def checked(result: Translated | Skipped, start: FrameStart, cx: Context) -> Tra
 
 
 def resulting(rebuild: Rebuild, value: Any) -> str:
-    return write_resume_function(rebuild, value) if isinstance(value, ResumeFunction) else rebuild.value(value)
+    match value:
+        case ResumeFunction():
+            return write_resume_function(rebuild, value)
+        case Unread(_, source):
+            return rebuild.source(source)
+        case Contents(cell):
+            return rebuild.assign(f"{rebuild.value(cell)}.cell_contents")
+    return rebuild.value(value)
 
 
 def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:

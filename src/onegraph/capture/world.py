@@ -49,6 +49,8 @@ class World:
         self.real_of: dict[int, Any] = {}
         self.records: dict[int, Record] = {}
         self.opaque: dict[int, Any] = {}
+        #: Objects used as they are although other calls may have others in their place.
+        self.unpinned: set[int] = set()
         self.namespaces: dict[int, Namespace] = {}
         #: Immutable objects that are guarded by value and used as they are -> the sources at which they were found.
         self.by_value: dict[int, list[Source]] = {}
@@ -86,7 +88,7 @@ class World:
             first = self.origin.get(id(shadow))
             if guarded and id(shadow) in self.by_value:
                 self.by_value[id(shadow)].append(source)
-            if guarded and shadow is not real and first is not None and first != source:
+            if guarded and not self.is_pinned(shadow) and first is not None and first != source:
                 self.guard(source, "same", first)
             return shadow
         if identity in self.real_of or identity in self.records:
@@ -123,6 +125,10 @@ class World:
         """The object that a value of the trace stands for; the value itself when it was made by the trace."""
         return self.real_of.get(id(value), value)
 
+    def is_pinned(self, value: Any) -> bool:
+        """Whether a value of the trace is the very object of every call: guards say so."""
+        return self.real_of.get(id(value)) is value and id(value) not in self.unpinned
+
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.origin
 
@@ -135,7 +141,7 @@ class World:
             for other in self.by_value.get(id(a), ()):
                 if other != left:
                     self.guard(left, "same", other)
-        elif all(self.real(value) is not value or id(value) in self.by_value for value in (a, b)):
+        elif not any(self.is_pinned(value) and id(value) not in self.by_value for value in (a, b)):
             self.guard(left, "different", right)
 
     # ---- lazy containers ---------------------------------------------------------------------------------------------

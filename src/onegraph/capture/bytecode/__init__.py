@@ -1,8 +1,18 @@
 """Bytecode: one normal form for all supported versions of CPython. `instruction` describes it."""
 
-from onegraph.capture.bytecode.decode import FREE_MARK, decode, free_names
+from onegraph.capture.bytecode.decode import FREE_MARK, decode, free_names, remember
 from onegraph.capture.bytecode.encode import encode
 from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
 from onegraph.capture.bytecode.native import NULL_FIRST
 
-__all__ = ["FREE_MARK", "NULL_FIRST", "Bytecode", "Handler", "Instr", "decode", "encode", "free_names"]
+__all__ = [
+    "FREE_MARK",
+    "NULL_FIRST",
+    "Bytecode",
+    "Handler",
+    "Instr",
+    "decode",
+    "encode",
+    "free_names",
+    "remember",
+]

@@ -35,6 +35,12 @@ def decode(code: CodeType) -> Bytecode:
     return found
 
 
+def remember(bytecode: Bytecode) -> Bytecode:
+    """Make this the normal form of its code, which was encoded from it: the indices of its instructions are known."""
+    _decoded[id(bytecode.code)] = bytecode
+    return bytecode
+
+
 def free_names(code: CodeType) -> tuple[str, ...]:
     """Names of the free variables; one that is the name of a cell too (only `__class__` can be) is marked."""
     return tuple(name + FREE_MARK if name in code.co_cellvars else name for name in code.co_freevars)

@@ -91,8 +91,8 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     hook = getattr(type(kinds), "__instancecheck__", None)
     if isinstance(hook, types.FunctionType) and not tracer.is_library_function(hook):
         return tracer.truth(tracer.call(hook, (kinds, value), {}))
-    if isinstance(value, torch.SymInt) and kinds is int:
-        return True
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return any(isinstance(kind, kinds) for kind in (tracer.type_of(value)(),))
     return isinstance(value, kinds)
 
 
@@ -228,8 +228,9 @@ def _number(kind: Any) -> None:
     def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args and isinstance(args[0], torch.Tensor):
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
-        if args and isinstance(args[0], torch.SymInt):
-            return tracer.convert_symbol(kind, args[0])
+        if args and tracer.type_of(args[0]) is kind:
+            return args[0]
+        args = tracer.concrete_deep(args, f"{kind.__name__}()")
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)
 
 
@@ -280,19 +281,19 @@ def contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
     try:
-        return tracer.world.lookup(container, key)
+        return tracer.world.lookup(container, tracer.concrete(key, "hash"))
     except KeyError:
         return default[0] if default else None
 
 
 @policy(dict.__getitem__)
 def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.world.lookup(*args)
+    return tracer.world.lookup(args[0], tracer.concrete(args[1], "hash"))
 
 
 @policy(dict.__contains__)
 def dict_contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.world.present(*args)
+    return tracer.world.present(args[0], tracer.concrete(args[1], "hash"))
 
 
 @policy(functools.cached_property.__get__)

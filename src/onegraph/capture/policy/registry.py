@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
+import itertools
 import operator
 import re
 import sys
@@ -104,6 +105,14 @@ IMMUTABLE: tuple[type, ...] = (
     re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
     decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
     operator.methodcaller, torch.Generator,
+)  # fmt: skip
+
+#: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
+ITERATORS: tuple[type, ...] = (
+    *(type(iter(kind)) for kind in ([], (), "", b"", bytearray(), range(0), range(1 << 64), {}, {}.values())),
+    type(iter({}.items())), type(iter(set())), type(iter(int, 0)), type(reversed([])), type(reversed({})), type(reversed({}.values())),
+    type(reversed({}.items())), enumerate, zip, map, filter, reversed, types.GeneratorType,
+    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
 )  # fmt: skip
 
 #: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)

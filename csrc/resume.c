@@ -1,0 +1,77 @@
+/* Calling resume functions without growing the stack: a replacement that breaks inside of a resume function returns
+   what is to be called next, and `resume` calls it. So a loop with a break in its body runs in constant depth. */
+#include "onegraph.h"
+#include <stddef.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *function;
+    PyObject *args; /* tuple */
+} TailCallObject;
+
+static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNUSED(kwargs))
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count == 0) {
+        PyErr_SetString(PyExc_TypeError, "TailCall needs a function");
+        return NULL;
+    }
+    TailCallObject *self = (TailCallObject *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
+        self->args = PyTuple_GetSlice(args, 1, count);
+        if (self->args == NULL) {
+            Py_CLEAR(self);
+        }
+    }
+    return (PyObject *)self;
+}
+
+static int tail_call_traverse(TailCallObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->args);
+    return 0;
+}
+
+static int tail_call_clear(TailCallObject *self)
+{
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->args);
+    return 0;
+}
+
+static void tail_call_dealloc(TailCallObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    tail_call_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject TailCall_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.TailCall",
+    .tp_doc = PyDoc_STR("TailCall(function, *args): what a resume function returns to have it called in its place."),
+    .tp_basicsize = sizeof(TailCallObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = tail_call_new,
+    .tp_traverse = (traverseproc)tail_call_traverse,
+    .tp_clear = (inquiry)tail_call_clear,
+    .tp_dealloc = (destructor)tail_call_dealloc,
+};
+
+/* Call `function` with the arguments, and then what it asks for, until there is a result. */
+PyObject *resume_call(PyObject *UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count == 0) {
+        PyErr_SetString(PyExc_TypeError, "resume needs a function");
+        return NULL;
+    }
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
+    while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
+        TailCallObject *next = (TailCallObject *)result;
+        result = PyObject_Call(next->function, next->args, NULL);
+        Py_DECREF(next);
+    }
+    return result;
+}

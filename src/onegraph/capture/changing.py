@@ -1,0 +1,97 @@
+"""Integers of the program that change from one step of a loop to the next: symbols in the place of guards.
+
+A resume function behind a break in a loop is called with the loop's counters. One that was seen to change is a symbol:
+arithmetic and comparisons are symbolic, and tensors are computed with it. Whatever needs its digits breaks the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onegraph.capture.guards import ShapeCondition
+from onegraph.capture.source import Arg, Item, Source, Through, describe, placeholder_name
+from onegraph.ir.index import Index, Symbol
+from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
+from onegraph.torchlib.state import tracing_suspended
+
+#: Guards compute in 64 bits.
+LARGEST = 1 << 31
+
+
+def is_variable(source: Source) -> bool:
+    """Whether the source is a variable of the frame, or an item of a tuple in one."""
+    match source:
+        case Arg():
+            return True
+        case Item(base, int()):
+            return is_variable(base)
+    return False
+
+
+class Numbers:
+    """The symbolic integers of one trace.
+
+    Symbols are sizes, which are at least two: the number is its symbol less two.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.values: dict[Symbol, tuple[Source, int]] = {}
+        #: How a symbol is written where the number itself is at hand.
+        self.written: dict[Symbol, Index] = {}
+        self.sources: dict[Symbol, Source] = {}
+        self._known: dict[Source, torch.SymInt] = {}
+        self._carriers: dict[Symbol, torch.Tensor] = {}
+
+    def of(self, source: Source, value: int) -> torch.SymInt:
+        """The number at `source`."""
+        if source not in self._known:
+            size = self.sizes.new(value + 2, f"n{len(self.values)}")
+            symbol, number = size.node.index.symbol, Symbol(f"i{len(self.values)}")
+            self.values[symbol] = source, value
+            self.sources[number] = source
+            self.written[symbol] = Index.of(number) + 2
+            self._known[source] = size - 2
+        return self._known[source]
+
+    def conditions(self) -> Iterator[ShapeCondition]:
+        """The range of the numbers."""
+        for source in self._known:
+            low = (("const", 0), ("int", source), ("ILE",))
+            high = (("int", source), ("const", LARGEST), ("ILT",))
+            yield ShapeCondition(low, f"0 <= {describe(source)}")
+            yield ShapeCondition(high, f"{describe(source)} < {LARGEST}")
+
+    def carrier(self, recorder: Any, symbol: Symbol) -> torch.Tensor:
+        """The tensor through which a number enters the graph: graphs have tensors as inputs only."""
+        if symbol not in self._carriers:
+            source, value = self.values[symbol]
+            with tracing_suspended():
+                real = self._carriers[symbol] = carried(value)
+            fake = recorder.fake.fakeify(real, {0: torch.SymInt(SizeNode(self.sizes, Index.of(symbol)))})
+            recorder.add_input(fake, placeholder_name(source), Through(source, carried), real)
+        return self._carriers[symbol]
+
+    def decide(self, value: Any) -> bool:
+        """Whether a symbolic number depends on one of these, and not on sizes alone."""
+        match value:
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return self.decide(value.node.value)
+            case Index():
+                return any(symbol in self.values for symbol in value.symbols)
+            case Float(_, args):
+                return any(self.decide(arg) for arg in args)
+            case Condition(_, left, right):
+                return self.decide(left) or self.decide(right)
+        return False
+
+
+_NOTHING = torch.zeros(1)
+
+
+def carried(number: int) -> torch.Tensor:
+    """A tensor of size `number + 2` without memory of its own."""
+    return _NOTHING.expand(number + 2)

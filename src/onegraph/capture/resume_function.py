@@ -1,0 +1,218 @@
+"""Resume functions: a frame's own bytecode behind a prologue that puts its stack and its handled exceptions back.
+
+A break inside of a resume function is one of the function that it resumes: its resume functions are made from the
+original bytecode. Each is made once for the place and the shape of the stack, so that a loop with a break in its body
+comes back to code that is compiled already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from onegraph import _C
+from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Handler, Instr, encode, remember
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.policy.registry import policy
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A frame's stack as a resume function rebuilds it: kinds of the slots, and the values of those that have one."""
+
+    kinds: tuple[str, ...]  # "value", "null", "handled", "lasti"
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A resume function goes on at this instruction of the frame."""
+
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """A resume function first calls that of the frame it had called, in the place of `at`.
+
+    It hands on `leading` arguments, the results of the breaking instruction, and `count` others.
+    """
+
+    leading: int
+    count: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the code of a resume function depends on, beside the bytecode that it resumes.
+
+    Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
+    inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
+    and for an inner call the function and the other arguments.
+    """
+
+    kinds: tuple[str, ...]
+    handled: int
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+    way: Jump | InnerCall
+    receiver: str | None
+    first: int = 0
+    top_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The code of a resume function in normal form, and what it resumes: `bytecode` from index `shift` on."""
+
+    made: Bytecode
+    bytecode: Bytecode
+    shift: int
+    way: Jump | InnerCall
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeFunction:
+    """A function to be made behind the break: its code, and the cells that it closes over."""
+
+    code: CodeType
+    namespace: dict[str, Any]
+    cells: tuple[CellType, ...]
+
+
+_LIMIT = 1 << 12
+_made: dict[tuple[Bytecode, Shape], Resumed] = {}
+_resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
+_functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
+
+
+def resumed_by(code: CodeType) -> Resumed | None:
+    """What a code object resumes, if it is that of a resume function."""
+    return _resumed.get(id(code))
+
+
+def original_place(frame: Frame) -> tuple[Bytecode, int]:
+    """The bytecode that a frame runs or resumes, and the index of the running instruction in it."""
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode:
+        return frame.bytecode, frame.ip
+    if frame.ip >= resumed.shift:
+        return resumed.bytecode, frame.ip - resumed.shift
+    assert isinstance(resumed.way, InnerCall), "nothing else in a prologue can break"
+    return resumed.bytecode, resumed.way.at
+
+
+def resume_function(frame: Frame, shape: Shape) -> ResumeFunction:
+    """The resume function of this shape for a frame."""
+    key = original_place(frame)[0], shape
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= _LIMIT:
+            for table in (_made, _resumed, _functions):
+                table.clear()
+        found = _made[key] = build(*key)
+        _resumed[id(found.made.code)] = found
+    cells = tuple(frame.cells[name] for name in shape.cells)
+    return ResumeFunction(found.made.code, frame.globals, cells)
+
+
+def build(bytecode: Bytecode, shape: Shape) -> Resumed:
+    """The bytecode behind a prologue."""
+    way, taken = shape.way, bytecode.code.co_varnames
+    turn = next(f"_{n}" for n in range(len(taken) + 1) if not any(name.endswith(f"_{n}") for name in taken))
+    stack_names = [f"stack{index}{turn}" for index, kind in enumerate(shape.kinds) if kind == "value"]
+    exception_names = [f"handled{index}{turn}" for index in range(shape.handled)]
+    given = [*stack_names[-1:], *stack_names[:-1]] if shape.top_first else stack_names
+    results = [f"result{index}{turn}" for index in range(shape.first)]
+    inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
+    receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
+    parameters = [*receiver, *results, *given, *exception_names, *shape.names, *inner]
+    prologue = [*([Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []), Instr("RESUME", 0)]
+    prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
+    target = way.target if isinstance(way, Jump) else way.at + 1
+    if isinstance(way, InnerCall):
+        prologue += call_with(_C.resume, [*inner[: 1 + way.leading], *results, *inner[1 + way.leading :]])
+    shift = len(prologue) + 1
+    handlers = [Handler(h.start + shift, h.end + shift, h.target + shift, h.depth, h.lasti) for h in bytecode.handlers]
+    around = bytecode.handler_at(way.at) if isinstance(way, InnerCall) else None
+    if around is not None:
+        handlers.insert(0, Handler(shift - 2, shift - 1, around.target + shift, around.depth, around.lasti))
+    prologue.append(Instr("JUMP", target=target + shift))
+    position = bytecode.instrs[way.target if isinstance(way, Jump) else way.at].position
+    placed = [Instr(i.op, i.arg, i.target, i.offset, position) for i in prologue]
+    body = [shifted(instr, shift) for instr in bytecode.instrs]
+    others = [name for name in taken if name not in parameters and name not in shape.cells]
+    made = Bytecode(bytecode.code, (*placed, *body), tuple(handlers))
+    code = encode(
+        made,
+        co_argcount=len(parameters),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=bytecode.code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+        co_varnames=(*parameters, *others),
+        co_cellvars=(),
+        co_freevars=shape.cells,
+    )
+    return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way)
+
+
+def inner_arguments(way: InnerCall, turn: str) -> list[str]:
+    """The variables that hold the inner function and its arguments beside the results."""
+    return [f"call{turn}", *(f"inner{index}{turn}" for index in range(way.leading + way.count))]
+
+
+def rebuild_stack(kinds: Sequence[str], values: Sequence[str], exceptions: Sequence[str]) -> list[Instr]:
+    """Instructions that put the slots on the stack, the values and exceptions being in variables."""
+    out: list[Instr] = []
+    waiting, handled = iter(values), iter(exceptions)
+    for kind in kinds:
+        match kind:
+            case "null":
+                out.append(Instr("PUSH_NULL"))
+            case "lasti":
+                out.append(Instr("LOAD_CONST", 0))
+            case "handled":
+                out += [Instr("LOAD_FAST", next(handled)), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
+            case _:
+                out.append(Instr("LOAD_FAST", next(waiting)))
+    return out
+
+
+def call_with(function: Any, names: Sequence[str]) -> list[Instr]:
+    """Call a function that is known now with arguments in variables."""
+    pair = [Instr("LOAD_CONST", function), Instr("PUSH_NULL")]
+    if NULL_FIRST:
+        pair.reverse()
+    return [*pair, *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
+
+
+def shifted(instr: Instr, by: int) -> Instr:
+    """The instruction at its new place. What sets up a frame is left out: the prologue has done it."""
+    if instr.op in ("MAKE_CELL", "COPY_FREE_VARS"):
+        return Instr("NOP", None, None, instr.offset, instr.position)
+    target = None if instr.target is None else instr.target + by
+    return Instr(instr.op, instr.arg, target, instr.offset, instr.position)
+
+
+def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
+    """The expression of a resume function; one without free variables is a constant."""
+    if not made.cells:
+        key = id(made.code), id(made.namespace)
+        found = _functions.get(key)
+        if found is None or found.__code__ is not made.code or found.__globals__ is not made.namespace:
+            found = _functions[key] = FunctionType(made.code, made.namespace, made.code.co_name)
+        return rebuild.const(found)
+    cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)
+    parts = f"{rebuild.const(made.code)}, {rebuild.const(made.namespace)}, {made.code.co_name!r}, None, ({cells})"
+    return rebuild.assign(f"{rebuild.const(FunctionType)}({parts})")
+
+
+@policy(_C.resume, plain=True)
+def resume_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A resume function that is traced gives its result itself."""
+    plain, (function, *given) = tracer.take_plain(), args
+    return tracer.call_again(plain, tracer.world.admit(function.value, function.source), tuple(given), kwargs)
