@@ -107,10 +107,10 @@ def uses(n):
         "text": (str(n), repr(n), f"{n:03d}", "%d" % n, "{}".format(n), hex(n), str([n])),  # noqa: UP031, UP032
         "kinds": (type(n) is int, isinstance(n, int | str), isinstance(n, bool), n.__class__ is int),
         "arithmetic": (n + 1, n - 5, n // 3, n % 3, n / 4, n**2, divmod(n, 3), -n // 2, (n - 20) % 3, 7 % (n + 1)),
-        "conversions": (n * 1.5, float(n), int(n), bool(n), round(n / 3, 1), math.sqrt(n), max(n, 3), sum([n, n]), complex(n)),
+        "conversions": (n * 1.5, float(n), int(n), bool(n), round(n / 3, 1), math.sqrt(n), max(n, 3), sum([n, n])),
         "comparisons": (n == 3, n < 3, n is None, not n, n and 5, 1 < n < 9, n in (1, 2, 3), n in {5: 1}, n < 2.5),
         "ranges": (list(range(n)), "a" * n, [1, 2, 3, 4][: n % 4], (1, 2, 3)[n % 3]),
-        "calls": (sorted([3, n, 1]), hash(n), n.__add__(3), pow(3, n, 7), math.gcd(n, 6), int(str(n)), bytes([n])),
+        "calls": (complex(n), sorted([3, n, 1]), hash(n), pow(3, n, 7), math.gcd(n, 6), int(str(n)), bytes([n])),
     }  # fmt: skip
 
 

@@ -16,13 +16,21 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import SCRIPTED, TENSOR_LIKE, GraphBreak
+from onegraph.capture.breaks import SCRIPTED, GraphBreak
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.changing import Numbers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
+from onegraph.capture.native_calls import (
+    NATIVE_FUNCTIONS,
+    SCRIPTED_TYPES,
+    is_torch,
+    keeps_texts,
+    kept_by,
+    refuse_tensor_like,
+)
 from onegraph.capture.operators import SYMBOLIC, Operators
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
 from onegraph.capture.policy.module import HookWatch
@@ -50,15 +58,6 @@ from onegraph.capture.texts import refuse_marked
 from onegraph.capture.unread import LazyLocals, lazy_program
 from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
-
-NATIVE_FUNCTIONS = (
-    types.BuiltinFunctionType,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-)
-SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 
 
 class Tracer(Operators):
@@ -482,35 +481,3 @@ class Tracer(Operators):
 
     def is_library_function(self, function: types.FunctionType) -> bool:
         return is_library(function.__module__ or "")
-
-
-def refuse_tensor_like(value: Any) -> None:
-    """Break the graph where torch would hand an operation to the program's own `__torch_function__`."""
-    match value:
-        case tuple() | list():
-            for item in value:
-                refuse_tensor_like(item)
-        case dict():
-            for item in value.values():
-                refuse_tensor_like(item)
-        case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
-            if not is_library(type(value).__module__):
-                raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
-
-
-def keeps_texts(function: Any) -> bool:
-    """Whether a native function only keeps the strings that it is given."""
-    return isinstance(kept_by(function), list | dict | set) or (
-        isinstance(function, type) and issubclass(function, BaseException)
-    )
-
-
-def kept_by(function: Any) -> Any:
-    """The container of a method that keeps what it is given."""
-    return getattr(function, "__self__", function)
-
-
-def is_torch(function: Any) -> bool:
-    """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
-    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
-    return module.partition(".")[0] == "torch" or isinstance(getattr(function, "__self__", None), torch.Tensor)

@@ -1,0 +1,52 @@
+"""What kind of native function is about to be called, and what it would see of its arguments."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import TENSOR_LIKE, GraphBreak
+from onegraph.capture.policy.registry import is_library
+
+NATIVE_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+
+
+def refuse_tensor_like(value: Any) -> None:
+    """Break the graph where torch would hand an operation to the program's own `__torch_function__`."""
+    match value:
+        case tuple() | list():
+            for item in value:
+                refuse_tensor_like(item)
+        case dict():
+            for item in value.values():
+                refuse_tensor_like(item)
+        case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
+            if not is_library(type(value).__module__):
+                raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
+
+
+def keeps_texts(function: Any) -> bool:
+    """Whether a native function only keeps the strings that it is given."""
+    return isinstance(kept_by(function), list | dict | set) or (
+        isinstance(function, type) and issubclass(function, BaseException)
+    )
+
+
+def kept_by(function: Any) -> Any:
+    """The container of a method that keeps what it is given."""
+    return getattr(function, "__self__", function)
+
+
+def is_torch(function: Any) -> bool:
+    """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
+    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    return module.partition(".")[0] == "torch" or isinstance(getattr(function, "__self__", None), torch.Tensor)
