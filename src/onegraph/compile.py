@@ -62,10 +62,20 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     began = time.perf_counter()
     graph = functional_graph(module, fake_inputs(module), cx)
     cx.emit(ev.StageTimed(cx.frame, "functionalize", time.perf_counter() - began))
+    nested = next((node for node in graph.module.graph.nodes if gives_nested_lists(node)), None)
+    if nested is not None:
+        cx.emit(ev.OperatorFellBack(cx.frame, str(nested.target), "one of its results is a list"))
+        return bind(graph.spec, graph.module.forward, module.forward)
     began = time.perf_counter()
     compiled = compile_graph(graph.module, cx)
     cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
     return bind(graph.spec, compiled.run, module.forward)
+
+
+def gives_nested_lists(node: torch.fx.Node) -> bool:
+    """Whether the node is an operator with a list among several results, as only custom operators have."""
+    value = node.meta.get("val")
+    return isinstance(value, tuple | list) and any(isinstance(item, tuple | list) for item in value)
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:

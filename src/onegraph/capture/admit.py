@@ -104,7 +104,7 @@ for _kind in (
     torch.memory_format,
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
-    torch._library.custom_ops.CustomOpDef,
+    torch.library.CustomOpDef,
     object,
 ):
     ADMISSIONS[_kind] = admit_identity

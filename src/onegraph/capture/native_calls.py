@@ -50,3 +50,11 @@ def is_torch(function: Any) -> bool:
     """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
     return module.partition(".")[0] == "torch" or isinstance(getattr(function, "__self__", None), torch.Tensor)
+
+
+def receiver_of(function: Any) -> Any:
+    """The object that a native function is a method of. (pybind11 binds its functions to records that are none.)"""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or hasattr(type(owner), function.__name__)):
+        return None
+    return owner

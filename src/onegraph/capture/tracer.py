@@ -29,6 +29,7 @@ from onegraph.capture.native_calls import (
     is_torch,
     keeps_texts,
     kept_by,
+    receiver_of,
     refuse_tensor_like,
 )
 from onegraph.capture.operators import SYMBOLIC, Operators
@@ -370,8 +371,8 @@ class Tracer(Operators):
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function written in C: run if the policy knows it or its module, else a break."""
-        receiver = getattr(function, "__self__", None)
-        if receiver is None or isinstance(receiver, types.ModuleType):
+        receiver = receiver_of(function)
+        if receiver is None:
             owner = getattr(function, "__objclass__", None)
             if owner is not None:
                 return self._call_method_of(owner, function, args, kwargs)
@@ -383,7 +384,7 @@ class Tracer(Operators):
             polyfill = foreign_polyfill(function)
             if polyfill is not None:
                 return self.call(polyfill, args, kwargs)
-            raise refused_native(function, module, getattr(function, "__qualname__", str(function)))
+            raise refused_native(function, module, getattr(function, "__name__", str(function)))
         mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
         if mark is not None:
             return mark(self, False, function, args, kwargs)

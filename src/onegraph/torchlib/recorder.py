@@ -131,8 +131,8 @@ class AtenRecorder(TorchDispatchMode):
                 self.bind(result, node)
             case tuple() | list():
                 for index, item in enumerate(result):
-                    if isinstance(item, Tensor):
-                        self.bind(item, self.emit(operator.getitem, (node, index), {}, item))
+                    if isinstance(item, Tensor | tuple | list):
+                        self.bind_result(self.emit(operator.getitem, (node, index), {}, item), item)
 
     # --- symbolic numbers ----------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:
         return operator_break(VALUES.get(name) or SIZES.get(name, b.TENSOR_AS_SIZE), func)
     if name in LAYOUT_CHANGES:
         return operator_break(b.SPARSE_RESULT, func)
-    if isinstance(error, UNSUPPORTED_ERRORS):
+    if isinstance(error, UNSUPPORTED_ERRORS) or "no fake impl registered" in str(error):
         return operator_break(b.UNTRACEABLE_OPERATOR, func, first_line(error))
     return operator_break(b.FAILED_OPERATOR, func, f"{type(error).__name__}: {first_line(error)}")
 
