@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pydoc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -26,6 +27,8 @@ class Kind:
     accepted: str
     parse: Callable[[str], object]
     accepts: Callable[[object], bool]
+    #: How an accepted value is kept.
+    keep: Callable[[Any], object] = lambda value: value
 
 
 def _parse_switch(text: str) -> bool:
@@ -48,10 +51,22 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _parse_functions(text: str) -> tuple[Callable[..., Any], ...]:
+    found = tuple(pydoc.locate(name) for name in _parse_names(text))
+    if not all(map(callable, found)):
+        raise ValueError(text)
+    return found  # type: ignore[return-value]
+
+
+def _are_functions(value: object) -> bool:
+    return isinstance(value, tuple | list | set | frozenset) and all(map(callable, value))
+
+
 _SWITCH = Kind("True or False", _parse_switch, lambda v: isinstance(v, bool))
 _COUNT = Kind("an integer of 0 or more", _parse_count, lambda v: type(v) is int and v >= 0)
 _NAMES = Kind("names separated by commas", _parse_names, lambda v: isinstance(v, tuple))
 _FOLDER = Kind("a path", lambda text: Path(text).expanduser(), lambda v: isinstance(v, Path))
+_FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 
 
@@ -68,6 +83,12 @@ class Config:
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
     suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
+    reorderable_logging_functions: tuple[Callable[..., Any], ...] = _option(
+        _FUNCTIONS, (), "functions like print, called in their order behind the graph in the place of breaking it"
+    )
+    ignore_logging_functions: tuple[Callable[..., Any], ...] = _option(
+        _FUNCTIONS, (), "functions like print, whose calls in compiled code are left out"
+    )
     cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
     cache_dir: Path = _option(_FOLDER, Path("~/.cache/onegraph").expanduser(), "where compiled kernels are kept")
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
@@ -100,4 +121,5 @@ class Config:
                 raise InvalidArgument(f"unknown option '{name}'{hint}; accepted: {', '.join(sorted(kinds))}")
             if not kinds[name].accepts(value):
                 raise InvalidArgument(f"option '{name}' expects {kinds[name].accepted}, got {value!r}")
-        return dataclasses.replace(self, **options)  # type: ignore[arg-type]
+        kept = {name: kinds[name].keep(value) for name, value in options.items()}
+        return dataclasses.replace(self, **kept)

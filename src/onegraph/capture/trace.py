@@ -20,6 +20,7 @@ from onegraph.capture.bytecode import decode
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.policy import builtins, iteration, module, numbers, tensors, transforms
+from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild
@@ -53,6 +54,7 @@ class Trace:
         self.symbols = Symbols(self.fake.sizes)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers)
+        self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self._modes = contextlib.ExitStack()
@@ -173,6 +175,7 @@ class Trace:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
         if self.tracer.open_autocasts:
             raise GraphBreak(OPEN_AUTOCAST)
+        check_logged(self.tracer)
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []

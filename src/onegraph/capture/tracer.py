@@ -77,7 +77,10 @@ class Tracer(Operators):
         #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
         self.fullgraph = False
-        self.foreign_marks = foreign_marks()
+        #: Marks that hold for this trace only.
+        self.own_marks = foreign_marks()
+        #: Tensors in messages, and how often they had been written to then.
+        self.logged: list[tuple[torch.Tensor, int]] = []
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         self._frame_count = 0
@@ -273,7 +276,7 @@ class Tracer(Operators):
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
-        mark = MARKS.get(identity) or self.foreign_marks.get(identity)
+        mark = MARKS.get(identity) or self.own_marks.get(identity)
         if mark is not None:
             return mark(self, self.take_plain(), function, args, kwargs)
         handler = HANDLERS.get(identity)
