@@ -7,7 +7,9 @@ is read through it, and returns the program with one explanation for each instru
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, assert_never
 
 from onegraph import _C
@@ -173,7 +175,7 @@ class GuardProgram:
 
     native: Any
     explanations: tuple[Guard | ShapeCondition | None, ...]
-    listing: str
+    listing: Callable[[], str]
 
     def failing(self, function: object, values: tuple[Any, ...]) -> Guard | ShapeCondition | None:
         """The first guard that does not hold for a call, or None."""
@@ -316,10 +318,12 @@ def assemble(
     for condition in conditions:
         assembler.condition(condition)
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
-    listing = "\n".join(
-        listing_line(instruction, why) for instruction, why in zip(assembler.code, assembler.why, strict=True)
-    )
-    return GuardProgram(native, tuple(assembler.why), listing)
+    return GuardProgram(native, tuple(assembler.why), partial(listing, assembler.code, assembler.why))
+
+
+def listing(code: list[tuple[Any, ...]], why: list[Guard | ShapeCondition | None]) -> str:
+    """The program as text."""
+    return "\n".join(map(listing_line, code, why))
 
 
 def listing_line(instruction: tuple[Any, ...], why: Guard | ShapeCondition | None) -> str:

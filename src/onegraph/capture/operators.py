@@ -43,6 +43,10 @@ class Operators(Attributes):
             return specialized(value)
         return value
 
+    def truth_value(self, value: Any) -> Any:
+        """What a comparison of symbolic numbers gave, where it matters that it is True or False itself."""
+        return self.concrete(value, "truth value") if isinstance(value, torch.SymBool) else value
+
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
@@ -62,7 +66,7 @@ class Operators(Attributes):
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
-        left, right = self._filled_deep(a), self._filled_deep(b)
+        left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
         try:
             return super().compare(op, left, right)
         except GraphBreak as broken:

@@ -118,7 +118,7 @@ class Symbols:
         for dim, stride in enumerate(strides):
             if isinstance(stride, torch.SymInt):
                 steps = (*self._steps(stride.node.index), ("stride", source, dim), ("IEQ",))
-                self._conditions.append(ShapeCondition(steps, f"stride {dim} of {describe(source)} == {stride}"))
+                self._conditions.append(ShapeCondition(steps, f"stride {dim} of {describe(source)} == {stride.node}"))
                 fixed.append(None)
             else:
                 fixed.append(stride)

@@ -179,6 +179,7 @@ class Tracer(Operators):
 
     def is_op(self, a: Any, b: Any) -> bool:
         """Identity, which is guarded for two objects from outside."""
+        a, b = self.truth_value(a), self.truth_value(b)
         if type(a) not in ATOMS and type(b) not in ATOMS:
             self.world.identity_matters(a, b)
         return a is b

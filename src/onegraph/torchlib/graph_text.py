@@ -44,12 +44,17 @@ def _type(value: Any) -> str:
     match value:
         case torch.Tensor():
             name = dtype_of_torch(str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
-            return f"{name}[{', '.join(str(size) for size in value.shape)}]"
+            return f"{name}[{', '.join(map(_size, value.shape))}]"
         case torch.SymInt():
             return "int"
         case tuple() | list():
             return f"({', '.join(_type(item) or '...' for item in value)})"
     return ""
+
+
+def _size(size: Any) -> str:
+    """A size; a symbolic one by its expression (its own text would be that of the number)."""
+    return str(size.node if isinstance(size, torch.SymInt) else size)
 
 
 def _value(node: Node) -> str:

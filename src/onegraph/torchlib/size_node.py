@@ -113,10 +113,14 @@ class SizeNode:
     def clone(self) -> SizeNode:
         return self
 
-    def str(self) -> builtins.str:
+    def __repr__(self) -> builtins.str:
         return builtins.str(self.value)
 
-    __str__ = __repr__ = _graph_repr = str
+    def str(self) -> builtins.str:
+        """The text of the number, as the program sees it: which number it is is guarded."""
+        return repr(self.guard_int() if self.is_int() else self.guard_float() if self.is_float() else self.guard_bool())
+
+    _graph_repr = str
 
     # --- asking --------------------------------------------------------------------------------------------------
 
