@@ -23,7 +23,7 @@ from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
-from onegraph.capture.shadows import ATOMS, UNFILLED, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import World
 
@@ -284,17 +284,24 @@ def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) 
     return shadow
 
 
+#: What every exception holds. (A cause suppresses the context: it comes first.)
+EXCEPTION_STATE = tuple(
+    (name, vars(BaseException)[name]) for name in ("args", "__cause__", "__context__", "__suppress_context__")
+)
+
+
 def admit_exception(world: World, real: BaseException, source: Source, guarded: bool) -> Any:
     """An exception from outside: one of the same class and arguments, with the attributes, cause and context."""
     args = world.admit(real.args, Attr(source, "args"), guarded)
     shadow = type(real).__new__(type(real), *args)
     begin_shadow(world, real, shadow, source, guarded)
-    shadow.__cause__ = world.admit(real.__cause__, Attr(source, "__cause__"), guarded)
-    shadow.__context__ = world.admit(real.__context__, Attr(source, "__context__"), guarded)
-    shadow.__suppress_context__ = real.__suppress_context__
-    for name, member in exception_fields(type(real)):
+    members = [*EXCEPTION_STATE, *exception_fields(type(real))]
+    for name, member in members:
         with contextlib.suppress(AttributeError):
             member.__set__(shadow, world.admit(member.__get__(real, type(real)), Attr(source, name), guarded))
+    for _, member in members:  # setting one may change another
+        with contextlib.suppress(AttributeError):
+            world.slot_known(shadow, member, member.__get__(shadow, type(real)))
     return shadow
 
 
@@ -323,14 +330,22 @@ def admit_partial(world: World, real: functools.partial[Any], source: Source, gu
 
 @admits(types.CellType)
 def admit_cell(world: World, real: types.CellType, source: Source, guarded: bool) -> Any:
-    try:
-        _ = real.cell_contents
-        shadow = types.CellType(UNFILLED)
-    except ValueError:
-        shadow = types.CellType()
+    empty = is_empty(real)
+    shadow = types.CellType() if empty else types.CellType(UNFILLED)
     world.adopt(real, shadow, source)
-    world.record(shadow, real, source, guarded, [UNFILLED])
+    world.record(shadow, real, source, guarded, [DELETED if empty else UNFILLED])
+    if empty and guarded:
+        world.guard(source, "check", is_empty)
     return shadow
+
+
+def is_empty(cell: types.CellType) -> bool:
+    """Whether the variable of the cell has no value (yet)."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return True
+    return False
 
 
 @admits(types.MappingProxyType)

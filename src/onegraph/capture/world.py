@@ -378,6 +378,10 @@ class World:
         if id(shadow) in self.records:
             self._touched.add(id(shadow))
 
+    def slot_known(self, shadow: Any, member: Any, value: Any) -> None:
+        """Remember what a slot of a shadow holds as long as the program does not write to it."""
+        self._slots[id(shadow), member] = (shadow, value)
+
     def slot_written(self, shadow: Any, member: Any) -> None:
         """The program is about to write or delete a slot."""
         if self.is_outside(shadow):
