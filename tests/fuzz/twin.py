@@ -1,0 +1,246 @@
+"""One program in twin worlds: run eagerly and compiled, and compared in all that can be seen of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import random
+import re
+import signal
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+import onegraph
+from onegraph.base import events as ev
+from onegraph.compile import EVENTS
+from tests.capture.bisimulation import Bisimulation
+from tests.capture.twins import Outcome, differentiate, process_state, restore, seed
+
+NAME = "program_under_test"
+#: Seconds that a program may take eagerly, and compiled.
+EAGER_LIMIT, COMPILED_LIMIT = 1.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a program is compiled."""
+
+    backend: str = "eager"
+    dynamic: bool | None = None
+    check_unchanged: bool = False
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was compiled of a program. `ran` counts the operators of the eager world (-1: not counted)."""
+
+    graphs: int = 0
+    skipped: int = 0
+    breaks: int = 0
+    compiled: int = 0
+    ran: int = -1
+    raised: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How the compiled world differs; `kind` is the same for differences that probably have one cause."""
+
+    text: str
+    kind: str
+
+
+class Unfit(Exception):
+    """The program is none: it does not end, or it is not Python."""
+
+
+class Timeout(BaseException):
+    """The program ran too long."""
+
+
+class World:
+    """One copy of a program, and what its calls did."""
+
+    def __init__(self, code: types.CodeType, wrap: Callable[[Any], Any]) -> None:
+        self.module = types.ModuleType(NAME)
+        self.outcomes: list[Outcome] = []
+        self.enter()
+        exec(code, vars(self.module))
+        self.function = wrap(vars(self.module)["f"])
+
+    def enter(self) -> None:
+        sys.modules[NAME] = self.module
+        torch.manual_seed(7)
+        random.seed(7)
+
+    def calls(self) -> Iterator[Callable[[], Any]]:
+        for number in itertools.count():
+            if (make := vars(self.module).get(f"call_{number}")) is None:
+                return
+            yield make
+
+    def run(self) -> None:
+        modes = process_state()
+        for make in self.calls():
+            self.enter()
+            outcome = Outcome(make())
+            self.outcomes.append(outcome)
+            printed = io.StringIO()
+            with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+                warnings.simplefilter("ignore")
+                try:
+                    outcome.result = self.function(*outcome.args)
+                    drain(outcome)
+                except Exception as error:  # whatever the program raises is what is compared
+                    outcome.error = error
+            outcome.printed = printed.getvalue()
+            outcome.state = (process_state(), bytes(torch.get_rng_state().numpy()))
+            restore(modes)
+            if outcome.error is None:
+                with contextlib.suppress(RuntimeError):
+                    differentiate(outcome.result)
+
+    def seen(self) -> Any:
+        """All that can be seen of the world."""
+        names = sorted(name for name in vars(self.module) if not name.startswith(("__", "call_")))
+        calls = [(o.args, o.result, o.error, o.printed, o.state) for o in self.outcomes]
+        return calls, {name: vars(self.module)[name] for name in names}
+
+
+def drain(outcome: Outcome) -> None:
+    """Run the generators that a result holds to their ends: nothing else can be seen of them."""
+    if isinstance(outcome.result, tuple):
+        for item in outcome.result:
+            if isinstance(item, types.GeneratorType):
+                outcome.result = (*outcome.result, list(itertools.islice(item, 9)))
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    def stop(number: int, frame: Any) -> None:
+        raise Timeout
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again and again: the program may catch it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Counting(TorchFunctionMode):
+    """Counts the operators that run."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += getattr(func, "__name__", "") not in UNCOUNTED
+        return func(*args, **(kwargs or {}))
+
+
+UNCOUNTED = frozenset(
+    "__get__ size dim numel __len__ item tolist __bool__ __repr__ __format__ backward __set__".split()
+)
+
+
+def compare(text: str, way: Way, measured: Measured | None = None) -> Difference | None:
+    """Run the program in both worlds.
+
+    Raises:
+        Unfit: when the program does not end in time, or cannot be loaded.
+    """
+    measured = measured or Measured()
+    onegraph.reset()
+    try:
+        code = compile(text, "<program>", "exec")
+        with limited(EAGER_LIMIT):
+            eager = World(code, lambda function: function)
+            eager.run()
+    except (Timeout, Exception) as error:
+        raise Unfit(str(error)) from error
+    measured.calls = len(eager.outcomes)
+    measured.raised = sum(outcome.error is not None for outcome in eager.outcomes)
+    stop = EVENTS.subscribe(lambda event: note(measured, event))
+    try:
+        with limited(COMPILED_LIMIT):
+            options = {"check_unchanged": way.check_unchanged, "cache": False}
+            compiled = World(
+                compile(text, "<program>", "exec"),
+                lambda f: onegraph.compile(f, backend=way.backend, dynamic=way.dynamic, options=options),
+            )
+            compiled.run()
+    except Timeout:
+        return Difference("it does not end", "it does not end")
+    finally:
+        stop()
+    return judged(eager, compiled)
+
+
+def judged(eager: World, compiled: World) -> Difference | None:
+    for number, (left, right) in enumerate(zip(eager.outcomes, compiled.outcomes, strict=True)):
+        error = right.error
+        if error is not None and type(error).__name__ != type(left.error).__name__:
+            where = [step for step in traceback.extract_tb(error.__traceback__) if "/onegraph/" in step.filename][-1:]
+            place = f"{where[0].filename.rpartition('/')[2]}:{where[0].name}" if where else ""
+            text = "".join(traceback.format_exception(error))
+            first = (str(error).splitlines() or [""])[0]
+            return Difference(
+                f"call {number}: {left.error!r} became\n{text}", f"{type(error).__name__} {place} {worded(first)}"
+            )
+    text = Bisimulation().difference(eager.seen(), compiled.seen())
+    return None if text is None else Difference(text, worded(text))
+
+
+def worded(text: str) -> str:
+    """A difference without its numbers."""
+    return re.sub(r"0x[0-9a-f]+|[-+]?\d[\d.e+-]*|'[^']*'|\[[^\]]*\]", "_", text)[:70]
+
+
+def note(measured: Measured, event: Any) -> None:
+    match event:
+        case ev.GraphCaptured():
+            measured.graphs += 1
+        case ev.GraphBroken():
+            measured.breaks += 1
+        case ev.FrameSkipped():
+            measured.skipped += 1
+
+
+def count_operators(text: str, measured: Measured) -> None:
+    """How many operators the program runs eagerly, and how many of them graphs run when it is compiled."""
+
+    def counted(module: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+        operators = sum(node.op.startswith("call_") for node in module.graph.nodes)
+
+        def run(*args: Any) -> Any:
+            measured.compiled += operators
+            return module.forward(*args)
+
+        return run
+
+    code = compile(text, "<program>", "exec")
+    with Counting() as counting:
+        World(code, lambda function: function).run()
+    measured.ran = counting.count
+    World(code, lambda f: onegraph.compile(f, backend=counted)).run()
+    measured.compiled = min(measured.compiled, measured.ran)
+
+
+def way_of(number: int) -> Way:
+    """How the program of this number is compiled: most by the eager backend."""
+    backend = {0: "aot_eager", 1: "native"}.get(number % 10, "eager")
+    return Way(backend, {3: True, 7: False}.get(number % 11), number % 4 == 2)
+
+
+assert seed
