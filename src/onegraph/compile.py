@@ -49,7 +49,7 @@ def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Cal
 
 def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
-    if needs_gradients(module, examples):
+    if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
     graph = functional_graph(module, fake_inputs(module), cx)
     return bind(graph.spec, graph.module.forward, module.forward)
@@ -57,7 +57,7 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
 
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Compile the graph to fused native code. A graph that must record gradients runs operator by operator."""
-    if needs_gradients(module, examples):
+    if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
     began = time.perf_counter()
     graph = functional_graph(module, fake_inputs(module), cx)
@@ -70,6 +70,14 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     compiled = compile_graph(graph.module, cx)
     cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
     return bind(graph.spec, compiled.run, module.forward)
+
+
+def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
+    """Whether the graph takes numbers out of tensors: the functional graph has no place for them yet."""
+    found = any(node.op == "call_method" and node.target == "item" for node in module.graph.nodes)
+    if found:
+        cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
+    return found
 
 
 def gives_nested_lists(node: torch.fx.Node) -> bool:

@@ -83,6 +83,11 @@ class Config:
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
     suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
+    capture_scalar_outputs: bool = _option(
+        _SWITCH,
+        False,
+        "numbers that item() takes out of tensors stay in graphs, which run operator by operator",
+    )
     reorderable_logging_functions: tuple[Callable[..., Any], ...] = _option(
         _FUNCTIONS, (), "functions like print, called in their order behind the graph in the place of breaking it"
     )

@@ -214,6 +214,11 @@ def foreign_stance() -> str:
     return str(module._stance.stance) if module is not None else "default"
 
 
+def captures_scalars() -> bool:
+    """Whether torch's configuration says that numbers in tensors become symbolic."""
+    return bool(getattr(sys.modules.get("torch._dynamo.config"), "capture_scalar_outputs", False))
+
+
 SETTINGS: dict[str, Callable[[], bool | None]] = {
     "error_on_graph_break": error_on_graph_break,
     "nested_graph_breaks": lambda: _C.exchange_setting("nested_graph_breaks"),

@@ -55,6 +55,8 @@ class Recorder(TorchFunctionMode):
         self.inputs: list[GraphInput] = []
         self.nodes: dict[int, torch.fx.Node] = {}
         self.texts = Texts()
+        #: With `capture_scalar_outputs`: the symbolic number in a tensor of one element, or None.
+        self.number_in: Callable[[torch.Tensor], Any] | None = None
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -96,6 +98,9 @@ class Recorder(TorchFunctionMode):
         try:
             result = func(*args, **kwargs)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
+            number = self.number_in(args[0]) if func is torch.Tensor.item and self.number_in else None
+            if number is not None:
+                return number
             raise refused_after(func, args, error) from None
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
             if type(error) is TypeError and not contains_tensor((args, kwargs)):

@@ -206,6 +206,12 @@ class Rebuild:
         self.outputs.append(node)
         return f"o{len(self.outputs) - 1}_"
 
+    def number(self, node: torch.fx.Node) -> str:
+        """A number that the graph computes, as one of its outputs."""
+        if node not in self.outputs:
+            self.outputs.append(node)
+        return f"o{self.outputs.index(node)}_"
+
     def remember(self, value: Any, name: str) -> None:
         """From here on this variable is the value: lets a value be referred to while it is being filled."""
         self._value_names[id(value)] = name

@@ -12,6 +12,7 @@ import torch
 from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers, is_variable
 from onegraph.capture.guards import ShapeCondition
+from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, describe
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import Condition, Float, Sizes
@@ -89,6 +90,7 @@ class Symbols:
         self.sizes = sizes
         self.places: dict[Symbol, Place] = {}
         self.numbers = Numbers(sizes)
+        self.scalars = Scalars(sizes)
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
 
@@ -169,6 +171,8 @@ class Symbols:
             case Index():
                 terms = value.substitute(self.numbers.written).terms
                 return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
+            case Float() if value in self.scalars.nodes:
+                return str(rebuild.number(self.scalars.nodes[value]))
             case Float(function, args):
                 return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
             case Condition(op, left, right):
@@ -178,6 +182,9 @@ class Symbols:
     def _term(self, rebuild: Any, monomial: tuple[Any, ...], coefficient: int) -> str:
         factors = [str(coefficient)] if coefficient != 1 or not monomial else []
         for atom in monomial:
+            if atom in self.scalars.nodes:
+                factors.append(rebuild.number(self.scalars.nodes[atom]))
+                continue
             if isinstance(atom, Symbol) and atom in self.numbers.sources:
                 factors.append(rebuild.source(self.numbers.sources[atom]))
                 continue
@@ -201,6 +208,8 @@ class Symbols:
                 return self.node(recorder, value.node.value)
             case Index():
                 return self._index_node(recorder, value)
+            case Float() if value in self.scalars.nodes:
+                return self.scalars.nodes[value]
             case Float(function, args):
                 return recorder.number(value, function, tuple(self.node(recorder, arg) for arg in args))
             case Condition():
@@ -224,6 +233,8 @@ class Symbols:
         return total
 
     def _atom_node(self, recorder: Any, atom: Any) -> Any:
+        if atom in self.scalars.nodes:
+            return self.scalars.nodes[atom]
         if isinstance(atom, Symbol):
             if atom in self.numbers.values:
                 real, dim = self.numbers.carrier(recorder, atom), 0

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os.path
 import traceback
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -17,6 +18,7 @@ from onegraph.base.events import Location
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import OPEN_AUTOCAST, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
+from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.policy import builtins, iteration, module, numbers, tensors, transforms
@@ -54,6 +56,8 @@ class Trace:
         self.symbols = Symbols(self.fake.sizes)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers)
+        if cx.config.capture_scalar_outputs or captures_scalars():
+            self.recorder.number_in = partial(self.symbols.scalars.of, self.recorder)
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()

@@ -10,15 +10,20 @@ question that the expressions do not answer is answered by the hints, and become
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onegraph.ir.index import Index, Symbol, is_not_negative
-from onegraph.torchlib.size_expression import COMPARE, Condition, Expression, Float
+from onegraph.torchlib.size_expression import COMPARE, Condition, Expression, Float, Unknown
 from onegraph.torchlib.size_node import SizeNode
 
 __all__ = ["Condition", "Float", "SizeNode", "Sizes"]
+
+
+def unknown_number() -> Any:
+    raise RuntimeError("a number that is not known while tracing")
 
 
 class Sizes:
@@ -31,6 +36,9 @@ class Sizes:
     def __init__(self) -> None:
         self.hints: dict[Symbol, int] = {}
         self.replacements: dict[Symbol, Index] = {}
+        self.unknown: set[Symbol] = set()
+        #: Raises what is to be raised where the value of an unknown number is asked for.
+        self.refuse: Callable[[], Any] = unknown_number
         self._known: dict[Condition, bool] = {}  # whatever was asked and answered, in order
 
     @property
@@ -46,12 +54,34 @@ class Sizes:
         self.hints[symbol] = hint
         return torch.SymInt(SizeNode(self, Index.of(symbol)))
 
+    def new_unknown(self, name: str) -> torch.SymInt:
+        """An integer of which nothing is known, not even its sign."""
+        symbol = Symbol(name)
+        self.unknown.add(symbol)
+        return torch.SymInt(SizeNode(self, Index.of(symbol)))
+
+    def new_unknown_float(self, name: str) -> torch.SymFloat:
+        return torch.SymFloat(SizeNode(self, Float(Unknown(name), ())))
+
+    def is_unknown(self, value: Any) -> bool:
+        """Whether the number depends on one of which nothing is known."""
+        match value:
+            case Index():
+                return bool(self.unknown) and not self.unknown.isdisjoint(value.symbols)
+            case Float(op, args):
+                return isinstance(op, Unknown) or any(self.is_unknown(arg) for arg in args)
+            case Condition(_, left, right):
+                return self.is_unknown(left) or self.is_unknown(right)
+        return False
+
     def simplify(self, value: Index) -> Index:
         """The expression with everything that is known equal replaced."""
         return value.substitute(self.replacements) if self.replacements else value
 
     def value(self, expression: Expression) -> Any:
         """What the expression is in this trace."""
+        if self.is_unknown(expression):
+            return self.refuse()
         match expression:
             case Index():
                 return expression.evaluate({symbol.name: hint for symbol, hint in self.hints.items()})
@@ -81,6 +111,8 @@ class Sizes:
         difference = condition.right - condition.left
         if difference.constant is not None:
             return COMPARE[condition.op](0, difference.constant)
+        if self.is_unknown(difference):
+            return None
         # Write each size as 2 + something that is not negative.
         lifted = difference.substitute({symbol: Index.of(symbol) + 2 for symbol in difference.symbols})
         match condition.op:

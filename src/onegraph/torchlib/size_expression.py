@@ -40,6 +40,16 @@ class Float:
     args: tuple[Index | Float | float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The function of a `Float` of which nothing is known while tracing."""
+
+    name: str
+
+    def __call__(self) -> float:
+        raise RuntimeError(f"the number {self.name} is not known while tracing")
+
+
 Expression = Index | Float | Condition | float | bool
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,

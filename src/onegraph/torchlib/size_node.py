@@ -94,7 +94,7 @@ class SizeNode:
     constant_bool = maybe_as_bool
 
     def has_hint(self) -> bool:
-        return True
+        return not self.sizes.is_unknown(self.value)
 
     @property
     def hint(self) -> Any:
@@ -231,9 +231,15 @@ class SizeNode:
         """Index expressions divide by positive numbers only."""
         if not (self.is_int() and other.is_int()):
             return self._float(op, other)
+        self._refuse_unknown(other)
         if self._compare("<", self._new(Index.of(0)), other).guard_bool():
             return self._new(op(self.index, other.index))
         return self.wrap_int(op(self.guard_int(), other.guard_int()))
+
+    def _refuse_unknown(self, other: SizeNode) -> None:
+        """The rules of index expressions are for numbers that are not negative."""
+        if self.sizes.is_unknown(self.value) or self.sizes.is_unknown(other.value):
+            self.sizes.refuse()
 
     def floordiv(self, other: SizeNode) -> SizeNode:
         return self._divided(operator.floordiv, other)
@@ -262,6 +268,7 @@ class SizeNode:
 
     def _extreme(self, op: builtins.str, other: SizeNode) -> SizeNode:
         if self.is_int() and other.is_int():
+            self._refuse_unknown(other)
             for small, large in ((self, other), (other, self)):
                 if self.sizes.certain(Condition("<=", small.index, large.index)):
                     return large if op == "max" else small
