@@ -4,7 +4,7 @@ import pytest
 
 from onegraph.base.context import Context
 from onegraph.base.errors import GraphBreakError
-from onegraph.base.events import Event, Events, GraphCaptured, Location, channels, kinds, text_of
+from onegraph.base.events import Event, Events, GraphBroken, GraphCaptured, Location, channels, kinds, text_of
 
 
 def test_subscribers_are_called_in_order_until_they_leave() -> None:
@@ -71,9 +71,15 @@ def test_a_location_prints_as_in_a_traceback() -> None:
 
 def test_a_graph_break_error_names_reason_line_and_hint() -> None:
     with pytest.raises(GraphBreakError) as caught:
-        raise GraphBreakError("B01", "call of print", "print writes now", ["move it"], [Location("f.py", 3, "f")])
+        raise GraphBreakError(
+            GraphBroken(None, "B01", "call of print", "print writes now", ("move it",), (Location("f.py", 3, "f"),))
+        )
     lines = str(caught.value).splitlines()
-    assert lines[0] == "call of print [B01]"
-    assert "  Explanation: print writes now" in lines
-    assert "  Hint: move it" in lines
-    assert lines[-1] == '  File "f.py", line 3, in f'
+    assert lines == [
+        "call of print [B01]",
+        "  from user code (most recent call last):",
+        '    File "f.py", line 3, in f',
+        "  Explanation: print writes now",
+        "  Hint: move it",
+        "  Page: docs/graph_breaks/B01.md",
+    ]

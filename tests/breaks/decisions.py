@@ -118,6 +118,21 @@ def value_in_tensor(x):
     return x * (x == x.abs()).all()
 
 
+@breaks(b.CHANGING_NUMBER, later=True)
+def bits(x):
+    for number in range(6):
+        print("step", number)
+        x = x + (number & 1)
+    return x
+
+
+@bits.fixed("remove the graph break inside")
+def bits_without_break(x):
+    for number in range(6):
+        x = x + (number & 1)
+    return x
+
+
 @breaks(b.TENSOR_ITEM)
 def item(x):
     return x / x.sum().item()

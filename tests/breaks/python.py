@@ -51,6 +51,18 @@ def written_out(x):
     return x * 2 + 1
 
 
+@breaks(b.RAISED, runs=False)
+def differs_when_traced(x):
+    if onegraph.is_compiling():
+        raise NotImplementedError("not in compiled code")
+    return x + 1
+
+
+@differs_when_traced.fixed("do the same in both cases")
+def same_when_traced(x):
+    return x + 1
+
+
 @breaks(b.CODE_COMPILATION)
 def compiles(x):
     code = compile("2", "<text>", "eval")

@@ -40,13 +40,16 @@ class Fix:
 
 @dataclass(slots=True)
 class Case:
-    """A program that breaks. `runs`: eager mode may run it; `same`: it gives the same result each time."""
+    """A program that breaks. `runs`: eager mode may run it; `same`: it gives the same result each time; `later`: it
+    breaks for another reason first.
+    """
 
     reason: Reason
     function: Callable[..., Any]
     inputs: Callable[[], tuple[Any, ...]]
     runs: bool
     same: bool
+    later: bool
     uses: tuple[Any, ...]
     fixes: list[Fix] = field(default_factory=list)
 
@@ -71,12 +74,13 @@ def breaks(
     *,
     runs: bool = True,
     same: bool = True,
+    later: bool = False,
     uses: tuple[Any, ...] = (),
 ) -> Callable[[Callable[..., Any]], Case]:
     """Add the decorated program to the table. `uses` is what its page shows above it."""
 
     def register(function: Callable[..., Any]) -> Case:
-        CASES.append(Case(reason, function, inputs, runs, same, uses))
+        CASES.append(Case(reason, function, inputs, runs, same, later, uses))
         return CASES[-1]
 
     return register

@@ -53,10 +53,11 @@ def test_a_graph_break_is_explained() -> None:
     event = ev.GraphBroken(HERE, "B01", "call of print", "it writes now", ("move it",), (HERE,))
     assert logs.render(event).splitlines() == [
         "[graph_breaks] f (f.py:3): graph break: call of print [B01]",
+        "  from user code (most recent call last):",
+        '    File "f.py", line 3, in f',
         "  Explanation: it writes now",
         "  Hint: move it",
-        "  from user code:",
-        '    File "f.py", line 3, in f',
+        "  Page: docs/graph_breaks/B01.md",
     ]
 
 

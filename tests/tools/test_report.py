@@ -35,7 +35,7 @@ def test_breaks_are_numbered_and_explained() -> None:
         events.emit(ev.Recompiled(HERE, "x.size(0) == 3", LINE, 1))
     text = str(summarize(recorded))
     assert text.startswith("2 graphs, 1 graph break, 2 operations, 0 guards\n")
-    assert "Break 1: call of print [B01]\n  Explanation: it writes now\n  Hint: move it\n  from user code:" in text
+    assert "Break 1: call of print [B01]\n  from user code" in text and "  Hint: move it\n" in text
     assert "Runs eagerly in f (f.py:5): it is a generator" in text
     assert "Compiled again in f (f.py:3): x.size(0) == 3" in text
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from onegraph.base.events import Location
+from onegraph.base.events import GraphBroken, Location
 
 
 class OnegraphError(Exception):
@@ -39,34 +37,17 @@ class RecompileLimitError(OnegraphError):
 class GraphBreakError(OnegraphError):
     """Under `fullgraph=True`: the line that keeps the program from being one graph, why, and how to fix it.
 
-    `user_stack` runs from the outermost user frame to the line that broke.
+    `code` names the entry of the catalogue; `user_stack` runs from the outermost user frame to the line that broke.
     """
 
-    def __init__(
-        self,
-        code: str,
-        reason: str,
-        explanation: str = "",
-        hints: Iterable[str] = (),
-        user_stack: Iterable[Location] = (),
-    ) -> None:
-        self.code = code
-        self.reason = reason
-        self.explanation = explanation
-        self.hints = tuple(hints)
-        self.user_stack = tuple(user_stack)
-        super().__init__(self._message())
-
-    def _message(self) -> str:
-        lines = [f"{self.reason} [{self.code}]"]
-        if self.explanation:
-            lines.append(f"  Explanation: {self.explanation}")
-        lines += [f"  Hint: {hint}" for hint in self.hints]
-        if self.user_stack:
-            lines += ["", "from user code (most recent call last):"]
-            for location in self.user_stack:
-                lines += location.traceback_lines()
-        return "\n".join(lines)
+    def __init__(self, broken: GraphBroken) -> None:
+        self.broken = broken
+        self.code = broken.code
+        self.reason = broken.reason
+        self.explanation = broken.explanation
+        self.hints = broken.hints
+        self.user_stack = broken.user_stack
+        super().__init__("\n".join([f"{self.reason} [{self.code}]", *(f"  {line}" for line in broken.details())]))
 
 
 class ForbiddenCallError(GraphBreakError, AssertionError):

@@ -19,11 +19,15 @@ Subscriber = Callable[["Event"], None]
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of user code: what an event or an error is about."""
+    """A line of user code: what an event or an error is about.
+
+    `span` says which part of it: the first column, the last line and the last column, in bytes as bytecode counts them.
+    """
 
     filename: str
     line: int
     function: str
+    span: tuple[int, int, int] | None = None
 
     def __str__(self) -> str:
         return f"{self.function} ({self.filename}:{self.line})"
@@ -37,6 +41,17 @@ class Location:
         lines = [f'  File "{self.filename}", line {self.line}, in {self.function}']
         source = self.source_line()
         return [*lines, f"    {source}"] if source else lines
+
+    def underline(self) -> str:
+        """Marks under the part of the line that the span names, or an empty string."""
+        source = linecache.getline(self.filename, self.line).rstrip("\n")
+        if self.span is None or not source.strip():
+            return ""
+        column, end_line, end_column = self.span
+        encoded = source.encode()
+        first = len(encoded[:column].decode(errors="replace"))
+        last = len(encoded[:end_column].decode(errors="replace")) if end_line == self.line else len(source.rstrip())
+        return " " * (4 + first - (len(source) - len(source.lstrip()))) + "^" * max(last - first, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +110,11 @@ class ResidualCode(Event):
 
 @dataclass(frozen=True, slots=True)
 class GraphBroken(Event):
-    """A graph break. `user_stack` runs from the outermost user frame to the line that broke; `hints` remove it."""
+    """A graph break. `user_stack` runs from the outermost user frame to the line that broke; `hints` remove it.
+
+    `values` are what the breaking expression works on, in words: element types and shapes of tensors. `cost` is what
+    becomes of the graphs.
+    """
 
     channel: ClassVar[str] = "graph_breaks"
     code: str = ""
@@ -103,6 +122,26 @@ class GraphBroken(Event):
     explanation: str = ""
     hints: tuple[str, ...] = ()
     user_stack: tuple[Location, ...] = ()
+    values: tuple[str, ...] = ()
+    cost: str = ""
+
+    @property
+    def page(self) -> str:
+        """The page of the documentation that shows programs which break like this, and how they are mended."""
+        return f"docs/graph_breaks/{self.code}.md"
+
+    def details(self) -> list[str]:
+        """All but the reason itself, as lines of text."""
+        given = {"Explanation": self.explanation, "Values": "; ".join(self.values), "Cost": self.cost}
+        lines = [f"{name}: {text}" for name, text in given.items() if text]
+        return [*self.user_code(), *lines, *(f"Hint: {hint}" for hint in self.hints), f"Page: {self.page}"]
+
+    def user_code(self) -> list[str]:
+        """The user's frames as a traceback shows them, with marks under the expression that broke."""
+        if not self.user_stack:
+            return []
+        lines = [line for location in self.user_stack for line in location.traceback_lines()]
+        return ["from user code (most recent call last):", *lines, *filter(None, [self.user_stack[-1].underline()])]
 
 
 @dataclass(frozen=True, slots=True)

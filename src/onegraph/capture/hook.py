@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 import torch
@@ -24,10 +24,10 @@ from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.guards import Guard, GuardProgram, fact
 from onegraph.capture.shapes import History
-from onegraph.capture.skip import is_skipped
+from onegraph.capture.skip import OWN, is_skipped
 from onegraph.capture.source import describe
 from onegraph.capture.stance import may_compile
-from onegraph.capture.translate import FrameStart, Skipped, Translated, translate
+from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
 from onegraph.torchlib.state import saves_through_hooks
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
@@ -81,7 +81,10 @@ class Region:
                     return None if version.entry is None else version.entry
             if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
                 return None
-            return self._translate(function, code, values, versions)
+            result = self._translate(function, code, values, versions)
+            if isinstance(result, Failing):
+                self._fail(result, FrameStart(function, code, values))
+            return result
 
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
         frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
@@ -95,11 +98,13 @@ class Region:
         if isinstance(result, Skipped):
             cx.emit(ev.FrameSkipped(frame, result.reason))
             return _C.SKIP if result.forever else None
+        if isinstance(result, Failing):
+            return result
         entry = _C.Entry(result.code, result.guards.native, self.context)
         versions.compiled.append(Version(entry, result.guards))
         return entry
 
-    def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped:
+    def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
         """With `suppress_errors`, what fails runs eagerly; graph breaks that are errors are still errors."""
         policy = versions.history.policy(self.dynamic)
         try:
@@ -110,6 +115,16 @@ class Region:
             if self.fullgraph or not cx.config.suppress_errors:
                 raise
             return Skipped(f"{type(error).__name__}: {error}")
+
+    def _fail(self, result: Failing, start: FrameStart) -> None:
+        """Raise what the program raises as it was written; its traceback shows the program."""
+        try:
+            run_as_written(start)
+        except BaseException as error:
+            error.__traceback__ = of_user(error.__traceback__)
+            raise
+        self.cx.emit(result.broken)
+        raise GraphBreakError(result.broken)
 
     def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
         """Report why no version fits; False when the limit is reached."""
@@ -133,6 +148,13 @@ class Region:
         with self._lock:
             _C.clear(context=self.context)
             self._versions.clear()
+
+
+def of_user(entry: TracebackType | None) -> TracebackType | None:
+    """A traceback without its first entries, which are those of this package."""
+    while entry is not None and entry.tb_frame.f_code.co_filename.startswith(OWN):
+        entry = entry.tb_next
+    return entry
 
 
 def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import CellType
+from types import CellType, CodeType
 from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr
@@ -83,6 +83,7 @@ class Continuation:
     jumping: Exit | None
     raising: Exit | None
     depth_when_raising: int
+    code: CodeType  # of the function that the breaking instruction is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
     raising, depth_when_raising = planner.exit_when_raising()
     stack = planner.native_stack()
-    return Continuation(tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising)
+    code = frame.bytecode.code
+    return Continuation(tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, code)
 
 
 class Planner:

@@ -12,18 +12,24 @@ from onegraph.capture.resume import Continuation, Exit, Handled
 from onegraph.capture.resume_function import call_with
 
 
-def splice(code: CodeType, continuation: Continuation, resumed: bool) -> CodeType:
+def splice(code: CodeType, continuation: Continuation, root: CodeType, resumed: bool) -> CodeType:
     """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
 
-    A frame that is `resumed` itself does not call its resume function: it returns what is to be called.
+    A frame that is `resumed` itself does not call its resume function: it returns what is to be called. What the
+    breaking instruction raises is at its own place in the program: the code has the file and the name of the function
+    that it is in.
     """
+    at = continuation.code
+    line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
+    code = code.replace(co_filename=at.co_filename, co_name=at.co_name, co_qualname=at.co_qualname, co_firstlineno=line)
     bytecode = decode(code)
+    residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     ending = Ending(continuation, place, _C.TailCall if resumed else _C.resume)
     stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
     handlers = (*bytecode.handlers, *ending.handlers)
-    return encode(Bytecode(code, (*bytecode.instrs[:place], *ending.out), handlers), co_varnames=names)
+    return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
 
 
 class Ending:

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os.path
 import traceback
+from dataclasses import replace
 from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -14,9 +15,9 @@ import torch
 
 from onegraph import _C
 from onegraph.base.context import Context
-from onegraph.base.events import Location
+from onegraph.base.events import GraphBroken, Location
 from onegraph.capture.admit import admit_object
-from onegraph.capture.breaks import OPEN_AUTOCAST, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import OPEN_AUTOCAST, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
@@ -25,6 +26,7 @@ from onegraph.capture.policy import builtins, iteration, module, numbers, tensor
 from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.record import Recorder
+from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shapes import ShapePolicy, Symbols
@@ -61,6 +63,7 @@ class Trace:
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
+        self.root: Frame | None = None
         self._modes = contextlib.ExitStack()
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ class Trace:
     def run(self, stop: tuple[int, int] | None = None) -> Any:
         """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
         self.tracer.stop = stop
-        frame = self._start()
+        frame = self.root = self._start()
         self._modes.enter_context(self.fake)
         self._modes.enter_context(self.recorder)
         return self.tracer.run_frame(frame)
@@ -112,16 +115,20 @@ class Trace:
 
     def raised_at(self, raised: BaseException) -> str:
         """Where the program raised the exception, as text."""
-        own = os.path.dirname(__file__)
-        steps = [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]
+        steps = user_steps(raised)
         return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
 
-    def position(self, broken: GraphBreak) -> tuple[Location, ...]:
-        """The user's stack at a break, outermost first."""
-        if not broken.frames:
-            return (Location(self.code.co_filename, self.code.co_firstlineno, self.code.co_name),)
-        shown = [f for f in broken.frames if not f.globals.get("__name__", "").startswith("onegraph.")]
-        return tuple(location(frame) for frame in shown)
+    def raised_event(self, raised: BaseException) -> GraphBroken:
+        """What the user is told if the program raises this only while it is traced."""
+        steps = user_steps(raised)
+        stack = tuple(Location(step.filename, step.lineno or 0, step.name) for step in steps)
+        broken = GraphBreak(RAISED, error=f"{type(raised).__name__}: {raised}")
+        return replace(self.broken_event(broken), user_stack=stack)
+
+    def broken_event(self, broken: GraphBreak) -> GraphBroken:
+        """What a graph break of this trace tells the user."""
+        operations = sum(node.op != "placeholder" for node in self.recorder.graph.nodes)
+        return broken_event(self.cx.frame, broken, self.root, operations)
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):
@@ -202,9 +209,7 @@ class Trace:
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def location(frame: Frame) -> Location:
-    code = frame.bytecode.code
-    instruction = frame.bytecode.instrs[min(frame.ip, len(frame.bytecode.instrs) - 1)]
-    position = instruction.position
-    line = position[0] if position and position[0] is not None else code.co_firstlineno
-    return Location(code.co_filename, line, code.co_name)
+def user_steps(raised: BaseException) -> list[traceback.FrameSummary]:
+    """The traceback of an exception of the program, without the frames of the tracer."""
+    own = os.path.dirname(__file__)
+    return [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]

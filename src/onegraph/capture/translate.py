@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -20,8 +21,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
-from onegraph.base.events import Location
-from onegraph.capture.breaks import ASYNCHRONOUS, GraphBreak
+from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, GraphBreak
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
@@ -62,12 +62,22 @@ class Skipped:
     forever: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The program raises where a graph break is an error: it runs as it was written, with its effects and its error.
+
+    `broken` is what is wrong if that raises nothing.
+    """
+
+    broken: ev.GraphBroken
+
+
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
 
 
 def translate(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
-) -> Translated | Skipped:
+) -> Translated | Skipped | Failing:
     """Trace the frame and build its replacement.
 
     Raises:
@@ -79,14 +89,14 @@ def translate(
 
 def translate_unchecked(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
-) -> Translated | Skipped:
+) -> Translated | Skipped | Failing:
     with traced(start, cx, shapes) as trace:
         try:
             try:
                 result = trace.run()
             except Exception as raised:  # of the program: running it for real raises it again, with all its effects
-                if fullgraph:
-                    raise
+                if fullgraph or is_strict(trace.tracer):
+                    return Failing(trace.raised_event(raised))
                 return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at(raised)}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
@@ -94,7 +104,10 @@ def translate_unchecked(
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
-        report(broken, trace.position(broken), cx, fullgraph or is_strict(trace.tracer))
+        strict = fullgraph or is_strict(trace.tracer)
+        if strict and broken.reason is FAILED_OPERATOR:
+            return Failing(trace.broken_event(broken))
+        report(trace.broken_event(broken), broken, cx, strict)
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
     if not broken.frames:
         return Skipped(broken.summary)
@@ -144,12 +157,10 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trac
             before.restore()
 
 
-def report(broken: GraphBreak, stack: tuple[Location, ...], cx: Context, strict: bool) -> None:
-    reason = broken.reason
-    cx.emit(ev.GraphBroken(cx.frame, reason.code, broken.summary, reason.explanation, reason.hints, stack))
-    if strict or reason.fatal:
-        kind = ForbiddenCallError if reason.fatal else GraphBreakError
-        raise kind(reason.code, broken.summary, reason.explanation, reason.hints, stack) from broken.__cause__
+def report(event: ev.GraphBroken, broken: GraphBreak, cx: Context, strict: bool) -> None:
+    cx.emit(event)
+    if strict or broken.reason.fatal:
+        raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
 
 
 def finish(
@@ -171,7 +182,7 @@ def finish(
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, resumed_by(start.code) is not None)
+        code = splice(code, continuation, start.code, resumed_by(start.code) is not None)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
@@ -180,12 +191,26 @@ def finish(
     return Translated(code, guards)
 
 
-def checked(result: Translated | Skipped, start: FrameStart, cx: Context) -> Translated | Skipped:
+def checked(result: Translated | Skipped | Failing, start: FrameStart, cx: Context) -> Translated | Skipped | Failing:
     """The result, if its guards hold for the call that it was made for: anything else is a fault of the tracer."""
     if isinstance(result, Translated) and not result.guards.native.check(start.function, start.values):
         failed = result.guards.failing(start.function, start.values) or "the state of the process"
         raise OnegraphError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
     return result
+
+
+def run_as_written(start: FrameStart) -> None:
+    """Call the function of a frame that is about to start, with its arguments, and without compiling anything."""
+    code = start.code
+    values = iter(start.values)
+    positional = [next(values) for _ in range(code.co_argcount)]
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    named = {name: next(values) for name in names}
+    if code.co_flags & CO_VARARGS:
+        positional += next(values)
+    if code.co_flags & CO_VARKEYWORDS:
+        named |= next(values)
+    _C.disabled(start.function)(*positional, **named)
 
 
 def resulting(rebuild: Rebuild, value: Any) -> str:

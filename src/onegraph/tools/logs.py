@@ -93,16 +93,8 @@ def describe(event: Event) -> str:
 def details(event: Event) -> list[str]:
     """The lines under the headline that are not the program itself: why, where, and what to do."""
     match event:
-        case ev.GraphBroken(explanation=explanation, hints=hints, user_stack=stack):
-            lines = [f"Explanation: {explanation}"] if explanation else []
-            lines += [f"Hint: {hint}" for hint in hints]
-            return lines + user_code(stack)
+        case ev.GraphBroken():
+            return event.details()
         case ev.Recompiled(cause=Location() as cause):
-            return user_code((cause,))
+            return ["from user code:", *cause.traceback_lines()]
     return []
-
-
-def user_code(stack: Iterable[Location]) -> list[str]:
-    """The user's frames, outermost first, as a traceback shows them."""
-    lines = [line for location in stack for line in location.traceback_lines()]
-    return ["from user code:", *lines] if lines else []

@@ -26,6 +26,12 @@ DYNAMIC_CODE = _define(
     "write the code out, or make a function of it outside of the compiled function",
     whole_frame=True,
 )
+RAISED = _define(
+    "raises-while-traced",
+    "the program raised {error} while it was traced",
+    "It was then run as it is written, and raised nothing: so what it does depends on being traced.",
+    "do the same in both cases: do not ask is_compiling()",
+)
 CODE_COMPILATION = _define(
     "code-compilation",
     "call of {name}, which compiles code from a string",
