@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
     from onegraph.tools.explain import explain as explain
+    from onegraph.tools.profiler import CompileProfiler as CompileProfiler
+    from onegraph.tools.times import compile_times as compile_times
 
 __version__ = "0.1.0.dev0"
 
@@ -75,6 +77,8 @@ _HOME = {
     "FailOnRecompileError": "onegraph.base.errors",
     "ForbiddenCallError": "onegraph.base.errors",
     "explain": "onegraph.tools.explain",
+    "compile_times": "onegraph.tools.times",
+    "CompileProfiler": "onegraph.tools.profiler",
     "Config": "onegraph.base.config",
     "BackendError": "onegraph.base.errors",
     "CompileError": "onegraph.base.errors",
@@ -102,7 +106,10 @@ def __getattr__(name: str) -> object:
 def _start_logs() -> None:
     """The driver emits events and knows no tools: here they meet, once in a process."""
     names = import_module("onegraph.base.config").Config.from_environment().logs
-    import_module("onegraph.tools.logs").attach(import_module("onegraph.compile").EVENTS, names)
+    logs, events = import_module("onegraph.tools.logs"), import_module("onegraph.compile").EVENTS
+    logs.attach(events, names)
+    logs.attach_torch(events)
+    events.subscribe(import_module("onegraph.tools.times").TIMES.note)
 
 
 def __dir__() -> list[str]:

@@ -189,7 +189,7 @@ def unchanged(x):
         return Same.apply(x) + 1
 
 
-@unchanged.fixed("return a view or a copy")
+@unchanged.fixed("return a view or a copy", uses=(Copied,))
 def viewed(x):
     with torch.no_grad():
         return Copied.apply(x) + 1

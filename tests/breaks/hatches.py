@@ -31,7 +31,7 @@ def calls_kept_out(x):
     return kept_out(x) * 2
 
 
-@calls_kept_out.fixed("undo it")
+@calls_kept_out.fixed("undo it", uses=(let_in,))
 def calls_let_in(x):
     return let_in(x) * 2
 
@@ -85,7 +85,7 @@ def uses_plain(x):
     return pair.first * pair.second
 
 
-@uses_plain.fixed("register the class")
+@uses_plain.fixed("register the class", uses=(Known, makes_known))
 def uses_known(x):
     pair = makes_known(x)
     return pair.first * pair.second
@@ -103,7 +103,7 @@ def double_of(x, y):
     return x + y
 
 
-@marks_local.fixed("define the function outside")
+@marks_local.fixed("define the function outside", uses=(double_of,))
 def marks_outer(x):
     return onegraph.nonstrict_trace(double_of)(x, x)
 
@@ -128,12 +128,12 @@ def reads_outer(x):
     return weighted(x + 1)
 
 
-@reads_outer.fixed("pass the tensor")
+@reads_outer.fixed("pass the tensor", uses=(weighted_by,))
 def passes_outer(x):
     return weighted_by(x + 1, WEIGHT)
 
 
-@reads_outer.fixed("mark the function")
+@reads_outer.fixed("mark the function", uses=(weighted_nonstrictly,))
 def reads_constant(x):
     return weighted_nonstrictly(x + 1)
 

@@ -33,12 +33,12 @@ def _(x):
     return torch.empty_like(x)
 
 
-@breaks(b.FAILED_OPERATOR)
+@breaks(b.FAILED_OPERATOR, uses=(double,))
 def failing(x):
     return double(x + 1)
 
 
-@failing.fixed("correct its fake implementation")
+@failing.fixed("correct its fake implementation", uses=(corrected_double,))
 def not_failing(x):
     return corrected_double(x + 1)
 
@@ -98,7 +98,7 @@ def calls_script(x):
     return scripted(x) + 1
 
 
-@calls_script.fixed("call the Python function")
+@calls_script.fixed("call the Python function", uses=(scaled,))
 def calls_python(x):
     return scaled(x) + 1
 
@@ -123,7 +123,7 @@ def _(x):
     return torch.empty_like(x)
 
 
-@checksum.fixed("wrap it in torch.library.custom_op")
+@checksum.fixed("wrap it in torch.library.custom_op", uses=(add_checksum,))
 def checksum_as_operator(x):
     return add_checksum(x)
 
@@ -158,7 +158,7 @@ def _(x, number):
     return torch.empty_like(x)
 
 
-@c_library.fixed("wrap the call in torch.library.custom_op")
+@c_library.fixed("wrap the call in torch.library.custom_op", uses=(add_abs,))
 def c_library_as_operator(x):
     return add_abs(x, -2)
 

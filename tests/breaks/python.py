@@ -94,7 +94,7 @@ def stops_half_way(x):
     return y * 2
 
 
-@asks_for_break.fixed("call the function that contains it")
+@asks_for_break.fixed("call the function that contains it", uses=(stops_half_way,))
 def traced_nonstrictly(x):
     return onegraph.nonstrict_trace(stops_half_way)(x)
 
@@ -124,6 +124,6 @@ def calls_disabled(x):
     return eager_part(x) * 2
 
 
-@calls_disabled.fixed("remove the decorator")
+@calls_disabled.fixed("remove the decorator", uses=(part,))
 def calls_part(x):
     return part(x) * 2

@@ -31,6 +31,7 @@ class Fix:
 
     hint: str
     function: Callable[..., Any]
+    uses: tuple[Any, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -53,13 +54,13 @@ class Case:
     uses: tuple[Any, ...]
     fixes: list[Fix] = field(default_factory=list)
 
-    def fixed(self, beginning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """The decorated function follows the one hint that begins like this."""
+    def fixed(self, beginning: str, uses: tuple[Any, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """The decorated function follows the one hint that begins like this. `uses` is what its page shows above it."""
         hints = [hint for hint in self.reason.hints if hint.startswith(beginning)]
         assert len(hints) == 1, f"{self.reason.code} has {len(hints)} hints that begin with {beginning!r}"
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.fixes.append(Fix(hints[0], function))
+            self.fixes.append(Fix(hints[0], function, uses))
             return function
 
         return register

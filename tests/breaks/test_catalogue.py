@@ -11,8 +11,8 @@ import torch
 import onegraph
 from onegraph.base import events as ev
 from onegraph.capture.breaks import CATALOGUE
-from tests.breaks import decisions, gradients, hatches, memory, objects, operators, outside, python, state  # noqa: F401
-from tests.breaks.table import CASES, Case, Fix
+from tests.breaks.catalogue import CASES
+from tests.breaks.table import Case, Fix
 from tests.capture.test_breaks import Watch
 from tests.capture.test_small_programs import tree_equal
 

@@ -51,13 +51,13 @@ def test_dump_prints_only_the_chosen_stages(file: Path, capsys: pytest.CaptureFi
 
 def test_explain_says_whether_it_is_one_graph(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{file}::f"]) == 0
-    assert capsys.readouterr().out.startswith("1 graph, 0 graph breaks, 2 operations, ")
+    assert capsys.readouterr().out.startswith("onegraph produced 1 graph, with 0 graph breaks and 2 ops, behind ")
 
 
 def test_explain_names_the_line_that_breaks(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{file}::broken"]) == 0
     printed = capsys.readouterr().out
-    assert "1 graph break," in printed
+    assert "with 1 graph break and" in printed
     assert "if x.sum() > 0:" in printed
     assert "Hint: " in printed
 

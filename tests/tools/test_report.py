@@ -17,11 +17,11 @@ def test_one_graph() -> None:
     report = summarize(recorded)
     assert (report.graph_count, report.graph_break_count, report.op_count) == (1, 0, 2)
     assert (report.guard_count, report.guards[0].text) == (2, "x: Tensor\nscale == 2")
-    assert report.graphs[0].text == "def forward(): ..."
+    assert report.captured[0].text == "def forward(): ..."
     assert str(report).splitlines() == [
-        "1 graph, 0 graph breaks, 2 operations, 2 guards",
+        "onegraph produced 1 graph, with 0 graph breaks and 2 ops, behind 2 guards.",
         "The whole program is one graph.",
-        "Graph 1: 2 operations in f (f.py:3)",
+        "Graph 1: 2 ops in f (f.py:3)",
     ]
 
 
@@ -34,8 +34,8 @@ def test_breaks_are_numbered_and_explained() -> None:
         events.emit(ev.FrameSkipped(LINE, "it is a generator"))
         events.emit(ev.Recompiled(HERE, "x.size(0) == 3", LINE, 1))
     text = str(summarize(recorded))
-    assert text.startswith("2 graphs, 1 graph break, 2 operations, 0 guards\n")
-    assert "Break 1: call of print [B01]\n  from user code" in text and "  Hint: move it\n" in text
+    assert text.startswith("onegraph produced 2 graphs, with 1 graph break and 2 ops, behind 0 guards.\n")
+    assert "1. call of print [B01] behind 1 op in graph 2\n  from user code" in text and "  Hint: move it\n" in text
     assert "Runs eagerly in f (f.py:5): it is a generator" in text
     assert "Compiled again in f (f.py:3): x.size(0) == 3" in text
 

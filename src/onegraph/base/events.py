@@ -11,7 +11,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 Text = str | Callable[[], str]
 Subscriber = Callable[["Event"], None]
@@ -83,12 +83,16 @@ class BytecodeDecoded(Event):
 
 @dataclass(frozen=True, slots=True)
 class GraphCaptured(Event):
-    """A torch-level graph was captured. `operations` counts its call nodes; `text` is its readable Python code."""
+    """A torch-level graph was captured. `operations` counts its call nodes; `text` is its readable Python code.
+
+    `module` is the `fx.GraphModule` itself.
+    """
 
     channel: ClassVar[str] = "graph_code"
     operations: int = 0
     inputs: int = 0
     text: Text = ""
+    module: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ code object, so that threads translate different functions side by side and the 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,6 +108,7 @@ class Region:
     def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
         """With `suppress_errors`, what fails runs eagerly; graph breaks that are errors are still errors."""
         policy = versions.history.policy(self.dynamic)
+        began = time.perf_counter()
         try:
             return translate(start, self.compile_graph, cx, self.fullgraph, policy)
         except GraphBreakError:
@@ -115,6 +117,8 @@ class Region:
             if self.fullgraph or not cx.config.suppress_errors:
                 raise
             return Skipped(f"{type(error).__name__}: {error}")
+        finally:
+            cx.emit(ev.StageTimed(cx.frame, "translate", time.perf_counter() - began))
 
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""

@@ -66,6 +66,8 @@ def cost(whole_frame: bool, resumes: bool, operations: int) -> str:
         return "the whole call runs eagerly"
     if whole_frame:
         return f"the function runs eagerly; the graph before it has {plural(operations, 'operation')}"
+    if not operations:
+        return "no operation comes before it; what follows is a graph of its own"
     return f"the graph ends here with {plural(operations, 'operation')}; what follows is another graph"
 
 

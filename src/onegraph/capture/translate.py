@@ -248,7 +248,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
             graph.erase_node(node)
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
-    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module)))
+    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
     arguments = ", ".join(rebuild.source(given.source) for given in used)

@@ -15,6 +15,15 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Both spellings of torch are accepted: `explain(f)(x, y)` and `explain(f, x, y)`. The graphs are run as they are
     captured (backend 'eager'): what is explained does not depend on the native compiler.
+
+    Args:
+        function: a function, method or module.
+        args, kwargs: what it is called with; without any, the result is a function that takes them.
+
+    Returns:
+        An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
+        `ops_per_graph`, `out_guards` and `compile_times`; and unpacks to `explanation, out_guards, graphs,
+        ops_per_graph`, of which the first is its text.
     """
 
     def run(*args: Any, **kwargs: Any) -> Explanation:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from typing import TextIO
@@ -13,6 +14,7 @@ from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event, Events, Location, channels, text_of
 from onegraph.base.text import Printer, plural
+from onegraph.torchlib.logs import artifact_logger
 
 
 def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
@@ -24,6 +26,33 @@ def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -
     def show(event: Event) -> None:
         if event.channel in chosen:
             print(render(event), file=stream or sys.stderr)
+
+    return events.subscribe(show)
+
+
+#: The logger and the artifact of torch's logging under which a channel is known there.
+ARTIFACTS = {
+    "bytecode": ("torch._dynamo", "bytecode"),
+    "graph_code": ("torch._dynamo", "graph_code"),
+    "guards": ("torch._dynamo", "guards"),
+    "graph_breaks": ("torch._dynamo", "graph_breaks"),
+    "skips": ("torch._dynamo", "graph_breaks"),
+    "recompiles": ("torch._dynamo", "recompiles"),
+    "aten": ("torch._functorch.aot_autograd", "aot_graphs"),
+    "loops": ("torch._inductor", "ir_pre_fusion"),
+    "fusion": ("torch._inductor", "ir_post_fusion"),
+    "output_code": ("torch._inductor", "output_code"),
+}
+
+
+def attach_torch(events: Events) -> Callable[[], None]:
+    """Give events to the loggers of torch that match them, as far as they are switched on; the result ends it."""
+    loggers = {channel: artifact_logger(*names) for channel, names in ARTIFACTS.items()}
+
+    def show(event: Event) -> None:
+        logger = loggers.get(event.channel)
+        if logger is not None and logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s", render(event))
 
     return events.subscribe(show)
 

@@ -2,46 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from onegraph.base import events as ev
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
 from onegraph.tools.logs import details
 from onegraph.tools.record import Recorded
+from onegraph.tools.times import Times
 
 
 @dataclass(frozen=True, slots=True)
 class GraphReport:
-    """One captured graph. `text` is its readable Python code."""
+    """One captured graph. `text` is its readable Python code, `module` the graph itself."""
 
     frame: Location | None
     operations: int
     text: str
+    module: Any = None
+
+    @property
+    def targets(self) -> list[Any]:
+        """What the graph calls, in order: functions, and names of methods."""
+        nodes = self.module.graph.nodes if self.module is not None else ()
+        return [node.target for node in nodes if node.op.startswith("call_")]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to "is my program one graph, and if not, why?"."""
+    """The answer to "is my program one graph, and if not, why?".
 
-    graphs: tuple[GraphReport, ...]
+    It prints as text, and unpacks to four as that of torch's `explain` once did: the text, the guards, the graphs, and
+    the operations of each graph.
+    """
+
+    captured: tuple[GraphReport, ...]
     breaks: tuple[ev.GraphBroken, ...]
+    #: For each break, how many graphs were captured before it; None if the graph that it ends is empty.
+    ended: tuple[int | None, ...]
     skips: tuple[ev.FrameSkipped, ...]
     guards: tuple[ev.GuardsBuilt, ...]
     recompiles: tuple[ev.Recompiled, ...]
+    #: A table of the seconds that each stage took.
+    compile_times: str
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((str(self), self.out_guards, self.graphs, self.ops_per_graph))
+
+    @property
+    def graphs(self) -> list[Any]:
+        """The graphs: an `fx.GraphModule` each."""
+        return [graph.module for graph in self.captured]
 
     @property
     def graph_count(self) -> int:
-        return len(self.graphs)
+        return len(self.captured)
 
     @property
     def graph_break_count(self) -> int:
         return len(self.breaks)
 
     @property
+    def break_reasons(self) -> list[ev.GraphBroken]:
+        """All breaks of the run, in order; each has `code`, `reason`, `hints` and `user_stack`."""
+        return list(self.breaks)
+
+    @property
     def op_count(self) -> int:
-        return sum(graph.operations for graph in self.graphs)
+        return sum(graph.operations for graph in self.captured)
+
+    @property
+    def ops_per_graph(self) -> list[list[Any]]:
+        """What each graph calls, in order."""
+        return [graph.targets for graph in self.captured]
+
+    @property
+    def out_guards(self) -> list[str]:
+        """What the graphs are guarded by, each fact once."""
+        facts = [line.partition("#")[2].strip() for guards in self.guards for line in str(guards.text).splitlines()]
+        return list(dict.fromkeys(filter(None, facts)))
 
     @property
     def guard_count(self) -> int:
@@ -49,14 +90,17 @@ class Explanation:
 
     def __str__(self) -> str:
         out = Printer()
-        counts = (plural(self.graph_count, "graph"), plural(self.graph_break_count, "graph break"))
-        out.line(f"{counts[0]}, {counts[1]}, {plural(self.op_count, 'operation')}, {plural(self.guard_count, 'guard')}")
+        counts = f"{plural(self.graph_count, 'graph')}, with {plural(self.graph_break_count, 'graph break')}"
+        guards = plural(self.guard_count, "guard")
+        out.line(f"onegraph produced {counts} and {plural(self.op_count, 'op')}, behind {guards}.")
         if self.graph_count == 1 and not self.breaks and not self.skips:
             out.line("The whole program is one graph.")
-        for number, graph in enumerate(self.graphs, 1):
-            out.line(f"Graph {number}: {plural(graph.operations, 'operation')}" + _at(graph.frame))
-        for number, broken in enumerate(self.breaks, 1):
-            out.line(f"Break {number}: {broken.reason} [{broken.code}]")
+        for number, graph in enumerate(self.captured, 1):
+            out.line(f"Graph {number}: {plural(graph.operations, 'op')}" + _at(graph.frame))
+        if self.breaks:
+            out.line("Break reasons:")
+        for number, (broken, ended) in enumerate(zip(self.breaks, self.ended, strict=True), 1):
+            out.line(f"{number}. {broken.reason} [{broken.code}]{self._between(ended)}")
             with out.indented():
                 out.lines(details(broken))
         for skip in self.skips:
@@ -64,6 +108,15 @@ class Explanation:
         for again in self.recompiles:
             out.line(f"Compiled again{_at(again.frame)}: {again.reason}")
         return out.text()
+
+    def _between(self, number: int | None) -> str:
+        """Which graphs the break stands between, and their operations."""
+        if number is None:
+            return ""
+        before = f"{plural(self.captured[number - 1].operations, 'op')} in graph {number}"
+        if number == len(self.captured):
+            return f" behind {before}"
+        return f" between {before} and {plural(self.captured[number].operations, 'op')} in graph {number + 1}"
 
 
 def _at(frame: Location | None) -> str:
@@ -74,19 +127,31 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
     """The report of everything that was recorded."""
     graphs: list[GraphReport] = []
     breaks: list[ev.GraphBroken] = []
+    ended: list[int | None] = []
     skips: list[ev.FrameSkipped] = []
     guards: list[ev.GuardsBuilt] = []
     recompiles: list[ev.Recompiled] = []
+    times = Times()
+    open_break = False  # whether a graph that is captured next is the one that the last break ends
     for item in recorded:
+        times.note(item.event)
         match item.event:
-            case ev.GraphCaptured(frame=frame, operations=operations):
-                graphs.append(GraphReport(frame, operations, item.text))
+            case ev.FrameStarted():
+                open_break = False
+            case ev.GraphCaptured(frame=frame, operations=operations, module=module):
+                graphs.append(GraphReport(frame, operations, item.text, module))
+                if open_break:
+                    ended[-1], open_break = len(graphs), False
             case ev.GraphBroken() as broken:
                 breaks.append(broken)
+                ended.append(None)
+                open_break = True
             case ev.FrameSkipped() as skip:
                 skips.append(skip)
             case ev.GuardsBuilt() as built:
                 guards.append(replace(built, text=item.text))
             case ev.Recompiled() as again:
                 recompiles.append(again)
-    return Explanation(tuple(graphs), tuple(breaks), tuple(skips), tuple(guards), tuple(recompiles))
+    return Explanation(
+        tuple(graphs), tuple(breaks), tuple(ended), tuple(skips), tuple(guards), tuple(recompiles), str(times)
+    )
