@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -38,6 +39,29 @@ def _seeded() -> None:
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _state_is_left_as_it_was() -> Iterator[None]:
+    """What a test leaves switched on would fail others, far from its cause."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    before = process_state(sys.modules["torch"])
+    yield
+    assert process_state(sys.modules["torch"]) == before
+
+
+def process_state(torch: Any) -> dict[str, Any]:
+    return {
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": (torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "transforms": torch._C._functorch.maybe_current_level(),
+        "threads": torch.get_num_threads(),
+    }
 
 
 @pytest.fixture
