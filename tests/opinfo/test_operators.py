@@ -86,8 +86,7 @@ TYPES = (torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("op", operators(), ids=named)
 def test_operator_on_other_types(op: Any, dtype: torch.dtype) -> None:
-    overflows = op.name == "nn.functional.soft_margin_loss" and dtype is torch.float16  # eager's steps; one kernel not
-    if dtype in op.supported_dtypes("cpu") and not overflows:
+    if dtype in op.supported_dtypes("cpu"):
         check_operator(op, native, limit=2, dtype=dtype)
 
 

@@ -116,3 +116,12 @@ def test_text_is_that_of_the_number() -> None:
     sizes = Sizes()
     a = sizes.new(4, "a")
     assert str(a) == repr(a) == "4" and f"{[a]}" == "[4]" and texts(sizes) == ["a == 4"]
+
+
+def test_symbolic_inputs_without_elements() -> None:
+    mode = FakeMode()
+    a = mode.sizes.new(5, "a")
+    x = mode.fakeify(torch.randn(0, 5, 0), {1: a})
+    with mode:
+        assert text((x + 1).shape) == "(0, a, 0)"
+    assert texts(mode.sizes) == []

@@ -121,8 +121,8 @@ class FakeMode(FakeTensorMode):
             # A storage of symbolic size: comparing with the real one's would guard the sizes.
             sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
             strides = symbolic_strides(tensor, sizes)
-            last = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
-            whole = torch.empty(tensor.storage_offset() + last + 1, dtype=tensor.dtype, device=_META)
+            extent = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True)) if tensor.numel() else 0
+            whole = torch.empty(tensor.storage_offset() + extent, dtype=tensor.dtype, device=_META)
             elem = whole.as_strided(sizes, strides, tensor.storage_offset())
         else:
             elem = torch.empty(0, dtype=tensor.dtype, device=_META)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
 
 import pytest
@@ -225,3 +226,40 @@ def test_conversions() -> None:
     check(lambda x: x.to(torch.bool), torch.tensor([NAN, INF, 0.0, 1e-45]))
     check(lambda x: x.to(torch.float32), torch.tensor([2**53 + 1, -(2**62), 16777217]))
     check(lambda x: x.to(torch.int8), torch.tensor([127, 128, 255, 256, -129]))
+
+
+@pytest.mark.parametrize("dtype", (torch.uint8, torch.int8, torch.int32, torch.int64), ids=str)
+@pytest.mark.parametrize("count", (0, 1, 7, 8, 9, 31, 63, 64, 100, -1))
+def test_shifts(dtype: torch.dtype, count: int) -> None:
+    x, by = torch.tensor([255, 128, 7, 1, 0]).to(dtype), torch.full((5,), count).to(dtype)
+    check(lambda x, by: (x >> by, x << by), x, by)
+
+
+def test_powers_of_two_do_not_overflow_before_the_product() -> None:
+    x, exponents = torch.tensor([1e-30, 3e-39, 1.0, -0.0]), torch.tensor([200, 140, -149, 1000])
+    (ours,) = compiled(lambda x, n: (torch.ldexp(x, n),), x, exponents)(x, exponents)
+    assert torch.equal(ours, torch.ldexp(x, exponents))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.full_like(x.byte(), 300),),
+        lambda x: (torch.full((3,), 1e6, dtype=torch.float16) + x,),
+        lambda x: (x.new_full((3,), 1e39),),
+        lambda x: (F.pad(x.half(), (1, 1), value=1e6),),
+        lambda x: (torch.linspace(0, 1e6, 5, dtype=torch.float16) + x[0],),
+        lambda x: (torch.trace((x > 0)[None]),),
+        lambda x: (torch.linalg.cross(x > 0, x > 1),),
+        lambda x: (torch.argmax(x > 0),),
+        lambda x: (F.softmax(x.long(), 0),),
+        lambda x: (F.layer_norm(x.int(), (3,)),),
+    ],
+)
+def test_what_eager_refuses_is_refused(function: Callable[[Tensor], tuple[Tensor]]) -> None:
+    """Numbers that a type cannot hold, and types that an operator does not take."""
+    x = torch.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(Exception) as expected:
+        function(x)
+    with pytest.raises(expected.type, match=re.escape(str(expected.value))):
+        compiled(function, x)(x)

@@ -32,6 +32,19 @@ def static(value: Index | int) -> int | None:
     return Index.of(value).constant
 
 
+def fits(value: Any, dtype: DType) -> bool:
+    """Whether torch takes the number for this element type; if not, the operator must raise when it is called."""
+    if isinstance(value, Index):
+        if value.constant is None:
+            return True
+        value = value.constant
+    try:
+        torch.full((2,), value, dtype=torch_dtype(dtype))
+    except RuntimeError:
+        return False
+    return True
+
+
 def listed(value: Any) -> list[Any]:
     """One number or a list of them as a list."""
     return list(value) if isinstance(value, (list, tuple)) else [value]

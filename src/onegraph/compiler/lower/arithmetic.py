@@ -257,9 +257,14 @@ def sinc(x: Scalar) -> Scalar:
     return where(x.eq(0), 1, s.sin(scaled) / scaled)
 
 
-@pointwise(aten.ldexp.Tensor)
-def ldexp(x: Scalar, exponent: Scalar) -> Scalar:
-    return x * s.exp2(exponent)
+@lower(aten.ldexp.Tensor)
+def ldexp(g: Lowerer, x: View, exponent: View) -> Any:
+    result = g.result
+    if exponent.dtype is not result.dtype or result.dtype.compute is not result.dtype:
+        return NotImplemented  # the power of a short type is rounded to it; that of an integer never overflows
+    return g.pointwise(
+        result.shape, result.dtype, lambda cell: cell.load(x).to(result.dtype) * s.exp2(cell.load(exponent))
+    )
 
 
 @lower(aten.addr.default)
@@ -377,7 +382,7 @@ def _shift(op: str) -> Any:
     def shifted(x: Scalar, by: Scalar) -> Scalar:
         """A negative count moves everything out, as a large one does."""
         bits = x.dtype.bits
-        last = apply("shr", x, bits - 1) if op == "shr" else x.literal(0)
+        last = apply("shr", x, bits - 1) if op == "shr" and x.dtype.kind == "int" else x.literal(0)
         if not isinstance(by.operand, str):
             return apply(op, x, by) if 0 <= by.operand < bits else last
         outside = (by < 0) | (by >= bits)
@@ -386,8 +391,18 @@ def _shift(op: str) -> Any:
     return shifted
 
 
-_LEFT = (aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Scalar)
-_RIGHT = (aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Scalar)
+_LEFT = (
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_left_shift.Tensor_Scalar,
+    aten.__lshift__.Scalar,
+    aten.__lshift__.Tensor,
+)
+_RIGHT = (
+    aten.bitwise_right_shift.Tensor,
+    aten.bitwise_right_shift.Tensor_Scalar,
+    aten.__rshift__.Scalar,
+    aten.__rshift__.Tensor,
+)
 pointwise(*_LEFT)(_shift("shl"))
 pointwise(*_RIGHT)(_shift("shr"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.arguments import fits, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar, where
@@ -82,7 +82,7 @@ def _paddings(pad: Sequence[Any], rank: int) -> list[tuple[int, int]] | None:
 @lower(aten.constant_pad_nd.default)
 def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> Any:
     around = _paddings(pad, x.rank)
-    if around is None or isinstance(value, complex):
+    if around is None or isinstance(value, complex) or not fits(value, x.dtype):
         return NotImplemented
     filler = value.constant if isinstance(value, Index) else value
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.arguments import fits, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, where
@@ -18,9 +18,11 @@ from onegraph.ir.types import F64
 aten = torch.ops.aten
 
 
-def filled(g: Lowerer, value: Any) -> View:
+def filled(g: Lowerer, value: Any) -> Any:
     """A tensor of the result's type that holds a number everywhere."""
     result = g.result
+    if isinstance(value, complex) or not fits(value, result.dtype):
+        return NotImplemented
 
     def compute(cell: Cell) -> Scalar:
         if isinstance(value, Index) and value.constant is None:
@@ -54,12 +56,12 @@ def ones(g: Lowerer, *_: Any, **__: Any) -> View:
 
 @lower(aten.full.default, aten.full_like.default, aten.fill.Scalar)
 def full(g: Lowerer, size: Any, value: Any, **_: Any) -> View:
-    return NotImplemented if isinstance(value, complex) else filled(g, value)
+    return filled(g, value)
 
 
 @lower(aten.new_full.default)
 def new_full(g: Lowerer, x: View, size: Any, value: Any, **_: Any) -> View:
-    return NotImplemented if isinstance(value, complex) else filled(g, value)
+    return filled(g, value)
 
 
 @lower(aten.fill.Tensor)
@@ -70,7 +72,7 @@ def fill_tensor(g: Lowerer, x: View, value: View) -> View:
 
 @lower(aten.scalar_tensor.default)
 def scalar_tensor(g: Lowerer, value: Any, **_: Any) -> View:
-    return NotImplemented if isinstance(value, complex) else filled(g, value)
+    return filled(g, value)
 
 
 @lower(aten.arange.default)
@@ -103,7 +105,9 @@ def linspace(g: Lowerer, start: Any, end: Any, steps: Any, **_: Any) -> Any:
     """The second half counts back from the end, so that both ends are exact."""
     result = g.result
     count = static(steps)
-    if count is None or not result.dtype.is_float or not all(isinstance(v, Index | float) for v in (start, end)):
+    if count is None or not result.dtype.is_float:
+        return NotImplemented
+    if not all(isinstance(v, Index | float) and fits(v, result.dtype) for v in (start, end)):
         return NotImplemented
     dtype = result.dtype.compute
 

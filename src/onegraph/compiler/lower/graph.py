@@ -28,6 +28,7 @@ from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import index_of, specialized, tensor_type
 from onegraph.compiler.lower.lowerer import Lowerer
+from onegraph.compiler.lower.refused import is_refused
 from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
@@ -109,6 +110,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     reason = "there is no lowering for it"
     if lowering is not None:
         reason = "an element type is not native" if not _is_native(node) else ""
+        reason = "it refuses this element type" if is_refused(node) else reason
         result = NotImplemented if reason else lowering(g, *args, **kwargs)
         if result is not NotImplemented:
             return result

@@ -31,7 +31,7 @@ def _nearest(rank: int) -> Any:
         first = x.rank - rank
         factors = []
         for (n, m), scale in zip(pairs, scales or (None,) * rank, strict=True):
-            if m % n or (scale is not None and scale != m // n):
+            if m % n or (scale is not None and scale != m // n) or not _is_exact(n, m):
                 return NotImplemented  # positions are rounded
             factors.append(m // n)
         return x.reindexed(
@@ -41,6 +41,13 @@ def _nearest(rank: int) -> Any:
     return lowering
 
 
+def _is_exact(size: int, wanted: int) -> bool:
+    """Whether eager's positions, computed in float32, are those of the whole factor: 41 * (1 / 41) is below 1."""
+    step = torch.tensor(size / wanted, dtype=torch.float32)
+    positions = (torch.arange(wanted, dtype=torch.float32) * step).long()
+    return torch.equal(positions, torch.arange(wanted) // (wanted // size))
+
+
 lower(aten.upsample_nearest1d.default)(_nearest(1))
 lower(aten.upsample_nearest2d.default)(_nearest(2))
 lower(aten.upsample_nearest3d.default)(_nearest(3))
@@ -48,7 +55,7 @@ lower(aten.upsample_nearest3d.default)(_nearest(3))
 
 def _linear(rank: int) -> Any:
     def lowering(g: Lowerer, x: View, size: Any, align_corners: bool, *scales: Any) -> Any:
-        """The mean of the neighbours, weighted by how near they are."""
+        """The mean of the neighbours, weighted by how near they are; a scale means nothing where the size stays."""
         pairs = _sizes(g, x, rank)
         result = g.result
         if pairs is None or not x.dtype.is_float:
@@ -60,8 +67,8 @@ def _linear(rank: int) -> Any:
 
         def compute(cell: Cell) -> Scalar:
             ends = [
-                _neighbours(cell, p, n, step, align_corners, dtype)
-                for p, (n, _), step in zip(cell.position[first:], pairs, steps, strict=True)
+                (p, p, cell.literal(0, dtype)) if n == m else _neighbours(cell, p, n, step, align_corners, dtype)
+                for p, (n, m), step in zip(cell.position[first:], pairs, steps, strict=True)
             ]
 
             def gathered(dim: int, at: tuple[Index, ...]) -> Scalar:

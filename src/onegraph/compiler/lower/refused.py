@@ -1,0 +1,67 @@
+"""Element types that torch's operators refuse on the CPU, where a lowering would take them.
+
+Such a call is left to the operator, which raises its own error when it runs. Operators that work element by element are
+not listed: their fakes are asked of the operator itself. A test of the operator database holds this table to eager.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+aten = torch.ops.aten
+
+_BOOL = frozenset({torch.bool})
+_INTEGERS = _BOOL | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+_SHORT = frozenset({torch.bfloat16, torch.float16})
+
+_ROWS: tuple[tuple[frozenset[torch.dtype], tuple[Any, ...]], ...] = (
+    (
+        _BOOL,
+        (
+            aten.argmax.default,
+            aten.argmin.default,
+            aten.linalg_cross.default,
+            aten.reflection_pad1d.default,
+            aten.reflection_pad2d.default,
+            aten.reflection_pad3d.default,
+            aten.trace.default,
+        ),
+    ),
+    (_SHORT, (aten.avg_pool3d.default,)),
+    (
+        _INTEGERS,
+        (
+            aten._log_softmax.default,
+            aten._native_batch_norm_legit.default,
+            aten._native_batch_norm_legit.no_stats,
+            aten._native_batch_norm_legit_functional.default,
+            aten._native_batch_norm_legit_no_training.default,
+            aten._prelu_kernel.default,
+            aten._softmax.default,
+            aten.binary_cross_entropy.default,
+            aten.glu.default,
+            aten.hardswish.default,
+            aten.huber_loss.default,
+            aten.log_sigmoid_forward.default,
+            aten.mse_loss.default,
+            aten.native_batch_norm.default,
+            aten.native_group_norm.default,
+            aten.native_layer_norm.default,
+            aten.nll_loss2d_forward.default,
+            aten.nll_loss_forward.default,
+            aten.smooth_l1_loss.default,
+            aten.soft_margin_loss.default,
+        ),
+    ),
+)
+_REFUSED = MappingProxyType({op: types for types, ops in _ROWS for op in ops})
+
+
+def is_refused(node: Node) -> bool:
+    """Whether the operator raises for the type of its first tensor."""
+    types = _REFUSED.get(node.target)
+    return types is not None and node.args[0].meta["val"].dtype in types  # type: ignore[union-attr]
