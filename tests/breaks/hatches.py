@@ -9,6 +9,7 @@ import torch
 import onegraph
 from onegraph.capture import breaks as b
 from tests.breaks.table import breaks
+from tests.triton_stand_in import jit
 
 WEIGHT = torch.full((4,), 2.0)
 
@@ -151,3 +152,27 @@ def asks_about_result(x):
 @asks_about_result.fixed("call it with constants")
 def asks_about_argument(x):
     return x * size_of(x)
+
+
+@jit
+def add_entry(program, x, out, numbers):
+    out += x + numbers["n"]
+
+
+@jit
+def add_number(program, x, out, number):
+    out += x + number
+
+
+@breaks(b.TRITON_KERNEL)
+def launches_with_dict(x):
+    out = torch.zeros_like(x)
+    add_entry[(1,)](x, out, {"n": 2})
+    return out
+
+
+@launches_with_dict.fixed("pass tensors")
+def launches_with_number(x):
+    out = torch.zeros_like(x)
+    add_number[(1,)](x, out, 2)
+    return out

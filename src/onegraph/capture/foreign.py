@@ -17,6 +17,7 @@ from onegraph import _C
 from onegraph.capture import hatches, stance, treatment
 from onegraph.capture.marks import Mark
 from onegraph.capture.policy import hatches as policy
+from onegraph.capture.policy import triton
 from onegraph.capture.residual import compile_residual
 
 DECORATORS = "torch._dynamo.decorators"
@@ -56,6 +57,11 @@ def call_polyfill(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...]
     return tracer.call_again(plain, function.__torch_dynamo_polyfill__, args, kwargs)
 
 
+def unwrapped_kernel(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.library.wrap_triton(kernel)`: in compiled code every kernel is known."""
+    return args[0]
+
+
 def call_compiled(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` has made of a function: the function is a part of this graph."""
     return tracer.call_again(plain, function._torchdynamo_orig_callable, args, kwargs)
@@ -84,6 +90,8 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, f"nonstrict_trace.{_LOCAL}.wrapped"): policy.trace_nonstrictly,
     (DECORATORS, f"leaf_function.{_LOCAL}.inner"): policy.run_eagerly,
     (DECORATORS, f"substitute_in_graph.{_LOCAL}.wrapper.{_LOCAL}.wrapped"): call_polyfill,
+    **dict.fromkeys(triton.LAUNCHERS, triton.launch),
+    ("torch._library.triton", "wrap_triton"): unwrapped_kernel,
     ("torch.compiler", "set_stance"): policy.forbidden,
     (EVAL_FRAME, "_set_stance"): policy.forbidden,
     (DECORATORS, "run"): spelled(stance.run),
@@ -116,7 +124,7 @@ ATTRIBUTES: dict[str, Mark] = {
 def foreign_mark(function: FunctionType) -> Mark | None:
     """What torch's decorators say of a call of this function, if anything."""
     module = function.__globals__.get("__name__")
-    if type(module) is str and module.startswith("torch."):
+    if type(module) is str and module.startswith(("torch.", "triton.")):
         found = SPELLINGS.get((module, function.__code__.co_qualname))
         if found is not None:
             return found

@@ -44,3 +44,9 @@ NOT_CONSTANT = _define(
     "The function is called once, while the program is traced, so its arguments must be known then.",
     "call it with constants and with objects from outside that the compiled function has not changed",
 )
+TRITON_KERNEL = _define(
+    "triton-kernel",
+    "the launch of the Triton kernel {name} cannot be a node of the graph: {what}",
+    "A node launches a kernel from outside, and is given tensors and constants.",
+    "pass tensors, numbers and strings to the kernel",
+)
