@@ -167,12 +167,14 @@ def add_number(program, x, out, number):
 @breaks(b.TRITON_KERNEL)
 def launches_with_dict(x):
     out = torch.zeros_like(x)
-    add_entry[(1,)](x, out, {"n": 2})
+    launch = add_entry[(1,)]
+    launch(x, out, {"n": 2})
     return out
 
 
 @launches_with_dict.fixed("pass tensors")
 def launches_with_number(x):
     out = torch.zeros_like(x)
-    add_number[(1,)](x, out, 2)
+    launch = add_number[(1,)]
+    launch(x, out, 2)
     return out
