@@ -246,30 +246,20 @@ def counts_in_dict(x):
 
 
 @breaks(b.CANNOT_REBUILD, same=False)
-def returns_counter(x):
-    return x + 1, itertools.count(2)
+def returns_pairs(x):
+    return x + 1, itertools.pairwise("abc")
 
 
-@returns_counter.fixed("make it outside")
-def counter_outside(graph, x):
-    numbers = itertools.count(2)
-    return graph(lambda x: x + 1)(x), numbers
+@returns_pairs.fixed("make it outside")
+def pairs_outside(graph, x):
+    pairs = itertools.pairwise("abc")
+    return graph(lambda x: x + 1)(x), pairs
 
 
-@returns_counter.fixed("return what it is made of")
-def counter_behind(graph, x):
-    y, start = graph(lambda x: (x + 1, 2))(x)
-    return y, itertools.count(start)
-
-
-@breaks(b.ESCAPING_GENERATOR, same=False)
-def returns_generator(x):
-    return (x + number for number in range(3))
-
-
-@returns_generator.fixed("return a list")
-def returns_list(x):
-    return [x + number for number in range(3)]
+@returns_pairs.fixed("return what it is made of")
+def pairs_behind(graph, x):
+    y, text = graph(lambda x: (x + 1, "abc"))(x)
+    return y, itertools.pairwise(text)
 
 
 @breaks(b.ESCAPING_CLASS, same=False)
@@ -299,15 +289,16 @@ def returns_outside_identity(x):
 @breaks(b.SELF_CONTAINING, same=False)
 def contains_itself(x):
     items = [x + 1]
-    items.append(items)
-    return items
+    pair = (items, x)
+    items.append(pair)
+    return pair
 
 
 @contains_itself.fixed("close the circle")
 def circle_closed_behind(graph, x):
-    items = graph(lambda x: [x + 1])(x)
-    items.append(items)
-    return items
+    pair = graph(lambda x: ([x + 1], x))(x)
+    pair[0].append(pair)
+    return pair
 
 
 @breaks(b.CHANGED_TEXT)
@@ -324,15 +315,3 @@ def text_of_copy(x):
     text = f"before: {y.clone()}"
     y.add_(1)
     return text, y
-
-
-@breaks(b.OPEN_AUTOCAST, runs=False)
-def leaves_open(x):
-    torch.autocast("cpu").__enter__()
-    return x + 1
-
-
-@leaves_open.fixed("enter and leave autocast")
-def closes(x):
-    with torch.autocast("cpu"):
-        return x + 1

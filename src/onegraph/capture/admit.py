@@ -295,9 +295,13 @@ EXCEPTION_STATE = tuple(
 def admit_exception(world: World, real: BaseException, source: Source, guarded: bool) -> Any:
     """An exception from outside: one of the same class and arguments, with the attributes, cause and context."""
     args = world.admit(real.args, Attr(source, "args"), guarded)
+    if isinstance(real, BaseExceptionGroup):  # it looks at the exceptions when it is made
+        world.realize_deep(args)
     shadow = type(real).__new__(type(real), *args)
     begin_shadow(world, real, shadow, source, guarded)
-    members = [*EXCEPTION_STATE, *exception_fields(type(real))]
+    members = [*EXCEPTION_STATE]
+    if not isinstance(real, BaseExceptionGroup):  # whose fields are its arguments
+        members += exception_fields(type(real))
     for name, member in members:
         with contextlib.suppress(AttributeError):
             member.__set__(shadow, world.admit(member.__get__(real, type(real)), Attr(source, name), guarded))

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
+import itertools
+import operator
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
-    GeneratorType,
     MethodType,
     MethodWrapperType,
+    SimpleNamespace,
 )
 from typing import Any
 
 import torch
 
 from onegraph import _C
-from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, ESCAPING_GENERATOR, GraphBreak
+from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
+from onegraph.capture.interp.tracebacks import stand_ins
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
 from onegraph.capture.shadows import DELETED, cell_value
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
 ITERATORS = tuple(
     type(iterator)
-    for iterator in (iter([]), iter(()), iter(range(0)), iter(""), enumerate(()), zip(), reversed([]), reversed(()))
-)
+    for iterator in (
+        iter([]), iter(()), iter(range(0)), iter(range(1 << 64)), iter(""), iter(b""), iter(bytearray()), enumerate(()),
+        zip(), reversed([]), reversed(()), iter(int, 1),
+    )
+)  # fmt: skip
+ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
 
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
@@ -40,7 +48,12 @@ def rebuild_constant(rebuild: Any, value: Any) -> str:
 def rebuild_list(rebuild: Any, value: list[Any]) -> str:
     if type(value) is not list:
         return rebuild_object(rebuild, value)
-    return rebuild.assign(f"[{rebuild.values(value)}]")
+    if not contains(value, value):
+        return rebuild.assign(f"[{rebuild.values(value)}]")
+    name = rebuild.assign("[]")
+    rebuild.remember(value, name)
+    rebuild.lines.append(f"{name}.extend([{rebuild.values(value)}])")
+    return name
 
 
 def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
@@ -55,8 +68,32 @@ def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
 def rebuild_dict(rebuild: Any, value: dict[Any, Any]) -> str:
     if type(value) is not dict:
         return rebuild_object(rebuild, value)
-    items = ", ".join(f"{rebuild.value(key)}: {rebuild.value(item)}" for key, item in value.items())
-    return rebuild.assign("{" + items + "}")
+    if not contains(value, value):
+        return rebuild.assign("{" + entries(rebuild, value) + "}")
+    name = rebuild.assign("{}")
+    rebuild.remember(value, name)
+    rebuild.lines.append(f"{name}.update({{{entries(rebuild, value)}}})")
+    return name
+
+
+def entries(rebuild: Any, value: dict[Any, Any]) -> str:
+    return ", ".join(f"{rebuild.value(key)}: {rebuild.value(item)}" for key, item in value.items())
+
+
+#: How deep a container is searched for itself.
+LOOKED_INTO = 3
+
+
+def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
+    """Whether a container of the trace is found in its own contents, or is too deep to tell."""
+    match value:
+        case dict():
+            items = list(dict.values(value))
+        case list() | tuple():
+            items = list(value)
+        case _:
+            items = [*vars(value).values()] if type(value).__flags__ & HEAP_TYPE and hasattr(value, "__dict__") else []
+    return any(item is wanted or depth > LOOKED_INTO or contains(item, wanted, depth + 1) for item in items)
 
 
 def rebuild_set(rebuild: Any, value: set[Any] | frozenset[Any]) -> str:
@@ -121,20 +158,70 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = value.__reduce__()
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
-    if state:
+    if state and state[0] is not None:
         rebuild.lines.append(f"{name}.__setstate__({rebuild.value(state[0])})")
     return name
 
 
+def rebuild_view_iterator(rebuild: Any, value: Any) -> str:
+    """An iterator over a dict, a view of one or a set: one that has gone as far over the same container."""
+    left = operator.length_hint(value)
+    held = [item for item in gc.get_referents(value) if isinstance(item, dict | set | frozenset)]
+    if held and isinstance(held[0], set | frozenset) and list(set(list(held[0]))) != list(held[0]):
+        raise GraphBreak(CANNOT_REBUILD, what="iterator over a set whose order depends on its past")
+    if not held:  # it has come to its end
+        return rebuild.assign(f"{rebuild.const(iter)}({rebuild.const(())})")
+    over = rebuild.const(VIEW_ITERATORS[type(value)])
+    return rebuild.assign(f"{rebuild.const(advanced)}({over}({rebuild.value(held[0])}), {left})")
+
+
+def advanced(iterator: Any, left: int) -> Any:
+    """The iterator with so many items left."""
+    while operator.length_hint(iterator) > left:
+        next(iterator)
+    return iterator
+
+
+VIEW_ITERATORS: dict[type, Callable[[Any], Any]] = {
+    type(over({})): over
+    for over in (
+        iter,
+        lambda d: iter(d.values()),
+        lambda d: iter(d.items()),
+        reversed,
+        lambda d: reversed(d.values()),
+        lambda d: reversed(d.items()),
+    )
+} | {type(iter(set())): iter}
+
+
+def rebuild_namespace(rebuild: Any, value: SimpleNamespace) -> str:
+    name = rebuild.assign(f"{rebuild.const(type(value))}()")
+    rebuild.remember(value, name)
+    rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(vars(value)))})")
+    return name
+
+
+def rebuild_deque(rebuild: Any, value: collections.deque[Any]) -> str:
+    name = rebuild.assign(f"{rebuild.const(type(value))}((), {value.maxlen!r})")
+    rebuild.remember(value, name)
+    rebuild.lines.append(f"{name}.extend([{rebuild.values(list(value))}])")
+    return name
+
+
 def rebuild_exception(rebuild: Any, value: BaseException) -> str:
-    """An exception with its arguments, attributes, cause and context; its traceback begins anew."""
+    """An exception with its arguments, attributes, cause, context, and the user's part of its traceback."""
     cls = rebuild.value(type(value))
     name = rebuild.assign(f"{cls}.__new__({cls}, *{rebuild.value(value.args)})")
     rebuild.remember(value, name)
     attributes = rebuild.world.attributes(value)
     if attributes:
         rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
-    fields = [name for name, _ in exception_fields(type(value))]
+    past = stand_ins(value.__traceback__)
+    if past is not None:
+        rebuild.lines.append(f"{name}.__traceback__ = {rebuild.const(past)}")
+    grouped = isinstance(value, BaseExceptionGroup)  # whose fields are its arguments
+    fields = [] if grouped else [name for name, _ in exception_fields(type(value))]
     for attribute in ("__cause__", "__context__", "__suppress_context__", *fields):
         contents = getattr(value, attribute, None)
         if contents is not None and contents is not False:
@@ -147,9 +234,7 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     cls = type(value)
     base = next((kind for kind in (collections.OrderedDict, dict, list, set) if isinstance(value, kind)), object)
     if cls.__flags__ & HEAP_TYPE == 0 and base is object:
-        raise GraphBreak(
-            ESCAPING_GENERATOR if cls is GeneratorType else CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}"
-        )
+        raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}")
     try:
         base.__new__(cls)
     except TypeError:
@@ -197,7 +282,9 @@ CONSTANTS = (
     float,
 )
 
-RECIPES: tuple[tuple[Any, Callable[[Any, Any], str]], ...] = (
+Recipe = Callable[[Any, Any], str]
+#: Kinds of values and their recipes; the first that fits is taken.
+RECIPES: list[tuple[Any, Recipe]] = [
     (CONSTANTS, rebuild_constant),
     (list, rebuild_list),
     (tuple, rebuild_tuple),
@@ -210,6 +297,19 @@ RECIPES: tuple[tuple[Any, Callable[[Any, Any], str]], ...] = (
     (functools.partial, rebuild_partial),
     (CellType, rebuild_cell),
     (ITERATORS, rebuild_iterator),
+    (tuple(VIEW_ITERATORS), rebuild_view_iterator),
+    (collections.deque, rebuild_deque),
+    (SimpleNamespace, rebuild_namespace),
     (BaseException, rebuild_exception),
     (_C.disabled, rebuild_disabled),
-)
+]
+
+
+def recipe(*kinds: type) -> Callable[[Recipe], Recipe]:
+    """Register the recipe of these types."""
+
+    def register(function: Recipe) -> Recipe:
+        RECIPES.append((kinds, function))
+        return function
+
+    return register

@@ -162,7 +162,11 @@ class Rebuild:
         if identity in self._in_progress:
             raise GraphBreak(SELF_CONTAINING, what=type(value).__name__)
         self._in_progress.add(identity)
-        name = self._make(value)
+        try:
+            name = self._make(value)
+        except GraphBreak as cannot:
+            cannot.born = cannot.born or self.world.births.get(identity)
+            raise
         self._in_progress.discard(identity)
         self._value_names[identity] = name
         self.world.keep(value)

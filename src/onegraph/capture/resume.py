@@ -31,10 +31,14 @@ from onegraph.capture.resume_function import (
     ResumeFunction,
     Shape,
     Slots,
+    Suspended,
+    Way,
     original_place,
+    place,
     resume_function,
+    write_resume_function,
 )
-from onegraph.capture.unread import as_it_is
+from onegraph.capture.unread import Unread, as_it_is
 
 #: How many stack slots a call takes; only calls can have called the next frame.
 CALL_OPERANDS = {
@@ -45,7 +49,7 @@ CALL_OPERANDS = {
 #: Instructions that cannot be run outside of their frame.
 UNRESUMABLE = TERMINATORS | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
-    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_NAME STORE_NAME DELETE_NAME WITH_EXCEPT_START""".split()
+    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_NAME STORE_NAME DELETE_NAME""".split()
 )
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
@@ -122,6 +126,8 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
         return f"the instruction {instruction.op} cannot be resumed"
     if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:
         return f"the instruction {instruction.op} needs the globals of another module"
+    if instruction.op == "WITH_EXCEPT_START" and frame.stack[-1].__traceback__ is None:
+        return "an exception without traceback cannot be handed to __exit__"
     values = Values()
     planner = Planner(frames, values)
     bytecode, index = original_place(frame)
@@ -206,17 +212,20 @@ class Planner:
             return exit_, int(self.ambient is not None) + kept
         return None, 0
 
+    def generator(self, frame: Frame, started: bool) -> Resuming:
+        """The resume function that makes a generator which waits where the frame is suspended."""
+        depth = len(frame.stack) if started else 0
+        return self._resume(frame, self.slots(frame, depth), depth, Suspended(frame.ip, started))
+
     def _resume(
-        self, frame: Frame, slots: Slots, depth: int, way: Jump | InnerCall, first: int = 0, top_first: bool = False
+        self, frame: Frame, slots: Slots, depth: int, way: Way, first: int = 0, top_first: bool = False
     ) -> Resuming:
         """The resume function of a frame, with its arguments."""
-        bytecode, index = original_place(frame)
+        bytecode = original_place(frame)[0]
         live = live_names(bytecode)
-        if isinstance(way, Jump):
-            wanted = live[way.target]
-        else:
-            handler = bytecode.handler_at(index)
-            wanted = live[index + 1] | (live[handler.target] if handler else frozenset())
+        at, target = place(bytecode, way)
+        handler = None if isinstance(way, Jump) else bytecode.handler_at(at)
+        wanted = live[target] | (live[handler.target] if handler else frozenset())
         name = receiver_name(frame, bytecode)
         names = sorted(each for each in wanted if each in frame.locals and each != name)
         exceptions = handled_exceptions(frame, depth)
@@ -288,3 +297,14 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
     ordered = sorted(slots)
     current = [frame.stack[index] for index in ordered[1:]] + [frame.handled]
     return [exception for index, exception in zip(ordered, current, strict=False) if index < depth]
+
+
+def write_value(rebuild: Any, value: Any) -> str:
+    match value:
+        case ResumeFunction():
+            return write_resume_function(rebuild, value)
+        case Unread(_, source):
+            return rebuild.source(source)
+        case Contents(cell):
+            return rebuild.assign(f"{rebuild.value(cell)}.cell_contents")
+    return rebuild.value(value)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, assert_never
 
 from onegraph import _C
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Handler, Instr, encode, remember
@@ -47,6 +47,17 @@ class InnerCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """A resume generator waits at the yield at `at`, or `started` not at all, before the instruction there."""
+
+    at: int
+    started: bool
+
+
+Way = Jump | InnerCall | Suspended
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """What the code of a resume function depends on, beside the bytecode that it resumes.
 
@@ -59,7 +70,7 @@ class Shape:
     handled: int
     names: tuple[str, ...]
     cells: tuple[str, ...]
-    way: Jump | InnerCall
+    way: Way
     receiver: str | None
     first: int = 0
     top_first: bool = False
@@ -72,7 +83,7 @@ class Resumed:
     made: Bytecode
     bytecode: Bytecode
     shift: int
-    way: Jump | InnerCall
+    way: Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +142,26 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
     receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
     parameters = [*receiver, *results, *given, *exception_names, *shape.names, *inner]
-    prologue = [*([Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []), Instr("RESUME", 0)]
-    prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
-    target = way.target if isinstance(way, Jump) else way.at + 1
-    if isinstance(way, InnerCall):
-        prologue += call_with(_C.resume, [*inner[: 1 + way.leading], *results, *inner[1 + way.leading :]])
+    prologue = [Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []
+    if isinstance(way, Suspended):
+        prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
+    prologue += [Instr("RESUME", 0), *rebuild_stack(shape.kinds, stack_names, exception_names)]
+    at, target = place(bytecode, way)
+    protected = len(prologue)
+    match way:
+        case InnerCall():
+            prologue += call_with(_C.resume, [*inner[: 1 + way.leading], *results, *inner[1 + way.leading :]])
+            protected = len(prologue) - 1
+        case Suspended(at, True):
+            prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
+            protected += 1
     shift = len(prologue) + 1
     handlers = [Handler(h.start + shift, h.end + shift, h.target + shift, h.depth, h.lasti) for h in bytecode.handlers]
-    around = bytecode.handler_at(way.at) if isinstance(way, InnerCall) else None
-    if around is not None:
-        handlers.insert(0, Handler(shift - 2, shift - 1, around.target + shift, around.depth, around.lasti))
+    around = bytecode.handler_at(at)
+    if around is not None and protected < len(prologue):
+        handlers.insert(0, Handler(protected, shift - 1, around.target + shift, around.depth, around.lasti))
     prologue.append(Instr("JUMP", target=target + shift))
-    position = bytecode.instrs[way.target if isinstance(way, Jump) else way.at].position
+    position = bytecode.instrs[at].position
     placed = [Instr(i.op, i.arg, i.target, i.offset, position) for i in prologue]
     body = [shifted(instr, shift) for instr in bytecode.instrs]
     others = [name for name in taken if name not in parameters and name not in shape.cells]
@@ -158,6 +177,19 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_freevars=shape.cells,
     )
     return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way)
+
+
+def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
+    """The instruction that the prologue stands for, and the one that comes behind it."""
+    match way:
+        case Jump(target):
+            return target, target
+        case InnerCall(_, _, at):
+            return at, at + 1
+        case Suspended(at, started):
+            return at, at + 2 if started else at + 1
+        case _:
+            assert_never(way)
 
 
 def inner_arguments(way: InnerCall, turn: str) -> list[str]:

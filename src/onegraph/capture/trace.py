@@ -16,8 +16,9 @@ import torch
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import GraphBroken, Location
+from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
-from onegraph.capture.breaks import OPEN_AUTOCAST, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
@@ -25,6 +26,7 @@ from onegraph.capture.interp.frame import Frame
 from onegraph.capture.policy import builtins, iteration, module, numbers, tensors, transforms
 from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
+from onegraph.capture.policy.tensors import leave_autocasts
 from onegraph.capture.record import Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
@@ -37,7 +39,7 @@ from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
-POLICIES = (builtins, iteration, module, numbers, tensors, transforms)
+POLICIES = (builtins, generators, iteration, module, numbers, tensors, transforms)
 
 
 class Trace:
@@ -184,16 +186,15 @@ class Trace:
 
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
-        if self.tracer.open_autocasts:
-            raise GraphBreak(OPEN_AUTOCAST)
         check_logged(self.tracer)
+        opened = leave_autocasts(self.tracer)
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []
         for name, value in self.tracer.settings.items():
             if value is not self.settings[name]:
                 state.append((_C.exchange_setting, (name, value), {}))
-        return [*self.tracer.effects, *state]
+        return [*self.tracer.effects, *state, *opened]
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

@@ -17,10 +17,11 @@ import torch
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import SCRIPTED, GraphBreak
-from onegraph.capture.bytecode import Bytecode, decode
+from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import Numbers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.frames import Frames
+from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
@@ -32,8 +33,9 @@ from onegraph.capture.native_calls import (
     receiver_of,
     refuse_tensor_like,
 )
-from onegraph.capture.operators import SYMBOLIC, Operators
+from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
+from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import reason_of_truth, refused_method, refused_native
 from onegraph.capture.policy.registry import (
@@ -44,6 +46,7 @@ from onegraph.capture.policy.registry import (
     PURE_MODULES,
     READS,
     SAFE_RECEIVERS,
+    UNREDUCED,
     WRITING_MODULES,
     Depth,
     break_at,
@@ -52,16 +55,14 @@ from onegraph.capture.policy.registry import (
 )
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
-from onegraph.capture.resume_function import resumed_by
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
-from onegraph.capture.source import Attr, Const, Item, Source
+from onegraph.capture.shadows import ATOMS
+from onegraph.capture.source import Const
 from onegraph.capture.texts import refuse_marked
-from onegraph.capture.unread import LazyLocals, lazy_program
 from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
 
 
-class Tracer(Operators):
+class Tracer(Frames):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
     def __init__(self, world: World, recorder: Recorder, numbers: Numbers) -> None:
@@ -81,80 +82,8 @@ class Tracer(Operators):
         self.own_marks = foreign_marks()
         #: Tensors in messages, and how often they had been written to then.
         self.logged: list[tuple[torch.Tensor, int]] = []
-        #: The serial number of the frame, and the step of it, at which the trace ends.
-        self.stop: tuple[int, int] | None = None
-        self._frame_count = 0
-        self._lazy_programs: dict[Bytecode, Any] = {}
         self._plain = False
         self._reentry = Reentry(self)
-
-    # ---- names -------------------------------------------------------------------------------------------------------
-
-    def load_global(self, frame: Frame, name: str) -> Any:
-        try:
-            return self.world.read_global(frame.globals, frame.builtins, name)
-        except KeyError:
-            raise NameError(f"name '{name}' is not defined") from None
-
-    def store_global(self, frame: Frame, name: str, value: Any) -> None:
-        self.world.write_global(frame.globals, name, value)
-
-    def delete_global(self, frame: Frame, name: str) -> None:
-        self.load_global(frame, name)
-        self.world.write_global(frame.globals, name, DELETED)
-
-    def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
-        value = super().load_cell(frame, cell, name)
-        return self.world.contents(cell) if value is UNFILLED else value
-
-    def make_frame(
-        self,
-        bytecode: Bytecode,
-        function: types.FunctionType,
-        local_values: dict[str, Any],
-        cells: dict[str, types.CellType] | None = None,
-    ) -> Frame:
-        """A frame whose closure, if it came from outside, is used through shadows."""
-        if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
-            closure = Attr(self.source_of(function), "__closure__")
-            guarded = self.is_guarded_function(function)
-            names = bytecode.code.co_freevars
-            cells = {
-                name: self.world.admit(cell, Item(closure, index), guarded)
-                for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
-            }
-        resumed = resumed_by(bytecode.code)
-        if resumed is not None:
-            local_values = LazyLocals(local_values, self.world.admit)
-        frame = super().make_frame(bytecode, function, local_values, cells)
-        if resumed is not None:
-            if bytecode not in self._lazy_programs:
-                self._lazy_programs[bytecode] = lazy_program(bytecode, self.handlers)
-            frame.program = self._lazy_programs[bytecode]
-        frame.serial = self._frame_count
-        self._frame_count += 1
-        if self.stop is not None and self.stop[0] == frame.serial:
-            frame.stop_at = self.stop[1]
-        return frame
-
-    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
-        positional, named = super().defaults(function)
-        if id(function) in self.world.made_functions or not (positional or named):
-            return positional, named
-        source, guarded = self.source_of(function), self.is_guarded_function(function)
-        return (
-            self.world.admit(positional, Attr(source, "__defaults__"), guarded),
-            self.world.realize(self.world.admit(named, Attr(source, "__kwdefaults__"), guarded)),
-        )
-
-    def source_of(self, function: types.FunctionType) -> Source:
-        """Where a function is found; one that native code has handed out is known by its identity."""
-        return self.world.origin.get(id(function)) or Const(id(function), function.__qualname__, function)
-
-    def make_function(self, frame: Frame, code: types.CodeType, attributes: dict[str, Any]) -> types.FunctionType:
-        made = super().make_function(frame, code, attributes)
-        self.world.made_functions[id(made)] = made
-        return made
 
     # ---- truth and types ---------------------------------------------------------------------------------------------
 
@@ -235,11 +164,18 @@ class Tracer(Operators):
     def iter(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor):
             return iter(obj.unbind(0)) if obj.dim() else iter(obj)
+        if isinstance(obj, StandIn):
+            return obj
         self.world.refuse_opaque(obj)
         self.world.realize(obj)
         return super().iter(obj)
 
+    def type_of(self, obj: Any) -> type:
+        return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
+
     def next(self, iterator: Any) -> Any:
+        if isinstance(iterator, StandIn):
+            return next(iterator)
         self.world.refuse_opaque(iterator)
         return super().next(iterator)
 
@@ -464,7 +400,8 @@ class Tracer(Operators):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)
         with _C.trace_hook(self._reentry):
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+        return self.note_birth(made) if isinstance(made, UNREDUCED) else made
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if args else MISSING
@@ -476,7 +413,7 @@ class Tracer(Operators):
         disabled = find_disabled(find_in_class(cls, "__init__")[1])
         if disabled is not None:
             run_eagerly(self, False, disabled, args, kwargs)
-        made = self.run_native(cls, args, kwargs)
+        made = self.note_birth(self.run_native(cls, args, kwargs))
         self.world.made_classes[id(made)] = made
         return made
 

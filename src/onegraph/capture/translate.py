@@ -27,14 +27,13 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Contents, Continuation, deepest, plan_resume
-from onegraph.capture.resume_function import ResumeFunction, resumed_by, write_resume_function
+from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
+from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import splice
 from onegraph.capture.trace import Trace
-from onegraph.capture.unread import Unread
 from onegraph.torchlib.graph_text import graph_text
-from onegraph.torchlib.state import GlobalState
+from onegraph.torchlib.state import GlobalState, autocast_uncached
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,9 @@ def translate_unchecked(
             return Failing(trace.broken_event(broken))
         report(trace.broken_event(broken), broken, cx, strict)
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
+    if broken.born is not None:
+        result = translate_prefix(start, compile_graph, cx, shapes, broken.born)
+        return result if isinstance(result, Translated) else Skipped(f"{broken.summary}; {result}")
     if not broken.frames:
         return Skipped(broken.summary)
     problem = ""
@@ -126,7 +128,10 @@ def translate_unchecked(
 def translate_prefix(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, stop: tuple[int, int]
 ) -> Translated | str:
-    """Trace again up to a step, and continue from there in Python; or why that cannot be done."""
+    """Trace again up to a step, and continue from there in Python; or why that cannot be done.
+
+    Where a live value cannot be made again behind the graph, the step that made it is run in Python instead.
+    """
     with traced(start, cx, shapes) as trace:
         try:
             trace.run(stop)
@@ -138,10 +143,14 @@ def translate_prefix(
             try:
                 return finish(trace, start, cx, compile_graph, continuation.values, continuation)
             except GraphBreak as cannot:
-                return cannot.summary
+                summary, born = cannot.summary, cannot.born
         except GraphBreak as again:
             return f"tracing again stopped earlier: {again.summary}"
-    raise AssertionError("the second trace ran past the step at which the first one broke")
+        else:
+            raise AssertionError("the second trace ran past the step at which the first one broke")
+    if born is None or born == stop:
+        return summary
+    return translate_prefix(start, compile_graph, cx, shapes, born)
 
 
 @contextlib.contextmanager
@@ -173,7 +182,7 @@ def finish(
 ) -> Translated:
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
-    results = [resulting(rebuild, value) for value in values]
+    results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
     trace.world.guard_distinct()
@@ -213,17 +222,6 @@ def run_as_written(start: FrameStart) -> None:
     _C.disabled(start.function)(*positional, **named)
 
 
-def resulting(rebuild: Rebuild, value: Any) -> str:
-    match value:
-        case ResumeFunction():
-            return write_resume_function(rebuild, value)
-        case Unread(_, source):
-            return rebuild.source(source)
-        case Contents(cell):
-            return rebuild.assign(f"{rebuild.value(cell)}.cell_contents")
-    return rebuild.value(value)
-
-
 def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:
     function, args, kwargs = effect
     values = [rebuild.value(value) for value in args] + [
@@ -259,7 +257,8 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
 
 def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
     try:
-        compiled = compile_graph(module, examples, cx)
+        with autocast_uncached():
+            compiled = compile_graph(module, examples, cx)
     except OnegraphError:
         raise
     except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure

@@ -34,7 +34,8 @@ def fingerprint(real: Any) -> Any:
     match real:
         case torch.Tensor():
             with torch._C.DisableTorchFunction():
-                return real._version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
+                version = None if real.is_inference() else real._version  # inference tensors count none
+                return version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
         case _ if is_outside_class(type(real)) or type(real).__module__ == "torch._ops":
             return None  # others change the one, and operators remember their overloads when they are asked for
         case dict():

@@ -20,7 +20,7 @@ from typing import Any
 
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import UnsetSlot, behind_proxy, compares_in_python, slots_of
+from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, slots_of
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
@@ -56,6 +56,10 @@ class World:
         self.by_value: dict[int, list[Source]] = {}
         #: The numbers that `id` has given objects of the trace.
         self.identities: set[int] = set()
+        #: The steps (a frame's serial number, and its step) at which native code has made objects.
+        self.births: dict[int, tuple[int, int]] = {}
+        #: The generators of the trace, with the frames that they run.
+        self.generators: dict[int, tuple[Any, Any]] = {}
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         self.made_classes: dict[int, Any] = {}
@@ -361,7 +365,8 @@ class World:
     def fill_slot(self, shadow: Any, member: MemberDescriptorType, name: str) -> None:
         """Fill a `__slots__` attribute of a shadow, unless it was read or written before, or is unset."""
         real = self.real_of[id(shadow)]
-        if (id(shadow), member) in self._slots:
+        native = not member.__objclass__.__flags__ & HEAP_TYPE  # of an exception, which has it from the start
+        if native or (id(shadow), member) in self._slots:
             return
         source = Attr(self.origin[id(shadow)], name)
         try:

@@ -82,6 +82,18 @@ def saves_through_hooks() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
+@contextmanager
+def autocast_uncached() -> Iterator[None]:
+    """Autocast keeps the casts of weights: those of a trace's fakes must not be met by the next one."""
+    enabled = torch.is_autocast_cache_enabled()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(enabled)
+
+
 def autocast_nesting() -> int:
     """How many autocast contexts are open (torch offers only increment and decrement)."""
     torch.autocast_increment_nesting()

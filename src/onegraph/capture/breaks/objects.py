@@ -110,12 +110,6 @@ CANNOT_REBUILD = _define(
     "make it outside of the compiled function",
     "return what it is made of, and make it behind the compiled function",
 )
-ESCAPING_GENERATOR = _define(
-    "escaping-generator",
-    "a live generator cannot be rebuilt behind the graph",
-    "The generator must outlive the graph, and is suspended in code that only the trace has run.",
-    "return a list of its items",
-)
 ESCAPING_CLASS = _define(
     "escaping-class",
     "a live class {what}, made here, cannot be rebuilt behind the graph",
@@ -139,10 +133,4 @@ CHANGED_TEXT = _define(
     "the text of a tensor that was written to later",
     "Texts are made behind the graph, when the tensor has its last contents only.",
     "make the text of a copy: x.clone()",
-)
-OPEN_AUTOCAST = _define(
-    "open-autocast",
-    "an autocast context is still open",
-    "Where autocast begins and ends must be seen as a whole.",
-    "enter and leave autocast in the same function, with `with`",
 )

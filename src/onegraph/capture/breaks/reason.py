@@ -27,7 +27,12 @@ class Reason:
 
 
 class GraphBreak(Abort):
-    """Raised where tracing cannot go on. The user's `except` clauses do not see it."""
+    """Raised where tracing cannot go on. The user's `except` clauses do not see it.
+
+    `born` is the step at which a value was made that cannot be made again: a frame's serial number, and its step.
+    """
+
+    born: tuple[int, int] | None = None
 
     def __init__(self, reason: Reason, **facts: object) -> None:
         self.reason = reason

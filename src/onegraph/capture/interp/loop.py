@@ -28,7 +28,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                 if thrown is not None:
                     raise thrown
                 while True:
-                    frame.ip = ip
+                    frame.ip, frame.steps = ip, steps
                     if steps == stop:
                         machine.on_stop(frame)
                     handler, instr = program[ip]

@@ -58,3 +58,16 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
 def is_stand_in(code: CodeType) -> bool:
     """Whether a traceback's code object stands for an interpreted frame."""
     return len(code.co_consts) == 2 and code.co_consts[1] is _MARK
+
+
+def stand_ins(entry: TracebackType | None) -> TracebackType | None:
+    """The entries of a traceback that stand for interpreted frames: the others hold values of the trace."""
+    kept = []
+    while entry is not None:
+        if is_stand_in(entry.tb_frame.f_code):
+            kept.append(entry)
+        entry = entry.tb_next
+    made: TracebackType | None = None
+    for entry in reversed(kept):
+        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return made

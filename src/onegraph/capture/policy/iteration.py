@@ -11,6 +11,7 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, GraphBreak
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.recipes import recipe
 
 
 @policy(sum)
@@ -56,22 +57,64 @@ _extreme(min, "<")
 _extreme(max, ">")
 
 
+class StandIn:
+    """An iterator that calls the program's functions: what it stands for would not come back to the tracer."""
+
+    __slots__ = ("function", "iterators", "tracer")
+    kind: type
+
+    def __init__(self, tracer: Any, function: Any, iterables: Any) -> None:
+        self.tracer = tracer
+        self.function = function
+        self.iterators = [tracer.iter(iterable) for iterable in iterables]
+
+    def __iter__(self) -> StandIn:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+
+class Mapped(StandIn):
+    __slots__ = ()
+    kind = map
+
+    def __next__(self) -> Any:
+        items = []
+        for iterator in self.iterators:
+            items.append(self.tracer.next(iterator))
+        return self.tracer.call(self.function, tuple(items), {})
+
+
+class Filtered(StandIn):
+    __slots__ = ()
+    kind = filter
+
+    def __next__(self) -> Any:
+        while True:
+            item = self.tracer.next(self.iterators[0])
+            if self.tracer.truth(item if self.function is None else self.tracer.call(self.function, (item,), {})):
+                return item
+
+
+@recipe(Mapped, Filtered)
+def rebuild_stand_in(rebuild: Any, value: StandIn) -> str:
+    parts = rebuild.values((value.function, *value.iterators))
+    return rebuild.assign(f"{rebuild.const(value.kind)}({parts})")
+
+
 @policy(map)
 def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    function, *iterables = args
-    iterators = [tracer.iterate(item) for item in iterables]
-    return (tracer.call(function, items, {}) for items in zip(*iterators, strict=False))
+    if len(args) < 2 or kwargs:
+        return map(*args, **kwargs)  # raises
+    return Mapped(tracer, args[0], args[1:])
 
 
 @policy(filter)
 def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    function, iterable = args
-    test = (
-        (lambda item: tracer.truth(item))
-        if function is None
-        else (lambda item: tracer.truth(tracer.call(function, (item,), {})))
-    )
-    return (item for item in tracer.iterate(iterable) if test(item))
+    if len(args) != 2 or kwargs:
+        return filter(*args, **kwargs)  # raises
+    return Filtered(tracer, args[0], args[1:])
 
 
 @policy(any)

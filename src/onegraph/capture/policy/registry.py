@@ -115,6 +115,11 @@ ITERATORS: tuple[type, ...] = (
     *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
 )  # fmt: skip
 
+#: Those that do not tell what is left of them.
+UNREDUCED: tuple[type, ...] = tuple(
+    kind for kind in ITERATORS if kind.__module__ == "itertools" and "__reduce__" not in vars(kind)
+)
+
 #: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
 LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test", "os"}
 

@@ -16,7 +16,7 @@ from onegraph.torchlib.fake import FakeTensor
 breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
 breaks(b.DEFAULT_DEVICE, torch.set_default_device)
 breaks(b.STATE_CHANGE, torch.use_deterministic_algorithms, torch.set_num_threads, torch.set_float32_matmul_precision)
-breaks(b.INFERENCE_MODE, torch.inference_mode)
+breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
 breaks(b.RANDOM_STATE, torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state)
 breaks(b.FUNCTION_TRANSFORM, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
@@ -97,6 +97,15 @@ def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     tracer.open_autocasts.append((mode, node))
     with torch._C.DisableTorchFunction():
         return autocast_mode.autocast.__enter__(mode)
+
+
+def leave_autocasts(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """End the open contexts with the graph; the calls that open them again behind it."""
+    for mode, node in reversed(tracer.open_autocasts):
+        tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
+        with torch._C.DisableTorchFunction():
+            autocast_mode.autocast.__exit__(mode, None, None, None)
+    return [(autocast_mode.autocast.__enter__, (mode,), {}) for mode, _ in tracer.open_autocasts]
 
 
 @policy(autocast_mode.autocast.__exit__)

@@ -1,0 +1,108 @@
+"""Frames over the shadow world: their names, their closures, the functions and generators that they make."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from onegraph.capture.bytecode import Bytecode
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.operators import Operators
+from onegraph.capture.resume import deepest
+from onegraph.capture.resume_function import resumed_by
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
+from onegraph.capture.source import Attr, Const, Item, Source
+from onegraph.capture.unread import LazyLocals, lazy_program
+
+
+class Frames(Operators):
+    """The part of the tracer that makes frames, and binds their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: The serial number of the frame, and the step of it, at which the trace ends.
+        self.stop: tuple[int, int] | None = None
+        self._frame_count = 0
+        self._lazy_programs: dict[Bytecode, Any] = {}
+
+    # ---- names -------------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: Frame, name: str) -> Any:
+        try:
+            return self.world.read_global(frame.globals, frame.builtins, name)
+        except KeyError:
+            raise NameError(f"name '{name}' is not defined") from None
+
+    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+        self.world.write_global(frame.globals, name, value)
+
+    def delete_global(self, frame: Frame, name: str) -> None:
+        self.load_global(frame, name)
+        self.world.write_global(frame.globals, name, DELETED)
+
+    def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
+        value = super().load_cell(frame, cell, name)
+        return self.world.contents(cell) if value is UNFILLED else value
+
+    def make_frame(
+        self,
+        bytecode: Bytecode,
+        function: types.FunctionType,
+        local_values: dict[str, Any],
+        cells: dict[str, types.CellType] | None = None,
+    ) -> Frame:
+        """A frame whose closure, if it came from outside, is used through shadows."""
+        if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
+            closure = Attr(self.source_of(function), "__closure__")
+            guarded = self.is_guarded_function(function)
+            names = bytecode.code.co_freevars
+            cells = {
+                name: self.world.admit(cell, Item(closure, index), guarded)
+                for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
+            }
+        resumed = resumed_by(bytecode.code)
+        if resumed is not None:
+            local_values = LazyLocals(local_values, self.world.admit)
+        frame = super().make_frame(bytecode, function, local_values, cells)
+        if resumed is not None:
+            if bytecode not in self._lazy_programs:
+                self._lazy_programs[bytecode] = lazy_program(bytecode, self.handlers)
+            frame.program = self._lazy_programs[bytecode]
+        frame.serial = self._frame_count
+        self._frame_count += 1
+        if self.stop is not None and self.stop[0] == frame.serial:
+            frame.stop_at = self.stop[1]
+        return frame
+
+    def make_generator(self, frame: Frame) -> Any:
+        made = super().make_generator(frame)
+        self.world.generators[id(made)] = made, frame
+        return made
+
+    def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
+        positional, named = super().defaults(function)
+        if id(function) in self.world.made_functions or not (positional or named):
+            return positional, named
+        source, guarded = self.source_of(function), self.is_guarded_function(function)
+        return (
+            self.world.admit(positional, Attr(source, "__defaults__"), guarded),
+            self.world.realize(self.world.admit(named, Attr(source, "__kwdefaults__"), guarded)),
+        )
+
+    def source_of(self, function: types.FunctionType) -> Source:
+        """Where a function is found; one that native code has handed out is known by its identity."""
+        return self.world.origin.get(id(function)) or Const(id(function), function.__qualname__, function)
+
+    def make_function(self, frame: Frame, code: types.CodeType, attributes: dict[str, Any]) -> types.FunctionType:
+        made = super().make_function(frame, code, attributes)
+        self.world.made_functions[id(made)] = made
+        return made
+
+    def note_birth(self, made: Any) -> Any:
+        """Remember where a native object was made: what cannot be made again is made there for real."""
+        if self.frames and type(made) not in ATOMS and not isinstance(made, torch.Tensor):
+            frame = self.frames[deepest(self.frames)]
+            self.world.births.setdefault(id(self.world.keep(made)), (frame.serial, frame.steps))
+        return made
