@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import torch
 
@@ -53,8 +54,8 @@ def items(x):
 
 
 def escapes(x):
-    y = x + 1
-    return items(y)
+    pairs = itertools.pairwise("abc")
+    return x + 1, pairs
 
 
 PROGRAMS = {

@@ -11,21 +11,12 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import Reason
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Arg, Item, Source, Through, describe, placeholder_name
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
 from onegraph.torchlib.state import tracing_suspended
 
-#: Not in the catalogue: it follows from another break, inside of a loop, and goes with it.
-CHANGING_NUMBER = Reason(
-    "Loops",
-    "changing-number",
-    "the {what} of a number that changes from step to step",
-    "A loop that a graph break has interrupted computes the number, so that it is not known before the loop runs.",
-    ("remove the graph break inside of the loop",),
-)
 #: Guards compute in 64 bits.
 LARGEST = 1 << 31
 

@@ -11,12 +11,13 @@ import torch
 
 from onegraph.capture.attributes import Attributes
 from onegraph.capture.breaks import (
+    CHANGING_NUMBER,
     DATA_DEPENDENT_MEMBERSHIP,
     DATA_DEPENDENT_TRUTH,
     TEXT_OF_CONTAINER,
     GraphBreak,
 )
-from onegraph.capture.changing import CHANGING_NUMBER, Numbers
+from onegraph.capture.changing import Numbers
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import specialized

@@ -61,6 +61,12 @@ DATA_DEPENDENT_VALUE = _define(
     "The contents are not known before the graph has run.",
     "keep the answer in a tensor: (a == b).all() instead of torch.equal(a, b)",
 )
+CHANGING_NUMBER = _define(
+    "changing-number",
+    "the {what} of a number that changes from step to step",
+    "A loop that a graph break has interrupted computes the number, so that it is not known before the loop runs.",
+    "remove the graph break inside of the loop",
+)
 TENSOR_ITEM = _define(
     "tensor-item",
     "Tensor.item makes a Python number of a tensor",
