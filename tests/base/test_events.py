@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from onegraph.base.context import Context
@@ -83,3 +85,5 @@ def test_a_graph_break_error_names_reason_line_and_hint() -> None:
         "  Hint: move it",
         "  Page: docs/graph_breaks/B01.md",
     ]
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert type(copied) is GraphBreakError and str(copied) == str(caught.value)

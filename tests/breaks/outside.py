@@ -37,6 +37,16 @@ def report_behind(graph, x):
     return y
 
 
+@report.fixed("let it print behind the graph")
+def report_moved(graph, x):
+    def report(x):
+        y = x + 1
+        print("half way")
+        return y * 2
+
+    return graph(report, options={"reorderable_logging_functions": (print,)})(x)
+
+
 @breaks(b.INPUT, runs=False)
 def asks(x):
     return x * float(input("scale: "))

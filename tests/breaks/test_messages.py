@@ -73,11 +73,18 @@ def outcome(function: Any) -> tuple[BaseException, list[tuple[str, int | None]],
     return caught.value, lines_of(caught.value)[2:], log
 
 
-@pytest.mark.parametrize("settings", [{}, {"fullgraph": True}], ids=["default", "fullgraph"])
+def strictly(function: Any) -> Any:
+    return onegraph.error_on_graph_break(True)(onegraph.compile(function))
+
+
+MODES = {"default": onegraph.compile, "fullgraph": partial(onegraph.compile, fullgraph=True), "strict": strictly}
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("function", [shapes_differ, too_far, raises_deeper, wrong_argument, finds_nothing])
-def test_errors_of_the_program_are_its_own(function: Any, settings: dict[str, Any]) -> None:
+def test_errors_of_the_program_are_its_own(function: Any, mode: str) -> None:
     expected, lines, log = outcome(function)
-    compiled = onegraph.compile(function, **settings)
+    compiled = MODES[mode](function)
     for _ in range(2):
         found, where, effects = outcome(compiled)
         assert type(found) is type(expected) and str(found) == str(expected)
@@ -96,3 +103,17 @@ def test_tracebacks_behind_a_break_show_the_program(capsys: Any) -> None:
         onegraph.compile(f)(torch.ones(3, 3))
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert (last.name, last.line) == ("f", "return z.view(7, 7)")
+
+
+def test_the_last_line_of_a_nested_failure_is_the_program_s() -> None:
+    def inner(x):
+        y = x.sin()
+        return y.view(7, 7)
+
+    def outer(x):
+        return inner(x + 1) * 2
+
+    with pytest.raises(RuntimeError) as caught:
+        onegraph.compile(outer)(torch.ones(3, 3))
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (last.name, last.line) == ("inner", "return y.view(7, 7)")

@@ -49,6 +49,9 @@ class GraphBreakError(OnegraphError):
         self.user_stack = broken.user_stack
         super().__init__("\n".join([f"{self.reason} [{self.code}]", *(f"  {line}" for line in broken.details())]))
 
+    def __reduce__(self) -> tuple[type[GraphBreakError], tuple[GraphBroken]]:
+        return type(self), (self.broken,)
+
 
 class ForbiddenCallError(GraphBreakError, AssertionError):
     """Compiled code calls a function that `forbid_in_graph` has marked. It is an `AssertionError`, as in torch."""

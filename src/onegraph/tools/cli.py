@@ -1,4 +1,4 @@
-"""The command line: `onegraph dump file.py::function`, `onegraph explain file.py::function`, `onegraph config`."""
+"""The command line: `onegraph dump` and `explain` of `file.py::function`, `onegraph breaks`, `onegraph config`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 
 from onegraph.base.config import PREFIX, Config
-from onegraph.base.errors import OnegraphError
+from onegraph.base.errors import InvalidArgument, OnegraphError
 from onegraph.base.text import columns
+from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.explain import explain
 from onegraph.tools.record import recording
@@ -44,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
         )
+    breaks = commands.add_parser("breaks", help="every kind of graph break, or one of them with its hints")
+    breaks.add_argument("code", nargs="?", help="the code that a message shows")
+    breaks.set_defaults(run=_breaks)
     config = commands.add_parser("config", help="every option, with its variable and its present value")
     config.set_defaults(run=_config)
     return parser
@@ -60,6 +65,16 @@ def _dump(args: argparse.Namespace) -> str:
 def _explain(args: argparse.Namespace) -> str:
     target = load(args.target, args.inputs)
     return str(explain(target.function)(*target.args))
+
+
+def _breaks(args: argparse.Namespace) -> str:
+    if args.code is None:
+        return columns([(reason.code, reason.summary) for reason in CATALOGUE.values()])
+    if args.code not in CATALOGUE:
+        near = get_close_matches(args.code, CATALOGUE, n=1)
+        raise InvalidArgument(f"no graph break has the code '{args.code}'" + (f": '{near[0]}'?" if near else ""))
+    reason = CATALOGUE[args.code]
+    return "\n".join([f"{reason.code}: {reason.summary}", reason.explanation, *(f"Hint: {h}" for h in reason.hints)])
 
 
 def _config(args: argparse.Namespace) -> str:

@@ -73,6 +73,7 @@ TENSOR_ITEM = _define(
     "The number is not known before the graph has run.",
     "keep the value in a tensor of no dimensions: operators take it in the place of a number",
     "return the tensor, and call item() behind the compiled function",
+    'let the graph compute with the number: options={"capture_scalar_outputs": True}',
 )
 TENSOR_TO_LIST = _define(
     "tensor-to-list",

@@ -14,6 +14,7 @@ PRINT = _define(
     "call of {name}, which writes to the terminal",
     _IN_ORDER,
     "print in front of or behind the compiled function",
+    'let it print behind the graph: options={"reorderable_logging_functions": (print,)}',
 )
 INPUT = _define(
     "terminal-input",
