@@ -10,6 +10,7 @@ typedef struct {
     PyObject *function;
     ContextObject *context; /* NULL in `disabled` */
     PyCodeObject *code;     /* of `disabled`: the only frame to be left alone; NULL: all frames */
+    PyObject *refuse;       /* of `disabled`: called, and raises, where native code calls it while tracing; or NULL */
     PyObject *dict;
     PyObject *weakrefs;
 } WrapperObject;
@@ -34,6 +35,15 @@ static PyObject *disabled_call(PyObject *self, PyObject *const *args, size_t nar
     HookState *state = &hook_state;
     ContextObject *outer_context = state->context;
     PyObject *outer_tracer = state->tracer;
+    if (outer_tracer != NULL && wrapper->refuse != NULL) {
+        state->tracer = NULL;
+        PyObject *nothing = PyObject_CallOneArg(wrapper->refuse, self);
+        state->tracer = outer_tracer;
+        if (nothing == NULL) {
+            return NULL;
+        }
+        Py_DECREF(nothing);
+    }
     if (wrapper->code == NULL) {
         state->context = NULL;
     } else {
@@ -82,9 +92,9 @@ static PyObject *region_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static PyObject *disabled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "code", NULL};
-    PyObject *function, *code = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:disabled", names, &function, &code)) {
+    static char *names[] = {"function", "code", "refuse", NULL};
+    PyObject *function, *code = Py_None, *refuse = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:disabled", names, &function, &code, &refuse)) {
         return NULL;
     }
     if (code != Py_None && !PyCode_Check(code)) {
@@ -94,6 +104,9 @@ static PyObject *disabled_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (self != NULL && code != Py_None) {
         self->code = (PyCodeObject *)Py_NewRef(code);
     }
+    if (self != NULL && refuse != Py_None) {
+        self->refuse = Py_NewRef(refuse);
+    }
     return (PyObject *)self;
 }
 
@@ -102,6 +115,7 @@ static int wrapper_traverse(WrapperObject *self, visitproc visit, void *arg)
     Py_VISIT(self->function);
     Py_VISIT(self->context);
     Py_VISIT(self->dict);
+    Py_VISIT(self->refuse);
     return 0;
 }
 
@@ -123,6 +137,7 @@ static void wrapper_dealloc(WrapperObject *self)
     Py_CLEAR(self->function);
     Py_CLEAR(self->context);
     Py_CLEAR(self->code);
+    Py_CLEAR(self->refuse);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -210,8 +225,9 @@ PyTypeObject Region_Type = {
 PyTypeObject Disabled_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.disabled",
-    .tp_doc = PyDoc_STR("disabled(function, code=None): call `function` with the hook off in this thread; with `code`, "
-                        "only for the first frame, if it is of that code."),
+    .tp_doc = PyDoc_STR("disabled(function, code=None, refuse=None): call `function` with the hook off in this thread; with "
+                        "`code`, only for the first frame, if it is of that code. Where native code calls it while "
+                        "tracing, refuse(self) is called first."),
     .tp_new = disabled_new,
     .tp_members = disabled_members,
     WRAPPER_SLOTS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import pickle
 from typing import Any
 
@@ -161,6 +162,64 @@ def test_torch_marks_are_honoured_outside_of_graphs() -> None:
         return eager(x)
 
     assert graphs_of(lambda x: calls(x.cos()) * 2, X) == [1, 1]
+
+
+@both_spellings
+def test_called_by_native_code(spelling: Any) -> None:
+    seen = []
+
+    @spelling.disable
+    def add(a, b):
+        seen.append(torch.compiler.is_compiling())
+        return a + b
+
+    def f(x):
+        return x * 2 + list(itertools.accumulate([1, 2, 3], add))[-1]
+
+    graphs_of(f, X)  # what is left of accumulate cannot be made again: the whole function runs eagerly
+    assert seen == [False] * 4
+    with pytest.raises(onegraph.GraphBreakError, match="marked to run eagerly"):
+        onegraph.compile(f, fullgraph=True)(X)
+
+
+def test_native_code_calls_a_function_of_any_arguments() -> None:
+    def add(*numbers):
+        return sum(numbers)
+
+    compiled = onegraph.compile(lambda x: x + list(itertools.accumulate([1, 2, 3], add))[-1], fullgraph=True)
+    assert torch.equal(compiled(X), X + 6)
+
+
+def test_static_and_class_methods() -> None:
+    class Thing:
+        offset = 1
+
+        @onegraph.disable
+        @staticmethod
+        def plain(x):
+            return leaf(x)
+
+        @onegraph.disable(recursive=False)
+        @classmethod
+        def of_class(cls, x):
+            return leaf(x) + cls.offset
+
+        @onegraph.error_on_graph_break(False)
+        @staticmethod
+        def lenient(x):
+            onegraph.graph_break()
+            return x + 1
+
+        @onegraph.nonstrict_trace
+        @staticmethod
+        def nonstrict(x):
+            onegraph.graph_break()
+            return x + 1
+
+    assert graphs_of(lambda x: Thing.plain(x.cos()) * 2, X) == [1, 1]
+    assert graphs_of(lambda x: Thing().of_class(x.cos()) * 2, X) == [1, 2, 1]
+    assert graphs_of(onegraph.error_on_graph_break(True)(lambda x: Thing.lenient(x.cos()) * 2), X) == [1, 2]
+    assert graphs_of(lambda x: Thing().nonstrict(x.cos()) * 2, X) == [3]
 
 
 def test_bad_arguments() -> None:

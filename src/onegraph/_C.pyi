@@ -55,10 +55,15 @@ class Region(Generic[P, R]):
 @final
 class disabled(Generic[P, R]):  # noqa: N801
     """Calls `function` with the hook off in this thread; with `code`, only for the first frame, if it is of that
-    code."""
+    code. Where native code calls it while tracing, `refuse` is called first."""
 
     __wrapped__: Callable[P, R]
-    def __new__(cls, function: Callable[P, R], code: CodeType | None = None) -> disabled[P, R]: ...
+    def __new__(
+        cls,
+        function: Callable[P, R],
+        code: CodeType | None = None,
+        refuse: Callable[[disabled[P, R]], object] | None = None,
+    ) -> disabled[P, R]: ...
     @property
     def code(self) -> CodeType | None: ...
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...

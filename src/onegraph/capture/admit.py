@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
@@ -107,6 +108,8 @@ for _kind in (
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
     torch.library.CustomOpDef,
+    _C.Region,
+    _C.disabled,
     object,
 ):
     ADMISSIONS[_kind] = admit_identity

@@ -109,6 +109,8 @@ class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spel
 
 def under(manager: Any, setting: Any, function: Any) -> Any:
     """The function, called in a region of its own for each call."""
+    if isinstance(function, staticmethod | classmethod):
+        return type(function)(under(manager, setting, function.__func__))
     if not callable(function):
         check_callable(manager.__name__, function)
 
@@ -145,6 +147,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, type):
         return disable_class(fn, recursive, reason)
+    if isinstance(fn, staticmethod | classmethod):
+        return type(fn)(disable_function(fn.__func__, recursive, reason))
     check_callable("disable", fn)
     if isinstance(fn, torch.nn.Module):
         return disable_module(fn, recursive, reason)
@@ -183,7 +187,7 @@ def disable_function(function: Any, recursive: bool, reason: str | None) -> Any:
     if isinstance(function, _C.disabled) and (function.code is None or not recursive):
         return function
     function = getattr(function, "__wrapped__", function) if isinstance(function, _C.Region) else function
-    made: Any = _C.disabled(function, None if recursive else code_of(function))
+    made: Any = _C.disabled(function, None if recursive else code_of(function), policy.refuse_to_trace)
     functools.update_wrapper(made, function, updated=())
     made.reason = reason
     return made

@@ -41,7 +41,7 @@ def template(code: CodeType) -> CodeType:
         args = "".join(f"{name}, " for name in positional)
         kwargs = "".join(f"{name!r}: {name}, " for name in named)
         if code.co_flags & CO_VARARGS:
-            args += f"*{rest.pop(0)}"
+            args += f"*{rest.pop(0)}, "
         if code.co_flags & CO_VARKEYWORDS:
             kwargs += f"**{rest.pop(0)}"
         body = [f"return k0_(k1_, ({args}), {{{kwargs}}})"]

@@ -109,6 +109,8 @@ def nonstrict_trace(fn: F) -> F:
     Raises:
         InvalidArgument: if it cannot be called.
     """
+    if isinstance(fn, staticmethod | classmethod):
+        return type(fn)(nonstrict_trace(fn.__func__))
     check_callable("nonstrict_trace", fn)
 
     @functools.wraps(fn)

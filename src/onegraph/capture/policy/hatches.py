@@ -57,6 +57,11 @@ def run_eagerly(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], 
     raise GraphBreak(DISABLED, name=name_of(function), why=f": {why}" if isinstance(why, str) else "")
 
 
+def refuse_to_trace(function: Any) -> None:
+    """A disabled function, called by native code that runs while tracing."""
+    run_eagerly(None, False, function, (), {})
+
+
 def disallowed(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak(DISALLOWED, name=name_of(function))
 
