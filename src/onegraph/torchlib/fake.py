@@ -39,7 +39,7 @@ from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
-from onegraph.torchlib.quick_meta import quick_layout
+from onegraph.torchlib.quick_meta import is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
@@ -184,6 +184,9 @@ class FakeMode(FakeTensorMode):
         return value
 
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
+        if is_lenient(func) and (symbolic or is_mutable(func)) and all(is_plain(tensor) for tensor in tensors):
+            with torch._C._DisableTorchDispatch():
+                try_on_numbers(func, args, kwargs)
         if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
         if tensors and all(is_plain(tensor) for tensor in tensors):

@@ -47,6 +47,48 @@ def is_elementwise(func: OpOverload) -> bool:
 
 
 @cache
+def is_lenient(func: OpOverload) -> bool:
+    """Whether the meta kernel of an element-wise operator may accept types that the real one refuses."""
+    pointwise = torch.Tag.pointwise in func.tags and func.namespace == "aten" and not is_random(func)
+    return pointwise or func is aten.copy_.default
+
+
+def try_on_numbers(func: OpOverload, args: Sequence[Any], kwargs: Any) -> None:
+    """Run the real operator on one element of each type, or, where it writes to memory that an argument shares, on such
+    memory: it raises the error that the program would see.
+    """
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    if is_mutable(func) and tensors and _shares_memory(tensors):
+        storages: dict[int, torch.UntypedStorage] = {}
+        given = [_over_same_memory(value, storages) if isinstance(value, Tensor) else _sample(value) for value in args]
+    else:
+        given = [value.clone() if isinstance(value, Tensor) else value for value in map(_sample, args)]
+    func(*given, **{name: _sample(value) for name, value in kwargs.items()})
+
+
+def _shares_memory(tensors: Sequence[Tensor]) -> bool:
+    """Whether the first of the tensors refers to an element twice, or another one may refer to its elements."""
+    written, *others = tensors
+    if any(
+        _hint(stride) == 0 and _hint(size) > 1 for size, stride in zip(written.shape, written.stride(), strict=True)
+    ):
+        return True
+    return any(other is not written and torch._C._is_alias_of(other, written) for other in others)
+
+
+def _over_same_memory(tensor: Tensor, storages: dict[int, torch.UntypedStorage]) -> Tensor:
+    storage = tensor.untyped_storage()
+    size, stride = [_hint(n) for n in tensor.shape], [_hint(n) for n in tensor.stride()]
+    real = storages.setdefault(storage._cdata, torch.UntypedStorage(_hint(storage.nbytes())))
+    return torch.empty(0, dtype=tensor.dtype).set_(real, _hint(tensor.storage_offset()), size, stride)
+
+
+def _hint(number: Any) -> int:
+    """A size as it is in this trace, without a guard."""
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
+@cache
 def _tensor_positions(func: OpOverload) -> frozenset[int]:
     return frozenset(i for i, arg in enumerate(func._schema.arguments) if "Tensor" in str(arg.type))
 
@@ -80,6 +122,8 @@ def _sample(value: Any) -> Any:
     """The same argument with one element: 1, which divides."""
     if isinstance(value, Tensor):
         return _one(value.dtype, value.dim())
+    if isinstance(value, torch.SymInt | torch.SymFloat):
+        return 1 if isinstance(value, torch.SymInt) else 1.0
     return [_sample(item) for item in value] if isinstance(value, list) else value
 
 
