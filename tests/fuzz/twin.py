@@ -169,6 +169,8 @@ def compare(text: str, way: Way, measured: Measured | None = None) -> Difference
             eager.run()
     except (Timeout, Exception) as error:
         raise Unfit(str(error)) from error
+    if any(isinstance(outcome.error, RecursionError) for outcome in eager.outcomes):
+        raise Unfit("how deep a recursion goes depends on the frames around it")
     measured.calls = len(eager.outcomes)
     measured.raised = sum(outcome.error is not None for outcome in eager.outcomes)
     stop = EVENTS.subscribe(lambda event: note(measured, event))

@@ -9,6 +9,7 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_LIKE, GraphBreak
 from onegraph.capture.policy.registry import is_library
+from onegraph.capture.shadows import ATOMS
 
 NATIVE_FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -18,6 +19,12 @@ NATIVE_FUNCTIONS = (
     types.ClassMethodDescriptorType,
 )
 SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+#: Types whose native methods call nothing of the program. (The interpreter runs generators.)
+QUIET = ATOMS | {
+    torch.SymInt, torch.SymFloat, torch.SymBool, range, slice,
+    *(type(iterator) for iterator in (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()))),
+    *(type(iterator) for iterator in (iter({}.items()), iter(set()), reversed([]), reversed({}), (_ for _ in ()))),
+}  # fmt: skip
 
 
 def refuse_tensor_like(value: Any) -> None:

@@ -39,6 +39,9 @@ ITERATORS = tuple(
 ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
 
 
+REVERSED_LIST = type(reversed([]))
+
+
 def rebuild_constant(rebuild: Any, value: Any) -> str:
     if id(value) in rebuild.world.made_classes:
         raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)
@@ -157,9 +160,14 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
 
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = value.__reduce__()
+    if isinstance(value, REVERSED_LIST) and function is iter:  # at its end it reduces to an iterator of another type
+        name = rebuild.assign(f"{rebuild.const(reversed)}([])")
+        rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
+        return name
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:
-        rebuild.lines.append(f"{name}.__setstate__({rebuild.value(state[0])})")
+        # Behind the writes: an iterator over a list does not go past what the list holds meanwhile.
+        rebuild.late.append(f"{name}.__setstate__({rebuild.value(state[0])})")
     return name
 
 

@@ -58,6 +58,8 @@ class Rebuild:
         self.code = code
         self.loads: list[str] = []
         self.lines: list[str] = []
+        #: What is done behind the writes.
+        self.late: list[str] = []
         self.consts: list[Any] = []
         self.outputs: list[torch.fx.Node] = []
         self.nonlocals: list[str] = []

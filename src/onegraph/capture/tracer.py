@@ -26,6 +26,7 @@ from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
+    QUIET,
     SCRIPTED_TYPES,
     is_torch,
     keeps_texts,
@@ -403,6 +404,12 @@ class Tracer(Frames):
             made = function(*args, **kwargs)
         return self.note_birth(made) if isinstance(made, UNREDUCED) else made
 
+    def natively(self, function: Any, *args: Any) -> Any:
+        if all(type(value) in QUIET or isinstance(value, torch.Tensor) for value in args):
+            return function(*args)
+        with _C.trace_hook(self._reentry):
+            return function(*args)
+
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if args else MISSING
         if isinstance(method, types.FunctionType):
@@ -414,7 +421,8 @@ class Tracer(Frames):
         if disabled is not None:
             run_eagerly(self, False, disabled, args, kwargs)
         made = self.note_birth(self.run_native(cls, args, kwargs))
-        self.world.made_classes[id(made)] = made
+        if isinstance(made, type):
+            self.world.made_classes[id(made)] = made
         return made
 
     def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

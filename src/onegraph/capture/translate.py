@@ -188,7 +188,7 @@ def finish(
     trace.world.guard_distinct()
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, ending]
+    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
         code = splice(code, continuation, start.code, resumed_by(start.code) is not None)

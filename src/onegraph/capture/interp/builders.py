@@ -26,14 +26,14 @@ class Builders:
         if self._runs_python(items, "__iter__", "__next__"):
             container.extend(self._take(self.iter(items), None))
         else:
-            container.extend(items)
+            self.natively(container.extend, items)
 
     def set_update(self, container: set[Any], items: Any) -> None:
         """`{*items}`"""
         if self._runs_python(items, "__iter__", "__next__"):
             container.update(self._take(self.iter(items), None))
         else:
-            container.update(items)
+            self.natively(container.update, items)
 
     def _is_mapping(self, other: Any) -> bool:
         return issubclass(type(other), dict) or self._optional(other, "keys") is not NULL
@@ -71,7 +71,7 @@ class Builders:
             raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(args, "__iter__", "__next__"):
             return tuple(self._take(self.iter(args), None))
-        return tuple(args)
+        return self.natively(tuple, args)
 
     def match_keys(self, subject: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The values of a mapping pattern, None if it does not match."""

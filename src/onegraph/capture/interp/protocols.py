@@ -67,6 +67,10 @@ class Protocols:
 
     type_lookup: ClassLookup
 
+    def natively(self, function: Any, *args: Any) -> Any:
+        """Run native code that may call methods of the program's objects."""
+        return function(*args)
+
     # ---- operators ---------------------------------------------------------------------------------------------------
 
     def unary(self, op: str, obj: Any) -> Any:
@@ -80,13 +84,13 @@ class Protocols:
         native, stem = _BINARY[op]
         left, right = type(a), type(b)
         if left in _PLAIN and right in _PLAIN:
-            return native(a, b)
+            return self.natively(native, a, b)
         forward, reflected = f"__{stem}__", f"__r{stem}__"
         in_place = self.type_lookup(left, f"__i{stem}__") if op[-1] == "=" else NULL
         first = self.type_lookup(left, forward)
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
-            return native(a, b)
+            return self.natively(native, a, b)
         if in_place is not NULL:
             result = self.call_special(in_place, a, (b,))
             if result is not NotImplemented:
@@ -118,10 +122,10 @@ class Protocols:
         native, name, reflected = _COMPARE[op]
         left, right = type(a), type(b)
         if left in _PLAIN and right in _PLAIN:
-            return native(a, b)
+            return self.natively(native, a, b)
         first, second = self.type_lookup(left, name), self.type_lookup(right, reflected)
         if not (self._compares_in_python(left, first) or self._compares_in_python(right, second)):
-            return native(a, b)
+            return self.natively(native, a, b)
         tries = [(first, a, b), (second, b, a)]
         if left is not right and issubclass(right, left):
             tries.reverse()
@@ -186,12 +190,12 @@ class Protocols:
         """`str(obj)`, `repr(obj)`, `ascii(obj)`"""
         native, name = _CONVERT[kind]
         if type(obj) in _PLAIN:
-            return native(obj)
+            return self.natively(native, obj)
         found = self.type_lookup(type(obj), name)
         if name == "__str__" and found is object.__str__:
             found, name = self.type_lookup(type(obj), "__repr__"), "__repr__"
         if not is_python(found):
-            return native(obj)
+            return self.natively(native, obj)
         text = self.call_special(found, obj)
         if not isinstance(text, str):
             raise TypeError(f"{name} returned non-string (type {type_name(type(text))})")
@@ -203,7 +207,7 @@ class Protocols:
         if found is object.__format__ and spec == "":
             return self.convert(obj, "str")
         if not is_python(found):
-            return format(obj, spec)
+            return self.natively(format, obj, spec)
         text = self.call_special(found, obj, (spec,))
         if not isinstance(text, str):
             raise TypeError(f"__format__ must return a str, not {type_name(type(text))}")
@@ -230,7 +234,7 @@ class Protocols:
         if is_python(found):
             self.call_special(found, container, (key, value))
         else:
-            container[key] = value
+            self.natively(operator.setitem, container, key, value)
 
     def delitem(self, container: Any, key: Any) -> None:
         """`del container[key]`"""
@@ -271,7 +275,7 @@ class Protocols:
     def next(self, iterator: Any) -> Any:
         """`next(iterator)`; raises StopIteration at the end."""
         found = self.type_lookup(type(iterator), "__next__")
-        return self.call_special(found, iterator) if is_python(found) else next(iterator)
+        return self.call_special(found, iterator) if is_python(found) else self.natively(next, iterator)
 
     def send(self, receiver: Any, value: Any) -> tuple[bool, Any]:
         """Resume what `yield from` waits for: (whether it has returned, what it yields or returns)."""

@@ -1,0 +1,21 @@
+# Methods that native iterators call ran for real while the program was traced.
+LOG = []
+
+
+class Box:
+    def __init__(self, t, n=1):
+        self.t, self.n, self.items = (t, n, 1)
+
+    def __getitem__(self, k):
+        return Box([], 3)
+
+    def __setattr__(self, name, value):
+        LOG.append(name)
+
+
+def f(x):
+    return sum(Box(x), x)
+
+
+def call_0():
+    return ([],)
