@@ -170,6 +170,7 @@ def test_random_numbers_follow_the_generator() -> None:
     functional(program, x)
     assert torch.equal(before, torch.random.get_rng_state())
     check(program, x)
+    check(program, make(3, 4).t())  # random numbers go in the order of the memory
 
 
 def test_batch_norm_in_training_writes_its_statistics() -> None:

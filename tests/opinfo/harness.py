@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 import onegraph
 from onegraph.autograd import FunctionalGraph, functional_graph
@@ -25,6 +25,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode
 
+Layout = Callable[[torch.Tensor], torch.Tensor]
 Backend = Callable[[FunctionalGraph], tuple[Callable[..., Any], tuple[str, ...]]]
 
 # What PyTorch's C++ says when an operator that is made of others looks at values, or needs a size as a number.
@@ -90,12 +91,20 @@ def check_operator(
     limit: int | None = None,
     symbolic: bool = False,
     dtype: torch.dtype | None = None,
+    layout: Layout | None = None,
 ) -> Report:
-    """Compile every sample and compare; raises AssertionError where a result differs from eager's."""
+    """Compile every sample and compare; raises AssertionError where a result differs from eager's.
+
+    With a `layout`, tensors are laid out by it, and only samples that it changes are looked at.
+    """
     report = Report(op.formatted_name)
     torch.manual_seed(0)
     for number, sample in enumerate(samples(op, dtype or dtype_for(op), limit)):
         arguments = (sample.input, tuple(sample.args), dict(sample.kwargs))
+        if layout is not None:
+            plain, arguments = arguments, tree_map_only(torch.Tensor, layout, arguments)
+            if strides(plain) == strides(arguments):
+                continue
         try:
             try:
                 fallbacks = check_call(op.op, arguments, backend, symbolic)
@@ -112,6 +121,26 @@ def check_operator(
         report.equal += 1
         report.fallbacks.update(fallbacks)
     return report
+
+
+def transposed(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements with the first and the last dimension exchanged in memory."""
+    if tensor.layout is not torch.strided or tensor.dim() < 2 or not tensor.numel():
+        return tensor
+    return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements with the second dimension innermost in memory, for images and volumes."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if tensor.layout is not torch.strided or tensor.dim() not in formats:
+        return tensor
+    return tensor.contiguous(memory_format=formats[tensor.dim()])
+
+
+def strides(arguments: Any) -> list[tuple[int, ...]]:
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    return [tensor.stride() for tensor in tensors if tensor.layout is torch.strided]
 
 
 def why_broken(error: Exception) -> str:
@@ -131,10 +160,14 @@ def check_call(
     fakes = [fake.fakeify(tensor, symbols(fake, tensor, n) if symbolic else {}) for n, tensor in enumerate(inputs)]
     graph = functional_graph(as_module(flat, len(inputs)), fakes, Context())
     run, fallbacks = backend(graph)
+    actual: Any
     with torch.no_grad():
         eager = Eager(flat, inputs)
         torch.manual_seed(SEED)
-        actual = bind(graph.spec, run, flat)(*actual_inputs)
+        try:
+            actual = bind(graph.spec, run, flat)(*actual_inputs)
+        except Exception as error:  # eager must have raised the same
+            actual = error
     eager.compare(actual, actual_inputs)
     return fallbacks
 
@@ -205,7 +238,9 @@ class Eager:
     def compare(self, results: Any, written: list[torch.Tensor]) -> None:
         """Raise AssertionError where a compiled call did something else."""
         expected, other = self.runs
-        if isinstance(expected, Exception) or isinstance(results, Exception):
+        if isinstance(results, Exception) and not isinstance(expected, Exception):
+            raise results
+        if isinstance(expected, Exception):
             assert (type(results), str(results)) == (type(expected), str(expected)), (results, expected)
             return
         actual = (*results, *written)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from opinfo.harness import Report, check_operator, operators, run_graph_eagerly
+from opinfo.harness import Report, channels_last, check_operator, operators, run_graph_eagerly, transposed
 
 from onegraph.autograd import FunctionalGraph
 from onegraph.base.context import Context
@@ -95,6 +95,14 @@ def test_operator_on_other_types(op: Any, dtype: torch.dtype) -> None:
 def test_functional_graph(op: Any) -> None:
     """The functional graph before compilation: also that every fake result describes the real one."""
     check_operator(op, run_graph_eagerly)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", operators(), ids=named)
+def test_functional_graph_of_other_layouts(op: Any) -> None:
+    """Transposed inputs, and images with their channels last."""
+    for layout in (transposed, channels_last):
+        check_operator(op, run_graph_eagerly, limit=20, layout=layout)
 
 
 def test_the_common_operators_exist() -> None:

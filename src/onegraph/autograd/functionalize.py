@@ -24,7 +24,15 @@ from torch.fx import Node
 
 from onegraph.autograd.views import ALIAS, View, scatter
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import as_list, functional_form, is_mutable, may_view, written_tensors
+from onegraph.torchlib.aten import (
+    as_list,
+    functional_form,
+    is_mutable,
+    is_random,
+    may_view,
+    on_copies,
+    written_tensors,
+)
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
@@ -148,7 +156,9 @@ class Functionalizer(AtenRecorder):
                 self.write(args[0], args[1])
             return args[0]
         targets = written_tensors(func, args, kwargs)
-        twin = functional_form(func)
+        # Into a new tensor, random numbers may go in another order than into one that is not contiguous.
+        ordered = is_random(func) and not all(target.is_contiguous() for target in targets)
+        twin = on_copies(func) if ordered else functional_form(func)
         with self:
             results = as_list(twin(*args, **_arguments_of_twin(func, twin, args, kwargs)))
         plain = len(results) - len(targets)

@@ -107,7 +107,7 @@ def functional_form(op: OpOverload) -> OpOverload:
             twin = getattr(packet, overload)
             if not twin._schema.is_mutable and _same_arguments(twin._schema.arguments, arguments):
                 return twin
-    return _on_copies(op)
+    return on_copies(op)
 
 
 def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
@@ -117,7 +117,8 @@ def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
 _LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
 
 
-def _on_copies(op: OpOverload) -> OpOverload:
+@cache
+def on_copies(op: OpOverload) -> OpOverload:
     """Define an operator that copies what `op` writes, calls `op`, and returns its results and the copies."""
     schema = op._schema
     name = "_".join([*schema.name.split("::"), schema.overload_name or "default"])
@@ -136,7 +137,8 @@ def _on_copies(op: OpOverload) -> OpOverload:
         values = (*kept, *copies.values())
         return values if len(results) > 1 else values[0]
 
-    _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})")
+    tags = (torch.Tag.nondeterministic_seeded,) if is_random(op) else ()
+    _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     return getattr(torch.ops.onegraph, name).default
 

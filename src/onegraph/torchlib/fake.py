@@ -235,7 +235,8 @@ class FakeMode(FakeTensorMode):
                 return self._run_meta(func, args, kwargs, tensors)
             case "decompose":
                 with self:
-                    return func.decompose(*args, **kwargs)
+                    result = func.decompose(*args, **kwargs)
+                    return CORRECTIONS[func](result, *args, **kwargs) if func in CORRECTIONS else result
             case "table":
                 with self:
                     return decomposition_table[func](*args, **kwargs)

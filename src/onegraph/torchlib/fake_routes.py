@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -39,6 +40,11 @@ def _batch_norm_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
     return _with_statistics(result, training, *args[:5])
 
 
+def _batch_norm_without_running_statistics(result: Any, *args: Any, **kwargs: Any) -> Any:
+    training = args[3] if len(args) > 3 else kwargs["training"]
+    return _with_statistics(result, training, *args[:3])
+
+
 def _batch_norm_with_update(result: Any, *args: Any, **kwargs: Any) -> Any:
     """The same; it always trains, and has one more result, which only other devices use."""
     value, mean, scale, reserve, *running = result
@@ -52,13 +58,33 @@ def _with_statistics(result: Any, training: bool, x: Any, weight: Any, bias: Any
     value, *saved = result
     dtype = x.dtype if weight is None else weight.dtype
     kept = [old.new_empty(old.shape if training else 0, dtype=dtype) for old in saved[:2]]
-    return (value, *kept, *(new.to(old.dtype) for new, old in zip(saved[2:], running, strict=False)))
+    updated = [new.to(old.dtype) for new, old in zip(saved[2:], running, strict=False)]
+    return (_channels_last_as_input(value, x), *kept, *updated)
 
 
-def _channels_last_as_input(result: Any, *args: Any, **_: Any) -> Any:
-    x = args[0]
-    channels_last = x.dim() == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-    return result.contiguous(memory_format=torch.channels_last) if channels_last else result
+def _channels_last_as_input(result: Any, x: Any, *_: Any, **__: Any) -> Any:
+    """Contiguous, with the channels last if they are in the input."""
+    for rank, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=layout):
+            return result.contiguous(memory_format=layout)
+    return result.contiguous()
+
+
+def _channels_last_as_suggested(result: Any, x: Any, *_: Any, **__: Any) -> Any:
+    """The same, where dimensions of size 1 are taken by their strides."""
+    return result.contiguous(memory_format=suggest_memory_format(x))
+
+
+def _contiguous(result: Any, *_: Any, **__: Any) -> Any:
+    return result.contiguous()
+
+
+def _first_contiguous(result: Any, *_: Any, **__: Any) -> Any:
+    return (result[0].contiguous(), *result[1:])
+
+
+def _as_input(result: Any, x: Any, *_: Any, **__: Any) -> Any:
+    return torch.empty_like(x) if result.dim() == x.dim() else result
 
 
 # Where the meta kernel and the real one disagree.
@@ -66,7 +92,20 @@ CORRECTIONS = {
     aten.native_batch_norm.default: _batch_norm_statistics,
     aten._native_batch_norm_legit_functional.default: _batch_norm_statistics,
     aten._batch_norm_with_update_functional.default: _batch_norm_with_update,
-    aten.max_unpool2d.default: _channels_last_as_input,
+    aten._native_batch_norm_legit.default: _batch_norm_statistics,
+    aten._native_batch_norm_legit.no_stats: _batch_norm_without_running_statistics,
+    aten.binary_cross_entropy.default: _as_input,
+    aten.max_unpool2d.default: _channels_last_as_suggested,
+    aten.channel_shuffle.default: _channels_last_as_input,
+    aten.native_channel_shuffle.default: _channels_last_as_input,
+    aten.nll_loss2d_forward.default: _first_contiguous,
+    aten.normal.Tensor_float: _contiguous,
+    aten.normal.float_Tensor: _contiguous,
+    aten.normal.Tensor_Tensor: _contiguous,
+    aten.reflection_pad2d.default: _channels_last_as_input,
+    aten.reflection_pad3d.default: _channels_last_as_input,
+    aten.replication_pad2d.default: _channels_last_as_input,
+    aten.replication_pad3d.default: _channels_last_as_input,
 }
 
 

@@ -22,8 +22,14 @@ Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, typ
 Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
 _RULES: dict[OpOverload, Rule] = {}
 
+# Not marked as element-wise, though it is.
+_ALSO_ITERATED = frozenset({aten.floor_divide.default})
+# Element-wise, but their results are contiguous.
+_CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default})
 # Marked as element-wise, but with layouts of their own.
-_NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
+_NOT_ITERATED = frozenset(
+    {"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy", "ldexp"}
+)
 
 
 def quick_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
@@ -38,7 +44,7 @@ def quick_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
 def is_elementwise(func: OpOverload) -> bool:
     schema = func._schema
     return (
-        torch.Tag.pointwise in func.tags
+        (torch.Tag.pointwise in func.tags or func in _ALSO_ITERATED)
         and not (is_mutable(func) or may_view(func) or is_random(func))
         and func._schema.name.removeprefix("aten::") not in _NOT_ITERATED
         and len(schema.returns) == 1
@@ -104,6 +110,8 @@ def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
     shape = _broadcast([tensor.shape for tensor in tensors], rank)
     if shape is None:
         return None
+    if func in _CONTIGUOUS:
+        return shape, contiguous(shape), sample.dtype
     numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
     return shape, iterator_strides(shape, tensors, numbers), sample.dtype
 

@@ -254,6 +254,7 @@ def test_powers_of_two_do_not_overflow_before_the_product() -> None:
         lambda x: (torch.argmax(x > 0),),
         lambda x: (F.softmax(x.long(), 0),),
         lambda x: (F.layer_norm(x.int(), (3,)),),
+        lambda x: (torch.var(x.int(), 0),),
     ],
 )
 def test_what_eager_refuses_is_refused(function: Callable[[Tensor], tuple[Tensor]]) -> None:

@@ -41,6 +41,7 @@ _ROWS: tuple[tuple[frozenset[torch.dtype], tuple[Any, ...]], ...] = (
             aten._native_batch_norm_legit_functional.default,
             aten._native_batch_norm_legit_no_training.default,
             aten._prelu_kernel.default,
+            aten._safe_softmax.default,
             aten._softmax.default,
             aten.binary_cross_entropy.default,
             aten.glu.default,
@@ -55,6 +56,10 @@ _ROWS: tuple[tuple[frozenset[torch.dtype], tuple[Any, ...]], ...] = (
             aten.nll_loss_forward.default,
             aten.smooth_l1_loss.default,
             aten.soft_margin_loss.default,
+            aten.std.correction,
+            aten.std_mean.correction,
+            aten.var.correction,
+            aten.var_mean.correction,
         ),
     ),
 )
