@@ -70,7 +70,25 @@ def value_printed(x):
     return x
 
 
-LOOPS = [counted, counter_printed, counter_in_arithmetic, while_loop, enumerated, branch_on_tensor, value_printed]
+def filling_a_list(x):
+    parts = []
+    for _ in range(60):
+        x = x * 0.5 + 1
+        print("step")
+        parts.append(x)
+    return parts
+
+
+LOOPS = [
+    filling_a_list,
+    counted,
+    counter_printed,
+    counter_in_arithmetic,
+    while_loop,
+    enumerated,
+    branch_on_tensor,
+    value_printed,
+]
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])

@@ -166,8 +166,6 @@ def admit_list(world: World, real: list[Any], source: Source, guarded: bool) -> 
     begin_shadow(world, real, shadow, source, guarded)
     list.extend(shadow, [UNFILLED] * len(real))
     world.record(shadow, real, source, guarded, [UNFILLED] * len(real))
-    if guarded:
-        world.guard(source, "length", len(real))
     return shadow
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ class Frames(Operators):
 
     def make_generator(self, frame: Frame) -> Any:
         made = super().make_generator(frame)
-        self.world.generators[id(made)] = made, frame
+        self.world.generators[id(made)] = weakref.ref(made), frame  # it may end before the trace does
         return made
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:

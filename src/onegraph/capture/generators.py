@@ -26,9 +26,9 @@ def exhausted() -> Any:
 @recipe(GeneratorType)
 def rebuild_generator(rebuild: Any, value: Any) -> str:
     """A generator of the trace, started or not, or at its end."""
-    if id(value) not in rebuild.world.generators or value.gi_running:
+    reference, frame = rebuild.world.generators.get(id(value), (None, None))
+    if reference is None or reference() is not value or value.gi_running:
         raise GraphBreak(CANNOT_REBUILD, what="generator")
-    frame = rebuild.world.generators[id(value)][1]
     if value.gi_frame is None:
         code = exhausted.__code__.replace(
             co_name=frame.bytecode.code.co_name, co_filename=frame.bytecode.code.co_filename

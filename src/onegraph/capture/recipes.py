@@ -44,7 +44,9 @@ REVERSED_LIST = type(reversed([]))
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
     if id(value) in rebuild.world.made_classes:
-        raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)
+        if isinstance(value, type):
+            raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)
+        raise GraphBreak(CANNOT_REBUILD, what=type(value).__qualname__)
     return rebuild.const(value)
 
 

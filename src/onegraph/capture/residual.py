@@ -252,8 +252,11 @@ class Rebuild:
             case dict():
                 return self._write_dict(entry)
             case list():
+                target, before = self.source(entry.source), entry.snapshot
+                if all(map(operator.is_, list.__iter__(shadow), before)) and len(shadow) >= len(before):
+                    added = list.__getitem__(shadow, slice(len(before), None))
+                    return [f"{self.const(list.extend)}({target}, [{self.values(added)}])"]
                 self.world.realize(shadow)
-                target = self.source(entry.source)
                 return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(list(shadow))}])"]
             case set():
                 return self._write_set(entry)

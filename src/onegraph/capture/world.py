@@ -58,7 +58,7 @@ class World:
         self.identities: set[int] = set()
         #: The steps (a frame's serial number, and its step) at which native code has made objects.
         self.births: dict[int, tuple[int, int]] = {}
-        #: The generators of the trace, with the frames that they run.
+        #: The generators of the trace (weakly, by identity), with the frames that they run.
         self.generators: dict[int, tuple[Any, Any]] = {}
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
@@ -195,7 +195,8 @@ class World:
         self.guard(entry.source, "has" if dict.__contains__(entry.real, original) else "lacks", original)
 
     def element(self, container: list[Any], index: int) -> Any:
-        """`container[index]` of a list whose length is guarded."""
+        """`container[index]` of a list, whose length is guarded."""
+        self.length_matters(container)
         value = list.__getitem__(container, index)
         if value is not UNFILLED:
             return value

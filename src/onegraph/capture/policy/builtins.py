@@ -280,6 +280,14 @@ def contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return tracer.contains(args[1], args[0])
 
 
+@policy(list.append)
+def list_append(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Nothing of the list is looked at: one that a loop fills is not read at each step."""
+    tracer.world.refuse_opaque(args[0])
+    tracer.world.touch(args[0])
+    list.append(*args, **kwargs)
+
+
 @policy(dict.get)
 def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
