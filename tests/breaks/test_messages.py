@@ -12,7 +12,9 @@ import torch
 from import_graph import ROOT
 
 import onegraph
+from onegraph.base import events as ev
 from tests.breaks import messages
+from tests.capture.test_breaks import Watch
 
 HERE = Path(__file__).parent
 
@@ -117,3 +119,15 @@ def test_the_last_line_of_a_nested_failure_is_the_program_s() -> None:
         onegraph.compile(outer)(torch.ones(3, 3))
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert (last.name, last.line) == ("inner", "return y.view(7, 7)")
+
+
+def test_the_cost_of_a_break_that_does_not_resume() -> None:
+    def f(x):
+        scale = 2
+        y = x + 1
+        return y * locals()["scale"]
+
+    with Watch() as watch:
+        onegraph.compile(f, backend="eager")(torch.ones(3))
+    (broken,) = watch.of(ev.GraphBroken)
+    assert broken.cost == "the whole call runs eagerly" and len(watch.of(ev.FrameSkipped)) == 1

@@ -35,7 +35,10 @@ def test_breaks_are_numbered_and_explained() -> None:
         events.emit(ev.Recompiled(HERE, "x.size(0) == 3", LINE, 1))
     text = str(summarize(recorded))
     assert text.startswith("onegraph produced 2 graphs, with 1 graph break and 2 ops, behind 0 guards.\n")
-    assert "1. call of print [B01] behind 1 op in graph 2\n  from user code" in text and "  Hint: move it\n" in text
+    assert (
+        "1. call of print [B01] between 1 op in graph 1 and 1 op in graph 2\n  from user code" in text
+        and "  Hint: move it\n" in text
+    )
     assert "Runs eagerly in f (f.py:5): it is a generator" in text
     assert "Compiled again in f (f.py:3): x.size(0) == 3" in text
 

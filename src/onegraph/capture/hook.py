@@ -111,7 +111,8 @@ class Region:
         began = time.perf_counter()
         try:
             return translate(start, self.compile_graph, cx, self.fullgraph, policy)
-        except GraphBreakError:
+        except GraphBreakError as error:
+            error.__traceback__ = None  # where the tracer was is nothing to the user
             raise
         except Exception as error:
             if self.fullgraph or not cx.config.suppress_errors:

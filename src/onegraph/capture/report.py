@@ -57,14 +57,17 @@ def broken_event(frame: Location | None, broken: GraphBreak, root: Frame | None,
         reason.hints,
         tuple(location(each) for each in stack) or first,
         values_of(stack[-1]) if broken.frames else (),
-        cost(reason.whole_frame, bool(broken.frames), operations),
+        cost(broken, operations),
     )
 
 
-def cost(whole_frame: bool, resumes: bool, operations: int) -> str:
-    if not resumes:
+def cost(broken: GraphBreak, operations: int) -> str:
+    """What becomes of the graphs, as far as is known where the break is found."""
+    if broken.born is not None:
+        return "the graph ends where the object is made; what follows is another graph"
+    if not broken.frames:
         return "the whole call runs eagerly"
-    if whole_frame:
+    if broken.reason.whole_frame:
         return f"the function runs eagerly; the graph before it has {plural(operations, 'operation')}"
     if not operations:
         return "no operation comes before it; what follows is a graph of its own"

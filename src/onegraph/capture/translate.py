@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
@@ -104,10 +104,22 @@ def translate_unchecked(
         except GraphBreak as found:
             broken = found
         strict = fullgraph or is_strict(trace.tracer)
+        event = trace.broken_event(broken)
         if strict and broken.reason is FAILED_OPERATOR:
-            return Failing(trace.broken_event(broken))
-        report(trace.broken_event(broken), broken, cx, strict)
+            return Failing(event)
+        if strict or broken.reason.fatal:
+            cx.emit(event)
+            raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
+    outcome = translate_broken(broken, nested, start, compile_graph, cx, shapes)
+    cx.emit(event if isinstance(outcome, Translated) else replace(event, cost="the whole call runs eagerly"))
+    return outcome
+
+
+def translate_broken(
+    broken: GraphBreak, nested: bool, start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy
+) -> Translated | Skipped:
+    """Compile what comes before the break and go on behind it, in the innermost frame in which that can be done."""
     if broken.born is not None:
         result = translate_prefix(start, compile_graph, cx, shapes, broken.born)
         return result if isinstance(result, Translated) else Skipped(f"{broken.summary}; {result}")
@@ -164,12 +176,6 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trac
         finally:
             trace.close()
             before.restore()
-
-
-def report(event: ev.GraphBroken, broken: GraphBreak, cx: Context, strict: bool) -> None:
-    cx.emit(event)
-    if strict or broken.reason.fatal:
-        raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
 
 
 def finish(

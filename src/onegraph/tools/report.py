@@ -40,7 +40,7 @@ class Explanation:
 
     captured: tuple[GraphReport, ...]
     breaks: tuple[ev.GraphBroken, ...]
-    #: For each break, how many graphs were captured before it; None if the graph that it ends is empty.
+    #: For each break, the number of the graph that it ends; None if it ends none.
     ended: tuple[int | None, ...]
     skips: tuple[ev.FrameSkipped, ...]
     guards: tuple[ev.GuardsBuilt, ...]
@@ -132,20 +132,17 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
     guards: list[ev.GuardsBuilt] = []
     recompiles: list[ev.Recompiled] = []
     times = Times()
-    open_break = False  # whether a graph that is captured next is the one that the last break ends
+    begun = 0  # how many graphs there were when the frame that is translated began
     for item in recorded:
         times.note(item.event)
         match item.event:
             case ev.FrameStarted():
-                open_break = False
+                begun = len(graphs)
             case ev.GraphCaptured(frame=frame, operations=operations, module=module):
                 graphs.append(GraphReport(frame, operations, item.text, module))
-                if open_break:
-                    ended[-1], open_break = len(graphs), False
             case ev.GraphBroken() as broken:
                 breaks.append(broken)
-                ended.append(None)
-                open_break = True
+                ended.append(len(graphs) if len(graphs) > begun else None)
             case ev.FrameSkipped() as skip:
                 skips.append(skip)
             case ev.GuardsBuilt() as built:
