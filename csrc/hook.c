@@ -152,7 +152,8 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
         record = record->next_of_code;
     }
     if (record != NULL) {
-        bool closed = record->closed; /* the record may be gone when the guards have run */
+        /* The record may be gone when the guards have run. Where breaks are errors, those of closed code are too. */
+        bool closed = record->closed && state->settings[ERROR_ON_GRAPH_BREAK] <= 0;
         if (record->entries != NULL) {
             state->context = NULL;
             PyCodeObject *replacement = find_entry(frame, record->entries);

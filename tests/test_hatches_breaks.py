@@ -258,6 +258,19 @@ def test_compiled_with_a_break_fails_where_breaks_are_errors() -> None:
     assert not watch.graphs
 
 
+def test_skipped_with_a_break_fails_where_breaks_are_errors() -> None:
+    def skipped(x):
+        onegraph.skip_frame()
+        return x + 1
+
+    for function in (skipped, lambda x: skipped(x * 2)):
+        compiled = onegraph.compile(function)
+        assert torch.equal(compiled(X), function(X))
+        with pytest.raises(onegraph.GraphBreakError, match="skip_frame"), onegraph.error_on_graph_break(True):
+            compiled(X)
+        assert torch.equal(compiled(X), function(X))
+
+
 def test_the_setting_is_of_the_thread() -> None:
     compiled = onegraph.compile(broken_between(onegraph))
     results = []

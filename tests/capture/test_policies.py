@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import logging
 import os
 from collections.abc import Callable
@@ -198,3 +199,20 @@ def test_a_check_is_made_when_the_graph_runs() -> None:
     compiled(torch.ones(2))
     with pytest.raises(RuntimeError, match="negative"):
         compiled(-torch.ones(2))
+
+
+def test_native_classes_that_act_outside_are_not_called_while_tracing(tmp_path) -> None:
+    path = tmp_path / "made"
+
+    def f(x, name):
+        io.FileIO(name, "w").close()
+        return x + 1
+
+    with pytest.raises(onegraph.GraphBreakError, match="FileIO"):
+        onegraph.compile(f, fullgraph=True)(torch.ones(2), str(path))
+    assert not path.exists()
+    compiled = onegraph.compile(f)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2), str(path)), torch.full((2,), 2.0))
+        assert path.exists()
+        path.unlink()

@@ -38,7 +38,7 @@ from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.module import HookWatch
-from onegraph.capture.policy.reasons import reason_of_truth, refused_method, refused_native
+from onegraph.capture.policy.reasons import reason_of_truth, refuse_outside_class, refused_method, refused_native
 from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
@@ -420,6 +420,7 @@ class Tracer(Frames):
         disabled = find_disabled(find_in_class(cls, "__init__")[1])
         if disabled is not None:
             run_eagerly(self, False, disabled, args, kwargs)
+        refuse_outside_class(cls)
         made = self.note_birth(self.run_native(cls, args, kwargs))
         if isinstance(made, type):
             self.world.made_classes[id(made)] = made

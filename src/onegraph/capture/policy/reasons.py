@@ -109,6 +109,15 @@ def refused_native(function: Any, module: str, name: str) -> GraphBreak:
     return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
 
 
+def refuse_outside_class(cls: type) -> None:
+    """Break the graph where a native class is made an instance of that acts on the world outside, as files do."""
+    for name in ("__new__", "__init__") if not issubclass(cls, io.BytesIO | io.StringIO) else ():
+        owner = next(kind for kind in cls.__mro__ if name in kind.__dict__)
+        known = longest(NATIVE_MODULES, owner.__module__ or "")
+        if known is not None and known not in (b.NUMPY, b.NUMPY_RANDOM):
+            raise refused_native(cls, cls.__module__, cls.__qualname__)
+
+
 def refused_method(owner: type, name: str) -> GraphBreak:
     """The graph break of a native method of a type without a policy."""
     known = longest(NATIVE_MODULES, owner.__module__)
