@@ -37,6 +37,12 @@ def batch_norm(
     return value, mean, scale
 
 
+def ldexp(x: Tensor, exponent: Tensor) -> Any:
+    """Powers by fractions have the type of the exponent; those by integers are neither rounded nor do they overflow."""
+    return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm,
+    aten.ldexp.Tensor: ldexp,
 }

@@ -7,6 +7,7 @@ operator, on one element. Sizes here are plain numbers and all tensors are on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -25,11 +26,9 @@ _RULES: dict[OpOverload, Rule] = {}
 # Not marked as element-wise, though it is.
 _ALSO_ITERATED = frozenset({aten.floor_divide.default})
 # Element-wise, but their results are contiguous.
-_CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default})
+_CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default, aten.pow.Scalar})
 # Marked as element-wise, but with layouts of their own.
-_NOT_ITERATED = frozenset(
-    {"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy", "ldexp"}
-)
+_NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
 
 
 def quick_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
@@ -288,6 +287,14 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
         return None
     shape = (*first.shape[:d], sum(x.shape[d] for x in tensors), *first.shape[d + 1 :])
     return shape, contiguous(shape), first.dtype
+
+
+@_rule(aten.view_copy.default)
+def _view_copy(x: Tensor, size: Sequence[int]) -> Layout | None:
+    """It takes any strides, unlike its meta kernel."""
+    if any(n < 0 for n in size) or math.prod(size) != x.numel():
+        return None
+    return tuple(size), contiguous(size), x.dtype
 
 
 def _reduced(x: Tensor, dims: Any, keepdim: bool, dtype: torch.dtype) -> Layout | None:

@@ -264,3 +264,9 @@ def test_what_eager_refuses_is_refused(function: Callable[[Tensor], tuple[Tensor
         function(x)
     with pytest.raises(expected.type, match=re.escape(str(expected.value))):
         compiled(function, x)(x)
+
+
+def test_sums_of_booleans() -> None:
+    x = torch.tensor([[True, True, False], [True, True, True], [False, False, False]])
+    check(lambda x: (x.sum(dtype=torch.bool), x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool)), x)
+    check(lambda x: (x.sum(0, keepdim=True, dtype=torch.bool), x.sum(0)), x[:, :0])

@@ -257,16 +257,6 @@ def sinc(x: Scalar) -> Scalar:
     return where(x.eq(0), 1, s.sin(scaled) / scaled)
 
 
-@lower(aten.ldexp.Tensor)
-def ldexp(g: Lowerer, x: View, exponent: View) -> Any:
-    result = g.result
-    if exponent.dtype is not result.dtype or result.dtype.compute is not result.dtype:
-        return NotImplemented  # the power of a short type is rounded to it; that of an integer never overflows
-    return g.pointwise(
-        result.shape, result.dtype, lambda cell: cell.load(x).to(result.dtype) * s.exp2(cell.load(exponent))
-    )
-
-
 @lower(aten.addr.default)
 def addr(g: Lowerer, x: View, a: View, b: View, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """x + a * b, for every pair of elements."""

@@ -34,7 +34,8 @@ def integer(value: Index | int) -> int:
 
 
 def reduce(g: Lowerer, op: str, x: View, dims: Any, dtype: DType, keepdim: bool = False) -> View:
-    """Reduce a tensor, its elements converted to `dtype` first."""
+    """Reduce a tensor, its elements converted to `dtype` first. A sum of booleans is their disjunction."""
+    op = "any" if op == "sum" and dtype is BOOL else op
     over = reduced_dims(x, dims)
     outer = tuple(n for d, n in enumerate(x.shape) if d not in over)
 
