@@ -137,18 +137,12 @@ def admit_function(world: World, real: types.FunctionType, source: Source, guard
     return real
 
 
-def admit_opaque(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """A native object with state that we cannot see: its identity may be used, its methods break the graph."""
-    if guarded:
-        world.guard(source, "is", real)
-    world.adopt(real, real, source)
-    world.opaque[id(real)] = real
-    return real
-
-
 @admits(*ITERATORS)
-def admit_iterator(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """An iterator differs from call to call: nothing is assumed but its type, so its steps break the graph."""
+def admit_opaque(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """A native object with state that we cannot see: it may be handed on, its methods break the graph.
+
+    Another call may bring another one: nothing is assumed but its type.
+    """
     if guarded:
         world.guard(source, "type", type(real))
     world.adopt(real, real, source)
@@ -240,7 +234,8 @@ def admit_member(world: World, member: Any, guarded: bool) -> Any:
     """A key of a dict or an element of a set: the guard on the container says which object it is."""
     if type(member) in ATOMS:
         return member
-    return world.settled(world.admit(member, Const(id(member), short(member), member), guarded))
+    shadow = world.admit(member, Const(id(member), short(member), member), guarded)
+    return world.settled(shadow)
 
 
 def blank(cls: type, items: list[Any]) -> Any:

@@ -51,7 +51,7 @@ class Operators(Attributes):
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
-            return super().binary(op, a, self.shown(b))
+            return self.world.with_addresses(super().binary(op, a, self.shown(b)))
         if op[-1] == "=":
             self.world.touch(a)
         return super().binary(op, self._filled(a), self._filled(b))
@@ -67,6 +67,7 @@ class Operators(Attributes):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
         left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
+        self.world.told_apart(a, b)
         try:
             return super().compare(op, left, right)
         except GraphBreak as broken:
@@ -76,13 +77,13 @@ class Operators(Attributes):
         obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, kind)
-        return super().convert(self._printable(obj), kind)
+        return self.world.with_addresses(super().convert(self._printable(obj), kind))
 
     def format(self, obj: Any, spec: Any) -> str:
         obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, "format", spec)
-        return super().format(self._printable(obj), spec)
+        return self.world.with_addresses(super().format(self._printable(obj), spec))
 
     def contains(self, item: Any, container: Any) -> bool:
         refuse_marked(item, container)
@@ -100,6 +101,8 @@ class Operators(Attributes):
 
     def set_update(self, container: set[Any], items: Any) -> None:
         super().set_update(container, self._items_of(items))
+        for item in container:
+            self.world.hashed(item)
 
     def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
         return super().star_arguments(function, self._items_of(args))
@@ -163,9 +166,11 @@ class Operators(Attributes):
         return self.concrete(value, what)
 
     def set_add(self, container: set[Any], item: Any) -> None:
+        self.world.hashed(item)
         super().set_add(container, self.concrete(item, "hash"))
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
+        self.world.hashed(key)
         super().map_add(container, self.concrete(key, "hash"), value)
 
 

@@ -81,6 +81,12 @@ class Recorder(TorchFunctionMode):
         self.bind(value, node)
         return node
 
+    def forget(self) -> None:
+        """Let go of the real inputs and of the fakes."""
+        self.inputs.clear()
+        self.nodes.clear()
+        self._keep.clear()
+
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
         self._keep.append(value)

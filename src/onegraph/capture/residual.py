@@ -175,13 +175,15 @@ class Rebuild:
         return name
 
     def _make(self, value: Any) -> str:
-        if isinstance(value, torch.Tensor):
+        cls = type(value)  # which a proxy of a dead object has still
+        if issubclass(cls, torch.Tensor):
             return self._tensor(value)
-        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        if issubclass(cls, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.assign(self._symbol_text(self, value))
         origin = self.world.origin.get(id(value))
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
+            by_identity = by_identity and id(value) not in self.world.by_value
             return self.const(value) if by_identity else self.source(origin)
         for kinds, recipe in RECIPES:
             if isinstance(value, kinds):

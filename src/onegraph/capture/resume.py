@@ -16,6 +16,7 @@ what is to be called next instead of calling it (`_C.TailCall`), so that a loop 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
@@ -105,7 +106,7 @@ class Values:
         self._numbers: dict[int, int] = {}
 
     def add(self, value: Any) -> int:
-        if isinstance(value, ResumeFunction) or id(value) not in self._numbers:
+        if type(value) is ResumeFunction or id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.items)
             self.items.append(value)
         return self._numbers[id(value)]
@@ -300,6 +301,8 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
 
 
 def write_value(rebuild: Any, value: Any) -> str:
+    if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
+        return rebuild.value(value)
     match value:
         case ResumeFunction():
             return write_resume_function(rebuild, value)

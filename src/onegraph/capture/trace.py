@@ -85,6 +85,11 @@ class Trace:
     def close(self) -> None:
         self._modes.close()
         self.tracer.abandon()
+        self.world.forget()
+        self.recorder.forget()
+        self.fingerprints = None
+        self.values = ()
+        self.root = None
 
     def _start(self) -> Frame:
         """The root frame with its arguments admitted."""

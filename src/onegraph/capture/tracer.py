@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import SCRIPTED, GraphBreak
+from onegraph.capture.breaks import FINALIZER, SCRIPTED, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import Numbers
+from onegraph.capture.containers import Containers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
 from onegraph.capture.interp.frame import NULL
@@ -36,11 +36,11 @@ from onegraph.capture.native_calls import (
 )
 from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
-from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import reason_of_truth, refuse_outside_class, refused_method, refused_native
 from onegraph.capture.policy.registry import (
     BREAKS,
+    COMPARING,
     DEPTHS,
     HANDLERS,
     PLAIN,
@@ -63,7 +63,7 @@ from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
 
 
-class Tracer(Frames):
+class Tracer(Frames, Containers):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
     def __init__(self, world: World, recorder: Recorder, numbers: Numbers) -> None:
@@ -114,86 +114,10 @@ class Tracer(Frames):
             self.world.identity_matters(a, b)
         return a is b
 
-    # ---- containers --------------------------------------------------------------------------------------------------
-
     def getattr(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):
             return self.type_of(obj) if name == "__class__" else getattr(self.concrete(obj, f"attribute {name}"), name)
         return super().getattr(obj, name)
-
-    def getitem(self, container: Any, key: Any) -> Any:
-        if isinstance(container, dict):
-            key = self.concrete(key, "hash")
-        match container:
-            case dict() if type(container).__getitem__ is dict.__getitem__:
-                try:
-                    return self.world.lookup(container, key)
-                except KeyError:
-                    if not hasattr(type(container), "__missing__"):
-                        raise
-                    return super().getitem(container, key)
-            case list() if type(container) is list and type(key) is int:
-                return self.world.element(container, key)
-        if not isinstance(container, torch.Tensor):
-            self.world.realize(container)
-        return super().getitem(container, key)
-
-    def setitem(self, container: Any, key: Any, value: Any) -> None:
-        self.world.refuse_opaque(container)
-        self.world.touch(container)
-        if isinstance(container, dict):
-            key = self.concrete(key, "hash")
-        if type(container) is not dict and not isinstance(container, torch.Tensor):
-            self.world.realize(container)
-        super().setitem(container, key, value)
-
-    def delitem(self, container: Any, key: Any) -> None:
-        self.world.refuse_opaque(container)
-        self.world.touch(container)
-        self.world.realize(container)
-        super().delitem(container, self.concrete(key, "hash") if isinstance(container, dict) else key)
-
-    def contains(self, item: Any, container: Any) -> bool:
-        if isinstance(container, dict | set | frozenset):
-            item = self.concrete(item, "hash")
-        if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
-            return self.world.present(container, item)
-        if not isinstance(container, torch.Tensor):
-            self.world.realize(container)
-        return super().contains(item, container)
-
-    def iter(self, obj: Any) -> Any:
-        if isinstance(obj, torch.Tensor):
-            return iter(obj.unbind(0)) if obj.dim() else iter(obj)
-        if isinstance(obj, StandIn):
-            return obj
-        self.world.refuse_opaque(obj)
-        self.world.realize(obj)
-        return super().iter(obj)
-
-    def type_of(self, obj: Any) -> type:
-        return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
-
-    def next(self, iterator: Any) -> Any:
-        if isinstance(iterator, StandIn):
-            return next(iterator)
-        self.world.refuse_opaque(iterator)
-        return super().next(iterator)
-
-    def iterate(self, obj: Any) -> Iterator[Any]:
-        """Python iteration over any value of the trace, for policies."""
-        iterator = self.iter(obj)
-        while True:
-            try:
-                item = self.next(iterator)
-            except StopIteration:
-                return
-            yield item
-
-    def unpack(self, obj: Any, count: int) -> Any:
-        if isinstance(obj, torch.Tensor):
-            obj = obj.unbind(0)
-        return super().unpack(self.world.realize(obj), count)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -247,6 +171,8 @@ class Tracer(Frames):
                 named = {**function.keywords, **kwargs}
                 return self.call_again(plain, function.func, (*function.args, *args), named)
             case type():
+                if hasattr(function, "__del__"):
+                    raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
@@ -339,6 +265,9 @@ class Tracer(Frames):
         self.world.refuse_opaque(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
+        if isinstance(receiver, list | tuple) and function.__name__ in COMPARING:
+            for member in self.world.realize(receiver):
+                self.world.told_apart(args[0], member)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
             self.world.realize(receiver)
             return self.run_native(function, args, kwargs)
@@ -402,6 +331,11 @@ class Tracer(Frames):
             return function(*args, **kwargs)
         with _C.trace_hook(self._reentry):
             made = function(*args, **kwargs)
+        self._note_hashed(made, getattr(function, "__self__", None))
+        if type(made) is str:
+            return self.world.with_addresses(made)
+        if isinstance(made, type) and (isinstance(function, type) or function.__name__ == "__new__"):
+            self.world.made_classes[id(made)] = made
         return self.note_birth(made) if isinstance(made, UNREDUCED) else made
 
     def natively(self, function: Any, *args: Any) -> Any:
@@ -409,6 +343,13 @@ class Tracer(Frames):
             return function(*args)
         with _C.trace_hook(self._reentry):
             return function(*args)
+
+    def _note_hashed(self, *containers: Any) -> None:
+        """What native code has put into dicts and sets."""
+        for container in containers:
+            if isinstance(container, set | frozenset | dict) and not self.world.is_outside(container):
+                for member in list(container):
+                    self.world.hashed(member)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if args else MISSING
@@ -421,10 +362,7 @@ class Tracer(Frames):
         if disabled is not None:
             run_eagerly(self, False, disabled, args, kwargs)
         refuse_outside_class(cls)
-        made = self.note_birth(self.run_native(cls, args, kwargs))
-        if isinstance(made, type):
-            self.world.made_classes[id(made)] = made
-        return made
+        return self.note_birth(self.run_native(cls, args, kwargs))
 
     def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Interpret a Python function although the table has a handler for it."""

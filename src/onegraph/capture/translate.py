@@ -29,6 +29,7 @@ from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
 from onegraph.capture.resume_function import resumed_by
+from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import splice
 from onegraph.capture.trace import Trace
@@ -96,13 +97,15 @@ def translate_unchecked(
             except Exception as raised:  # of the program: running it for real raises it again, with all its effects
                 if fullgraph or is_strict(trace.tracer):
                     return Failing(trace.raised_event(raised))
-                return Skipped(f"it raises {type(raised).__name__}: {raised}{trace.raised_at(raised)}", forever=False)
+                shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
+                return Skipped(f"it raises {shown}", forever=False)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
+        broken.__traceback__ = None  # it holds all that the trace has seen, and is held by this frame
         strict = fullgraph or is_strict(trace.tracer)
         event = trace.broken_event(broken)
         if strict and broken.reason is FAILED_OPERATOR:
@@ -226,6 +229,11 @@ def run_as_written(start: FrameStart) -> None:
     if code.co_flags & CO_VARKEYWORDS:
         named |= next(values)
     _C.disabled(start.function)(*positional, **named)
+
+
+def message_of(raised: BaseException) -> str:
+    """The text of an exception, as far as no code of the program has to run for it."""
+    return ", ".join(str(item) for item in raised.args if type(item) in ATOMS)
 
 
 def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:

@@ -14,9 +14,12 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from types import CellType, MappingProxyType, MemberDescriptorType
 from typing import Any
+
+import torch
 
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
@@ -25,6 +28,9 @@ from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
 from onegraph.capture.texts import refuse_marked
+
+#: The hash functions of objects that equal nothing but themselves.
+BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
 
 
 class World:
@@ -67,12 +73,20 @@ class World:
         self._slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
         #: The shadows (by identity) that the program may have written to, even if they are now as they were.
         self._touched: set[int] = set()
+        self._hashed: set[int] = set()
         self._admission = admission
         self._atom = atom
         self._locate = locate
         self._library = library
         self._observe = observe
         self._keep: list[Any] = []
+
+    def forget(self) -> None:
+        """Let go of the program's objects, which nobody else may hold."""
+        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self._slots):
+            table.clear()
+        self._keep.clear()
+        self._observe = None
 
     # ---- guards ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +162,53 @@ class World:
         elif not any(self.is_pinned(value) and id(value) not in self.by_value for value in (a, b)):
             self.guard(left, "different", right)
 
+    def with_addresses(self, text: str) -> str:
+        """A text that native code has made, with the addresses of the original objects in place of the shadows'."""
+        if type(text) is not str or "0x" not in text:
+            return text
+        return re.sub("0x[0-9a-f]+", self._address, text)
+
+    def _address(self, found: re.Match[str]) -> str:
+        number = int(found[0], 16)
+        real = self.real_of.get(number)
+        if real is None or id(real) == number:
+            return found[0]
+        self.guard(self.origin[number], "is", real)
+        return hex(id(real))
+
+    def told_apart(self, a: Any, b: Any) -> None:
+        """The program compares two values natively: guard which objects in them are one object."""
+        todo, seen = [(a, b)], set()
+        while todo:
+            a, b = todo.pop()
+            if a is b or type(a) is not type(b) or type(a) in ATOMS or (id(a), id(b)) in seen:
+                continue
+            seen.add((id(a), id(b)))
+            match a:
+                case list():
+                    todo += zip(list.__iter__(a), list.__iter__(b), strict=False)
+                case tuple():
+                    todo += zip(tuple.__iter__(a), tuple.__iter__(b), strict=False)
+                case dict():
+                    todo += [(value, dict.get(b, key)) for key, value in dict.items(a)]
+                case set() | frozenset():
+                    pass
+                case _:
+                    self.identity_matters(a, b)
+
+    def hashed(self, value: Any) -> None:
+        """The program finds a value in a dict or a set: objects that are found by identity are guarded by it."""
+        if type(value) in ATOMS or id(value) in self._hashed:
+            return
+        self._hashed.add(id(value))
+        if isinstance(value, tuple | frozenset):
+            for item in value:
+                self.hashed(item)
+            return
+        origin = self.origin.get(id(value))
+        if origin is not None and type(value).__hash__ in BY_IDENTITY:
+            self.guard(origin, "is", self.real(value))
+
     # ---- lazy containers ---------------------------------------------------------------------------------------------
 
     def lookup(self, container: dict[Any, Any], key: Any) -> Any:
@@ -171,6 +232,7 @@ class World:
 
     def settled(self, key: Any) -> Any:
         """A key whose hash and equality native code may ask for."""
+        self.hashed(key)
         if isinstance(key, tuple | frozenset):
             for item in key:
                 self.settled(item)

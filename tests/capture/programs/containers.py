@@ -448,3 +448,14 @@ def equal_keys_of_other_types(x, d):
     d[True] = 6
     d[1.0] = 7
     return d, x * d[1]
+
+
+ROW = [[0, 0, 0], [5, 6, 7]]
+
+
+@case(lambda: (torch.rand(2),), lambda: ROW[1].append(8))
+def slices_filled_from_outside(x):
+    ROW[0][:] = ROW[1]
+    made = [1, 2]
+    made[1:] = ROW[1]
+    return x * sum(ROW[0]), made, ROW[0] is ROW[1]

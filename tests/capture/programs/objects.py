@@ -6,6 +6,7 @@ import abc
 import dataclasses
 import enum
 import functools
+import os
 import types
 import typing
 
@@ -803,3 +804,80 @@ def local_dataclass_and_enum(x):
         right: int = 2
 
     return Local(1).b, Kind.ONE.value, Couple(1).right, x
+
+
+class Closing:
+    log = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        Closing.log.append(self.name)
+
+
+@case
+def object_with_a_finalizer(x):
+    made = Closing("a")
+    y = x + len(made.name)
+    Closing.log.append("before")
+    del made
+    Closing.log.append("after")
+    return y, len(Closing.log)
+
+
+@case
+def deleted_from_an_empty_cell(x):
+    def read():
+        return late
+
+    os.getpid()
+    try:
+        read()
+    except NameError as error:
+        message = str(error)
+    os.getpid()
+    late = 3
+    return x * read(), message
+
+
+class Meta(type):
+    def __new__(mcls, name, bases, namespace):
+        return super().__new__(mcls, name, bases, {**namespace, "tag": name})
+
+
+@case
+def class_of_a_metaclass(x):
+    class Made(metaclass=Meta):
+        pass
+
+    return x, Made.tag, isinstance(Made(), Made)
+
+
+class Unprintable(Exception):
+    printed = []
+
+    def __str__(self):
+        Unprintable.printed.append(1)
+        return None
+
+
+@case
+def raises_what_cannot_be_printed(x):
+    raise Unprintable(x.dim())
+
+
+PLACE = object()
+BARE = Unprintable()
+HELD = [PLACE, {"k": Finalized(1)}]
+
+
+@case
+def addresses_in_texts(x):
+    shown = f"{HELD!r}", str(HELD[1]["k"]), "%r" % (PLACE,), "{}".format(HELD[1]["k"]), repr([HELD])
+    return x, [text == other for text, other in zip(shown, expected_texts())]
+
+
+def expected_texts():
+    hidden = vars(__builtins__)["eval"] if not isinstance(__builtins__, dict) else __builtins__["eval"]
+    return hidden("f'{HELD!r}', str(HELD[1]['k']), repr(PLACE), str(HELD[1]['k']), repr([HELD])", globals())

@@ -421,3 +421,37 @@ def kept_is_given(x, s, r, c):
     first = any(s is entry[0] for entry in KEPT)
     KEPT.append((s, r, c))
     return x, first
+
+
+def one_or_two(make):
+    return alternate(lambda: (torch.rand(2), make(), [make()]), lambda: (lambda b: (torch.rand(2), b, [b]))(make()))
+
+
+@case(lambda: one_or_two(lambda: Box(1)), lambda: None, lambda: None)
+def equal_by_identity(x, a, items):
+    return x, a == items[0], a != items[0]
+
+
+@case(lambda: one_or_two(lambda: Box(1)), lambda: None, lambda: None)
+def member_by_identity(x, a, items):
+    return x, a in items, items.count(a), (a,) == tuple(items), a in tuple(items)
+
+
+@case(lambda: one_or_two(lambda: Box(1)), lambda: None, lambda: None)
+def key_by_identity(x, a, items):
+    return x, a in {item: 1 for item in items}, a in set(items), len({a, *items})
+
+
+@case(lambda: one_or_two(lambda: [Box(1)]), lambda: None, lambda: None)
+def equal_within_by_identity(x, a, items):
+    return x, a == items[0], [a] == items
+
+
+@case(lambda: one_or_two(lambda: Closed()), lambda: None, lambda: None)
+def opaque_by_identity(x, a, items):
+    return x, a is items[0], a == items[0], a in items, {a: 1}.get(items[0])
+
+
+class Closed:
+    def __del__(self):
+        pass

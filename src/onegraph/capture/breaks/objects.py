@@ -57,8 +57,9 @@ OPAQUE_OBJECT = _define(
 FINALIZER = _define(
     "object-with-finalizer",
     "use of {what}, an object with a finalizer",
-    "A copy of the object would run `__del__` too, at another time.",
+    "A copy of the object would run `__del__` too, at another time. What makes such an object runs eagerly.",
     "pass what the object holds, and keep the object outside of the compiled function",
+    whole_frame=True,
 )
 SET_ORDER = _define(
     "set-order",

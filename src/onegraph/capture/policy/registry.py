@@ -91,6 +91,8 @@ READS = frozenset(
     isdisjoint __getitem__ __contains__ __len__ __iter__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ __str__
     __hash__ __reversed__ __getattribute__ __add__ __mul__ __rmul__ __or__ __and__ __sub__ __xor__""".split()
 )
+#: Methods of lists and tuples that compare their argument with the items.
+COMPARING = frozenset({"count", "index", "remove", "__contains__"})
 #: Types whose native methods may run on values that the trace owns.
 SAFE_RECEIVERS: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),

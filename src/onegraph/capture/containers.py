@@ -1,0 +1,98 @@
+"""Items, membership and iteration over the shadow world: what is read is filled, what is written is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onegraph.capture.operators import Operators
+from onegraph.capture.policy.iteration import StandIn
+
+
+class Containers(Operators):
+    """The part of the tracer that reads and writes containers."""
+
+    def getitem(self, container: Any, key: Any) -> Any:
+        if isinstance(container, dict):
+            key = self.concrete(key, "hash")
+        match container:
+            case dict() if type(container).__getitem__ is dict.__getitem__:
+                try:
+                    return self.world.lookup(container, key)
+                except KeyError:
+                    if not hasattr(type(container), "__missing__"):
+                        raise
+                    return super().getitem(container, key)
+            case list() if type(container) is list and type(key) is int:
+                return self.world.element(container, key)
+        if not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+        return super().getitem(container, key)
+
+    def setitem(self, container: Any, key: Any, value: Any) -> None:
+        self.world.refuse_opaque(container)
+        self.world.touch(container)
+        if isinstance(container, dict):
+            key = self.concrete(key, "hash")
+            self.world.hashed(key)
+        if type(container) is not dict and not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+            if type(key) is slice and not isinstance(value, torch.Tensor):
+                self.world.realize(value)
+        super().setitem(container, key, value)
+
+    def delitem(self, container: Any, key: Any) -> None:
+        self.world.refuse_opaque(container)
+        self.world.touch(container)
+        self.world.realize(container)
+        super().delitem(container, self.concrete(key, "hash") if isinstance(container, dict) else key)
+
+    def contains(self, item: Any, container: Any) -> bool:
+        if isinstance(container, dict | set | frozenset):
+            item = self.concrete(item, "hash")
+        if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
+            return self.world.present(container, item)
+        if not isinstance(container, torch.Tensor):
+            self.world.realize(container)
+        match container:
+            case list() | tuple():
+                for member in container:
+                    self.world.told_apart(item, member)
+            case set() | frozenset():
+                self.world.settled(item)
+        return super().contains(item, container)
+
+    def iter(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return iter(obj.unbind(0)) if obj.dim() else iter(obj)
+        if isinstance(obj, StandIn):
+            return obj
+        self.world.refuse_opaque(obj)
+        self.world.realize(obj)
+        return super().iter(obj)
+
+    def type_of(self, obj: Any) -> type:
+        return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
+
+    def next(self, iterator: Any) -> Any:
+        if isinstance(iterator, StandIn):
+            return next(iterator)
+        self.world.refuse_opaque(iterator)
+        return super().next(iterator)
+
+    def iterate(self, obj: Any) -> Iterator[Any]:
+        """Python iteration over any value of the trace, for policies."""
+        iterator = self.iter(obj)
+        while True:
+            try:
+                item = self.next(iterator)
+            except StopIteration:
+                return
+            yield item
+
+    def unpack(self, obj: Any, count: int) -> Any:
+        if isinstance(obj, torch.Tensor):
+            obj = obj.unbind(0)
+        return super().unpack(self.world.realize(obj), count)
