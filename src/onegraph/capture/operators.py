@@ -69,7 +69,10 @@ class Operators(Attributes):
         left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
         self.world.told_apart(a, b)
         try:
-            return super().compare(op, left, right)
+            answer = super().compare(op, left, right)
+            if isinstance(answer, torch.SymBool) and not self.numbers.decide(answer):
+                return bool(answer)  # which native code takes where it takes no symbolic one
+            return answer
         except GraphBreak as broken:
             raise membership(broken) from None
 
@@ -98,6 +101,9 @@ class Operators(Attributes):
 
     def list_extend(self, container: list[Any], items: Any) -> None:
         super().list_extend(container, self._items_of(items))
+
+    def list_to_tuple(self, items: list[Any]) -> tuple[Any, ...]:
+        return super().list_to_tuple(self._filled(items))
 
     def set_update(self, container: set[Any], items: Any) -> None:
         super().set_update(container, self._items_of(items))

@@ -162,8 +162,9 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
 
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = value.__reduce__()
-    if isinstance(value, REVERSED_LIST) and function is iter:  # at its end it reduces to an iterator of another type
-        name = rebuild.assign(f"{rebuild.const(reversed)}([])")
+    if function is iter and not state:  # at its end, where one over a reversed list reduces to another type
+        over = reversed if isinstance(value, REVERSED_LIST) else iter
+        name = rebuild.assign(f"{rebuild.const(over)}({rebuild.values(args)})")
         rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
         return name
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")

@@ -101,7 +101,7 @@ class Symbols:
     def _size(self, source: Source, tensor: torch.Tensor, dim: int) -> torch.SymInt:
         value = tensor.shape[dim]
         known = self._by_value.get(value)
-        if known is None:
+        if known is None or known.node.index.symbol is None:  # none yet, or one that was decided in the meantime
             known = self._by_value[value] = self.sizes.new(value, f"s{len(self.places)}")
             symbol = known.node.index.symbol
             self.places[symbol] = Place(source, dim, tensor)

@@ -315,8 +315,6 @@ class Tracer(Frames, Containers):
         depth = self._depth(function)
         if not keeps_texts(function):
             refuse_marked(getattr(function, "__self__", None), *args, *kwargs.values())
-        if not (is_torch(function) or keeps_texts(function) and not isinstance(kept_by(function), dict | set)):
-            args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
@@ -326,6 +324,8 @@ class Tracer(Frames, Containers):
                 self.world.realize_deep(value, opaque=is_torch(function))
             elif depth == "level":
                 self.world.realize(value)
+        if not (is_torch(function) or keeps_texts(function) and not isinstance(kept_by(function), dict | set)):
+            args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
         if is_torch(function) or isinstance(function, types.FunctionType):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)

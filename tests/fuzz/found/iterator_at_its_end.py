@@ -2,7 +2,9 @@
 def f(x):
     stream = reversed([x, x + 1])
     first, *rest = stream
-    return first, rest, stream
+    done = iter([])
+    next(done, None)
+    return first, rest, stream, done
 
 
 def call_0():

@@ -28,6 +28,10 @@ class Builders:
         else:
             self.natively(container.extend, items)
 
+    def list_to_tuple(self, items: list[Any]) -> tuple[Any, ...]:
+        """`(*items,)`"""
+        return tuple(items)
+
     def set_update(self, container: set[Any], items: Any) -> None:
         """`{*items}`"""
         if self._runs_python(items, "__iter__", "__next__"):

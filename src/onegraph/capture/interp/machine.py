@@ -8,7 +8,7 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  module_getattr
     operators    unary binary compare is_op contains truth length convert format
     containers   getitem setitem delitem iter next send unpack unpack_ex set_add map_add
-                 list_extend set_update dict_update dict_merge star_arguments match_keys match_class
+                 list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
     exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise

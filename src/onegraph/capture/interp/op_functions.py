@@ -33,7 +33,7 @@ def call_intrinsic_1(machine: Any, frame: Frame, instr: Instr) -> None:
     value = frame.stack[-1]
     match instr.arg:
         case "LIST_TO_TUPLE":
-            result = tuple(value)
+            result = machine.list_to_tuple(value)
         case "UNARY_POSITIVE":
             result = machine.unary("+", value)
         case "IMPORT_STAR":

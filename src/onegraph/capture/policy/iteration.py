@@ -151,7 +151,10 @@ def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
     less = functools.cmp_to_key(lambda a, b: -1 if ordered(tracer, "sort", "<", a[0], b[0]) else 0)
     keyed = [(item if key is None else tracer.call(key, (item,), {}), item) for item in items]
-    reverse = tracer.truth(kwargs.get("reverse", False))
+    reverse = kwargs.get("reverse", False)
+    if not isinstance(reverse, bool):
+        list.sort([], reverse=reverse)  # refuses what is no number
+        reverse = tracer.truth(reverse)
     if all(type(entry[0]) in (int, float, str) for entry in keyed):
         keyed.sort(key=operator.itemgetter(0), reverse=reverse)
     else:
