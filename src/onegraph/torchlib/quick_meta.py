@@ -290,11 +290,13 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
 
 
 @_rule(aten.view_copy.default)
-def _view_copy(x: Tensor, size: Sequence[int]) -> Layout | None:
+def _view_copy(x: Tensor, size: list[int]) -> Layout | None:
     """It takes any strides, unlike its meta kernel."""
-    if any(n < 0 for n in size) or math.prod(size) != x.numel():
+    known = math.prod(n for n in size if n != -1)
+    shape = [x.numel() // max(known, 1) if n == -1 else n for n in size]
+    if size.count(-1) > 1 or any(n < 0 for n in shape) or not known or math.prod(shape) != x.numel():
         return None
-    return tuple(size), contiguous(size), x.dtype
+    return shape, contiguous(shape), x.dtype
 
 
 def _reduced(x: Tensor, dims: Any, keepdim: bool, dtype: torch.dtype) -> Layout | None:
