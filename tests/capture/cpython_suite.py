@@ -25,6 +25,9 @@ from pathlib import Path
 from onegraph.capture.bytecode import decode, encode
 from onegraph.capture.interp.machine import Machine
 
+#: Where modules are found before any test has changed it.
+PATH = tuple(sys.path)
+
 # These change what the interpreter itself stands on, and leave it so when they fail.
 NOT_RUN = ("lru_reentrancy_with_len",)
 
@@ -38,7 +41,7 @@ def available(names: tuple[str, ...]) -> list[str]:
 
 def start(mode: str, name: str, timeout: int = 200) -> tuple[int, dict[str, str]]:
     """Run a test module in a process of its own: how many tests ran, and those that pass natively only."""
-    path = os.pathsep.join(p for p in sys.path if p)
+    path = os.pathsep.join(p for p in PATH if p)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__)), mode, name],
         env={**os.environ, "PYTHONPATH": path},

@@ -220,7 +220,7 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
         world.adopt_value(real, source)
         return real
     shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
-    if any(a is not b for a, b in zip(base.__iter__(shadow), items, strict=True)):
+    if len(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):
         raise GraphBreak(SET_ORDER)
     begin_shadow(world, real, shadow, source, guarded)
     if guarded:
