@@ -13,7 +13,18 @@ class Box:
         LOG.append(name)
 
 
+class Tail(Box):
+    def __getitem__(self, k):
+        self.t = k
+        return [] if k == 2 else k
+
+    def __eq__(self, other):
+        LOG.append("equal")
+        return False
+
+
 def f(x):
+    LOG.append([] in Tail(x) and 5 in [Tail(x), 5])
     return sum(Box(x), x)
 
 

@@ -247,7 +247,7 @@ class Protocols:
     def contains(self, item: Any, container: Any) -> bool:
         """`item in container`"""
         if type(container) in _PLAIN:
-            return item in container
+            return self.natively(operator.contains, container, item)
         found = self.type_lookup(type(container), "__contains__")
         if is_python(found):
             return self.truth(self.call_special(found, container, (item,)))
@@ -260,7 +260,7 @@ class Protocols:
                     return False
                 if candidate is item or self.truth(self.compare("==", candidate, item)):
                     return True
-        return item in container
+        return self.natively(operator.contains, container, item)
 
     def iter(self, obj: Any) -> Any:
         """`iter(obj)`"""
