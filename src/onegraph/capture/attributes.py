@@ -14,7 +14,7 @@ from onegraph.capture.layout import HEAP_TYPE
 from onegraph.capture.policy.reasons import reason_of_write
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
-from onegraph.capture.source import Attr, Const, DictOf, Item
+from onegraph.capture.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
 from onegraph.capture.world import World
 
 MISSING = DELETED
@@ -248,7 +248,13 @@ class Attributes(Machine):
         return getattr(function, name)
 
     def is_guarded_function(self, function: types.FunctionType) -> bool:
-        return not is_library(function.__module__ or "")
+        """Whether what a function holds may change: always, but for what a library has defined in its modules."""
+        if not is_library(function.__module__ or ""):
+            return True
+        source = self.world.origin.get(id(function))
+        while source is not None and (base := base_of(source)) is not None:
+            source = base
+        return isinstance(source, Arg | FreeCell)
 
     def _native_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of an object of a native type: methods are bound natively, state is admitted."""
