@@ -7,6 +7,7 @@ status is 1 if there were any.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -187,7 +188,7 @@ def main() -> int:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console) as progress, contextlib.suppress(KeyboardInterrupt):
         run.run(progress)
     run.report(console, time.monotonic() - began)
     return bool(run.kinds)

@@ -370,7 +370,7 @@ def the_calls(b: Builder, parameters: list[Any]) -> None:
             b.line("    global COUNT, SCALE")
             b.line("    " + b.one(CHANGES).format(n=size))
         grad = "grad" in b.features and b.chance(50)
-        x = b.one(("torch.randn({n})", "torch.rand({n})", "torch.zeros({n})", "torch.rand(2 * {n})[::2]")).format(
+        x = b.one(("torch.randn({n})", "torch.rand({n})", "torch.zeros({n})", "torch.rand(2 * {n})[{n}:]")).format(
             n=size
         )
         b.line(f"    x = {x}{'.requires_grad_()' if grad else ''}")

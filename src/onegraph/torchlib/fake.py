@@ -107,7 +107,9 @@ class FakeMode(FakeTensorMode):
             fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device, requires_grad=leaf_grad)
         if tensor.requires_grad and not leaf_grad:
             with _disable_current_modes(), torch.enable_grad():
-                fake = fake.requires_grad_().clone()
+                leaf, fake = fake, fake.clone().requires_grad_().clone()
+            with _disable_current_modes(), torch._C._DisableTorchDispatch():
+                fake.data = leaf  # the clone of what is not dense has other strides, and memory of its own
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         if isinstance(tensor, torch.nn.Buffer):
