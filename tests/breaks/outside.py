@@ -71,14 +71,14 @@ def reads_before(graph, x):
 @breaks(b.SAVE_LOAD)
 def saves(x):
     y = x**2 / 2
-    torch.save(y, io.BytesIO())
+    torch.save(y, os.devnull)
     return y**3 / 6
 
 
 @saves.fixed("return the tensors")
 def saves_behind(graph, x):
     y = graph(lambda x: x**2 / 2)(x)
-    torch.save(y, io.BytesIO())
+    torch.save(y, os.devnull)
     return graph(lambda y: y**3 / 6)(y)
 
 

@@ -172,6 +172,7 @@ class Tracer(Frames, Containers):
                 return self.call_again(plain, function.func, (*function.args, *args), named)
             case type():
                 if hasattr(function, "__del__"):
+                    refuse_outside_class(function)
                     raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
