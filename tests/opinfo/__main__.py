@@ -1,0 +1,141 @@
+"""Two reports about torch's operators.
+
+    python -m tests.opinfo                       what becomes of each core aten operator: loops, or a call, and why
+    python -m tests.opinfo run --jobs 2          every sample of every operator in every type, compiled, against eager
+
+The second takes hours; `--types float32`, `--operators 'pool|norm'` and `--limit 5` make it less. Each operator runs in
+a process of its own, so that a crash is one line of the report. The exit status is 1 if anything differed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from onegraph.autograd import FunctionalGraph
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.compiler import compile_graph
+from tests.opinfo.coverage import count_uses, report
+from tests.opinfo.harness import check_operator, operators
+
+TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "bool")
+CHECKED = Context(Config(verify=True))
+
+
+def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
+    compiled = compile_graph(graph.module, CHECKED)
+    return compiled, compiled.fallbacks
+
+
+def check(op: Any, dtype: torch.dtype, limit: int | None, pipe: Any) -> None:
+    """Runs in a child: sends what became of the operator's samples."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+    try:
+        found = check_operator(op, native, limit, dtype=dtype)
+        pipe.send(("equal", found.equal, sorted(found.fallbacks), len(found.broken)))
+    except BaseException as error:
+        notes = " | ".join(getattr(error, "__notes__", ()))
+        pipe.send(("differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"))
+
+
+def outcomes(work: list[tuple[Any, str]], limit: int | None, jobs: int, seconds: int) -> Iterator[tuple[Any, str, Any]]:
+    """What each child sent, as they end; children that take too long are ended."""
+    fork = multiprocessing.get_context("fork")
+    running: dict[Any, tuple[Any, Any, str, float]] = {}
+    todo = iter(work)
+    while True:
+        while len(running) < jobs and (item := next(todo, None)) is not None:
+            ours, theirs = fork.Pipe(duplex=False)
+            child = fork.Process(target=check, args=(item[0], getattr(torch, item[1]), limit, theirs))
+            child.start()
+            theirs.close()
+            running[ours] = (child, *item, time.monotonic())
+        if not running:
+            return
+        for pipe in multiprocessing.connection.wait(list(running), timeout=1.0):
+            child, op, name, _ = running.pop(pipe)
+            try:
+                result = pipe.recv()
+            except EOFError:
+                child.join()
+                result = ("crashed", f"exit status {child.exitcode}")
+            child.join()
+            yield op, name, result
+        for pipe, (child, op, name, start) in list(running.items()):
+            if time.monotonic() - start > seconds:
+                del running[pipe]
+                child.kill()
+                child.join()
+                yield op, name, ("slow", f"did not end within {seconds} s")
+
+
+def shown(console: Console, total: int) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, disable=not console.is_terminal)
+    progress.add_task("", total=total)
+    return progress
+
+
+def run(options: argparse.Namespace, chosen: list[Any], console: Console) -> int:
+    types = [name for name in options.types.split(",") if name]
+    work = [(op, name) for name in types for op in chosen if getattr(torch, name) in op.supported_dtypes("cpu")]
+    counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in types}  # operators, lowered fully, samples, bad
+    bad = 0
+    with shown(console, len(work)) as progress:
+        for op, name, (kind, *rest) in outcomes(work, options.limit, options.jobs, options.seconds):
+            progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
+            row = counts[name]
+            row[0] += 1
+            if kind == "equal":
+                row[1] += bool(rest[0]) and not rest[1] and not rest[2]
+                row[2] += rest[0] + rest[2]
+            else:
+                row[3] += 1
+                bad += 1
+                print(f"{kind}: {op.formatted_name} {name}: {rest[0]}", flush=True)
+    for name, (ran, full, samples, wrong) in counts.items():
+        print(
+            f"{name}: {ran} operators, {samples} samples equal, {wrong} operators differ, {full} need no library call"
+        )
+    return bad > 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=__doc__.split("\n")[0])
+    parser.add_argument("what", nargs="?", choices=("coverage", "run"), default="coverage")
+    parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
+    parser.add_argument("--operators", default="", help="a regular expression that names must match")
+    parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=int, default=600, help="time for one operator in one type")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    chosen = [op for op in operators() if re.search(options.operators, op.formatted_name)]
+    if options.what == "run":
+        return run(options, chosen, console)
+    with shown(console, len(chosen)) as progress:
+
+        def tell(name: str) -> None:
+            progress.update(progress.task_ids[0], advance=1, description=name)
+
+        print(report(count_uses(chosen, options.limit or 3, tell)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
