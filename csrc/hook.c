@@ -73,7 +73,14 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
     return answer;
 }
 
-static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context)
+/* The frame of a tail call leaves what it asks for to who has called it. */
+static PyObject *run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
+{
+    PyObject *result = frame_run_replaced(tstate, frame, replacement);
+    return is_tail ? result : resume_tail_calls(result);
+}
+
+static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context, bool is_tail)
 {
     PyCodeObject *code = frame_code(frame);
     PyObject *answer = ask(tstate, frame, context->callback);
@@ -103,7 +110,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         Py_XDECREF(replacement);
         return frame_abandon(tstate, frame);
     }
-    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : frame_run_replaced(tstate, frame, replacement);
+    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_replaced(tstate, frame, replacement, is_tail);
 }
 
 /* ---- the hook ---- */
@@ -138,6 +145,10 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     ContextObject *context = state->context;
     PyCodeObject *code = frame_code(frame);
     CodeRecord *record = code_records(code);
+    bool is_tail = state->tail == code;
+    if (is_tail) {
+        state->tail = NULL;
+    }
     if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code) {
         state->direct = NULL;
         return run_as_it_is(tstate, frame, 0);
@@ -159,7 +170,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             PyCodeObject *replacement = find_entry(frame, record->entries);
             state->context = context;
             if (replacement != NULL) {
-                return frame_run_replaced(tstate, frame, replacement);
+                return run_replaced(tstate, frame, replacement, is_tail);
             }
             if (PyErr_Occurred()) {
                 return frame_abandon(tstate, frame);
@@ -169,7 +180,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             return run_as_it_is(tstate, frame, 0);
         }
     }
-    return run_as_answered(tstate, frame, context);
+    return run_as_answered(tstate, frame, context, is_tail);
 }
 
 /* While the tracer runs native code, Python frames that start in there come to it. A frame that it replaces is its

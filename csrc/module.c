@@ -146,8 +146,6 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
      "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
      "compares the two; a test may choose one."},
-    {"resume", (PyCFunction)(void (*)(void))resume_call, METH_FASTCALL,
-     "resume(function, *args)\n--\n\nCall a resume function, and the TailCall that it returns, until there is a result."},
     {NULL, NULL, 0, NULL},
 };
 

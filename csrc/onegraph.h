@@ -122,6 +122,7 @@ typedef struct {
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     void *passed_on;        /* the frame that was handed to another hook below ours */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
+    PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
 
@@ -146,6 +147,7 @@ extern PyTypeObject TraceHook_Type;
 
 /* ---- going on behind a graph break (resume.c) ---- */
 extern PyTypeObject TailCall_Type;
-PyObject *resume_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
+/* The result of a replacement, or of what it has asked to be called; consumes the reference. */
+PyObject *resume_tail_calls(PyObject *result);
 
 #endif

@@ -1,5 +1,6 @@
-/* Calling resume functions without growing the stack: a replacement that breaks inside of a resume function returns
-   what is to be called next, and `resume` calls it. So a loop with a break in its body runs in constant depth. */
+/* Calling resume functions without growing the stack: a replacement that breaks returns what is to be called next, and
+   the hook calls it when the frame has ended. So a loop with a break in its body runs in constant depth, the stack is
+   as deep as that of the program as it was written, and tracebacks have its entries alone. */
 #include "onegraph.h"
 #include <stddef.h>
 
@@ -12,8 +13,8 @@ typedef struct {
 static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNUSED(kwargs))
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count == 0) {
-        PyErr_SetString(PyExc_TypeError, "TailCall needs a function");
+    if (count == 0 || !PyFunction_Check(PyTuple_GET_ITEM(args, 0))) {
+        PyErr_SetString(PyExc_TypeError, "TailCall needs a function written in Python");
         return NULL;
     }
     TailCallObject *self = (TailCallObject *)type->tp_alloc(type, 0);
@@ -60,17 +61,14 @@ PyTypeObject TailCall_Type = {
     .tp_dealloc = (destructor)tail_call_dealloc,
 };
 
-/* Call `function` with the arguments, and then what it asks for, until there is a result. */
-PyObject *resume_call(PyObject *UNUSED(module), PyObject *const *args, Py_ssize_t count)
+/* What comes behind a replacement whose frame has ended: what it asks for is called, until there is a result. */
+PyObject *resume_tail_calls(PyObject *result)
 {
-    if (count == 0) {
-        PyErr_SetString(PyExc_TypeError, "resume needs a function");
-        return NULL;
-    }
-    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(count - 1), NULL);
     while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         TailCallObject *next = (TailCallObject *)result;
+        hook_state.tail = (PyCodeObject *)PyFunction_GET_CODE(next->function);
         result = PyObject_Call(next->function, next->args, NULL);
+        hook_state.tail = NULL;
         Py_DECREF(next);
     }
     return result;

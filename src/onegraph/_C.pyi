@@ -71,12 +71,9 @@ class disabled(Generic[P, R]):  # noqa: N801
 
 @final
 class TailCall:
-    """What the replacement of a resume function returns to have another function called in its place."""
+    """What a replacement returns to have a function called in its place, when its frame has ended."""
 
     def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
-
-def resume(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a resume function, and each `TailCall` that comes back, until there is a result."""
 
 @final
 class trace_hook:  # noqa: N801

@@ -6,12 +6,12 @@ the root frame ends like this (normal form):
     ...                         residual code: run the graph, replay writes, rebuild the live values
     rebuild the innermost frame's operand stack, and the exceptions that it is handling
     the breaking instruction    in Python, natively: it is what could not be traced
-    call resume(values...)      one way on for each outcome: it goes on, it jumps, or a handler catches what it raises
+    return TailCall(resume, values...)      one way on for each outcome: it goes on, it jumps, or a handler catches
 
 The resume function of the innermost frame jumps behind the breaking instruction. That of an outer frame first calls the
 resume function of the frame that it had called, in the place (and under the handlers) of the original call. So the rest
-of all frames is one call, which the hook captures as one frame in turn. Where that breaks too, its replacement returns
-what is to be called next instead of calling it (`_C.TailCall`), so that a loop does not grow the stack.
+of all frames is one call, which the hook makes when the replaced frame has ended, and captures as one frame in turn. So
+the stack is that of the program, also in a loop that breaks, and tracebacks have its entries alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import CellType, CodeType
+from types import CellType, CodeType, FrameType
 from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr
 from onegraph.capture.bytecode.flow import TERMINATORS, handled_slots, live_names, stack_effect
 from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.tracebacks import frame_object
 from onegraph.capture.resume_function import (
     InnerCall,
     Jump,
@@ -88,6 +89,7 @@ class Continuation:
     jumping: Exit | None
     raising: Exit | None
     depth_when_raising: int
+    passed: tuple[FrameType, ...]  # frames that an exception leaves on its way, outermost first
     code: CodeType  # of the function that the breaking instruction is in
 
 
@@ -137,10 +139,13 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     jumping, target = None, bytecode.instrs[index].target
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
-    raising, depth_when_raising = planner.exit_when_raising()
+    raising, depth_when_raising, caught_at = planner.exit_when_raising()
+    passed = tuple(frame_object(each) for each in frames[caught_at:-1])
     stack = planner.native_stack()
     code = frame.bytecode.code
-    return Continuation(tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, code)
+    return Continuation(
+        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code
+    )
 
 
 class Planner:
@@ -195,8 +200,8 @@ class Planner:
         made = self._resume(frame, Slots(tuple(kinds), ()), depth, Jump(target))
         return self._wrap(len(self.frames) - 1, made, results)
 
-    def exit_when_raising(self) -> tuple[Exit | None, int]:
-        """Go on in the innermost handler, with the exception on top; and the native stack's depth there."""
+    def exit_when_raising(self) -> tuple[Exit | None, int, int]:
+        """Go on in the innermost handler, with the exception on top; the native stack's depth and the level there."""
         for level in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[level]
             bytecode, index = original_place(frame)
@@ -210,8 +215,8 @@ class Planner:
             made = self._resume(frame, Slots(kinds, slots.numbers), handler.depth, way, top_first=True)
             exit_ = self._wrap(level, made, (True,))
             kept = max(handled_slots(self.frames[-1].bytecode)[self.frames[-1].ip], default=-1) + 1
-            return exit_, int(self.ambient is not None) + kept
-        return None, 0
+            return exit_, int(self.ambient is not None) + kept, level
+        return None, 0, 0
 
     def generator(self, frame: Frame, started: bool) -> Resuming:
         """The resume function that makes a generator which waits where the frame is suspended."""

@@ -13,10 +13,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
-from onegraph import _C
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Handler, Instr, encode, remember
 from onegraph.capture.interp.frame import Frame
-from onegraph.capture.policy.registry import policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,9 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     protected = len(prologue)
     match way:
         case InnerCall():
-            prologue += call_with(_C.resume, [*inner[: 1 + way.leading], *results, *inner[1 + way.leading :]])
+            prologue += call(
+                Instr("LOAD_FAST", inner[0]), [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
+            )
             protected = len(prologue) - 1
         case Suspended(at, True):
             prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
@@ -216,7 +216,12 @@ def rebuild_stack(kinds: Sequence[str], values: Sequence[str], exceptions: Seque
 
 def call_with(function: Any, names: Sequence[str]) -> list[Instr]:
     """Call a function that is known now with arguments in variables."""
-    pair = [Instr("LOAD_CONST", function), Instr("PUSH_NULL")]
+    return call(Instr("LOAD_CONST", function), names)
+
+
+def call(function: Instr, names: Sequence[str]) -> list[Instr]:
+    """Call what the instruction loads with arguments in variables."""
+    pair = [function, Instr("PUSH_NULL")]
     if NULL_FIRST:
         pair.reverse()
     return [*pair, *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
@@ -241,10 +246,3 @@ def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
     cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)
     parts = f"{rebuild.const(made.code)}, {rebuild.const(made.namespace)}, {made.code.co_name!r}, None, ({cells})"
     return rebuild.assign(f"{rebuild.const(FunctionType)}({parts})")
-
-
-@policy(_C.resume, plain=True)
-def resume_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A resume function that is traced gives its result itself."""
-    plain, (function, *given) = tracer.take_plain(), args
-    return tracer.call_again(plain, tracer.world.admit(function.value, function.source), tuple(given), kwargs)

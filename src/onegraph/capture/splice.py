@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from types import CodeType
-from typing import Any
+from functools import partial
+from types import CodeType, FrameType, TracebackType
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
 from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.interp.tracebacks import LASTI
 from onegraph.capture.resume import Continuation, Exit, Handled
 from onegraph.capture.resume_function import call_with
 
 
-def splice(code: CodeType, continuation: Continuation, root: CodeType, resumed: bool) -> CodeType:
+def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeType:
     """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
 
-    A frame that is `resumed` itself does not call its resume function: it returns what is to be called. What the
-    breaking instruction raises is at its own place in the program: the code has the file and the name of the function
-    that it is in.
+    The code returns what is to be called next. What the breaking instruction raises is at its own place in the program:
+    the code has the file and the name of the function that it is in.
     """
     at = continuation.code
     line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
@@ -25,7 +25,7 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, resumed: 
     bytecode = decode(code)
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    ending = Ending(continuation, place, _C.TailCall if resumed else _C.resume)
+    ending = Ending(continuation, place)
     stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
     handlers = (*bytecode.handlers, *ending.handlers)
@@ -35,10 +35,9 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, resumed: 
 class Ending:
     """The instructions behind the residual code, from index `place` on."""
 
-    def __init__(self, continuation: Continuation, place: int, caller: Any) -> None:
+    def __init__(self, continuation: Continuation, place: int) -> None:
         self.continuation = continuation
         self.place = place
-        self.caller = caller
         self.out: list[Instr] = []
         self.handlers: list[Handler] = []
         names = [value_name(number) for number in range(len(continuation.values))]
@@ -55,10 +54,15 @@ class Ending:
                 instruction.op, instruction.arg, self._here(), instruction.offset, instruction.position
             )
             self._call(continuation.jumping, depth + stack_effect(instruction, jump=True))
-        if continuation.raising is not None:
+        if continuation.raising is not None or continuation.passed:
             low = continuation.depth_when_raising
             self.handlers.append(Handler(place + at, place + at + 1, self._here(), low, False))
-            self._call(continuation.raising, low + 1)
+            if continuation.passed:
+                self._note_passed(continuation.passed)
+            if continuation.raising is not None:
+                self._call(continuation.raising, low + 1)
+            else:
+                self.out.append(Instr("RERAISE", 0))
         position = instruction.position
         self.out = [Instr(i.op, i.arg, i.target, i.offset, i.position or position) for i in self.out]
 
@@ -76,8 +80,16 @@ class Ending:
                 case number:
                     self.out.append(Instr("LOAD_FAST", value_name(number)))
 
+    def _note_passed(self, frames: tuple[FrameType, ...]) -> None:
+        """Put entries for these frames into the traceback of the exception on the stack."""
+        self.out += [
+            Instr("STORE_FAST", "raised_"),
+            *call_with(partial(pass_through, frames), ["raised_"]),
+            Instr("DELETE_FAST", "raised_"),
+        ]
+
     def _call(self, way: Exit, depth: int) -> None:
-        """Take the native stack apart, call the resume function, and return its result."""
+        """Take the native stack apart, and return what has the resume function called."""
         base = depth - len(way.results)
         taken: list[str] = []
         for index in range(depth - 1, -1, -1):
@@ -91,8 +103,15 @@ class Ending:
                 self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
-        self.out += [*call_with(self.caller, names), Instr("RETURN_VALUE")]
+        self.out += [*call_with(_C.TailCall, names), Instr("RETURN_VALUE")]
 
 
 def value_name(number: int) -> str:
     return f"value{number}_"
+
+
+def pass_through(frames: tuple[FrameType, ...], raised: BaseException) -> BaseException:
+    """The exception, with entries of the frames that it leaves, outermost first, before those of its traceback."""
+    for frame in reversed(frames):
+        raised.__traceback__ = TracebackType(raised.__traceback__, frame, LASTI, frame.f_lineno)
+    return raised

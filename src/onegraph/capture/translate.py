@@ -28,7 +28,6 @@ from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
-from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import splice
@@ -200,7 +199,7 @@ def finish(
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, start.code, resumed_by(start.code) is not None)
+        code = splice(code, continuation, start.code)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
-from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Instr
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.op_names import unbound
 from onegraph.capture.interp.opcodes import Handler
+from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.source import Source
 
 #: Instructions that look at no value of the stack.
@@ -106,9 +107,11 @@ def load_fast(machine: Any, frame: Frame, instr: Instr) -> None:
 
 def read(machine: Any, stack: list[Any], count: int | None) -> None:
     """Admit the values at the top of the stack; what a resume function is called with is only handed on."""
-    top = stack if count is None else stack[-count:] if count else []
-    if any(value is _C.resume for value in top):
-        count = None if count is None else 0
-    for index in range(0 if count is None else max(len(stack) - count, 0), len(stack)):
+    looked_at = range(0 if count is None else max(len(stack) - count, 0), len(stack))
+    for index in [index for index in looked_at if is_resume_function(stack[index])] or looked_at:
         if type(stack[index]) is Unread:
             stack[index] = machine.world.admit(stack[index].value, stack[index].source)
+
+
+def is_resume_function(value: Any) -> bool:
+    return type(value) is Unread and type(value.value) is FunctionType and resumed_by(value.value.__code__) is not None

@@ -11,24 +11,29 @@ from onegraph.capture.interp.frame import Frame
 
 _GENERATOR = 0x20 | 3
 _INTERPRETER = __name__.rpartition(".interp.")[0] + "."
-_LASTI = 2  # any instruction of a stand-in has its position
+LASTI = 2  # any instruction of a stand-in has its position
 _MARK = "stand-in for an interpreted frame"
 
 
 @lru_cache(maxsize=1024)
-def _stand_in(code: CodeType, position: Position | None) -> CodeType:
-    """A generator's code with the names of `code`, all at one position: its frame stands for the interpreted one."""
+def _stand_in(code: CodeType, file: str, position: Position | None) -> CodeType:
+    """A generator's code with the names of `code`, all at one position: its frame stands for the interpreted one.
+
+    Code objects of different files may be equal, so `file` tells them apart.
+    """
     ops = [("RETURN_GENERATOR", None), ("POP_TOP", None), ("RESUME", 0), ("LOAD_CONST", None), ("RETURN_VALUE", None)]
     instrs = tuple(Instr(op, arg, None, -1, position) for op, arg in ops)
     return encode(
         Bytecode(code, instrs, ()),
         co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=_GENERATOR, co_varnames=(), co_cellvars=(),
-        co_freevars=(), co_consts=(None, _MARK), co_names=(),
+        co_freevars=(), co_consts=(None, _MARK), co_names=(), co_filename=file,
     )  # fmt: skip
 
 
-def _frame_object(frame: Frame) -> FrameType:
-    stand_in = FunctionType(_stand_in(frame.bytecode.code, frame.position), frame.globals)
+def frame_object(frame: Frame) -> FrameType:
+    """A frame object that stands for the interpreted frame at the instruction that runs."""
+    code = frame.bytecode.code
+    stand_in = FunctionType(_stand_in(code, code.co_filename, frame.position), frame.globals)
     return stand_in().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
 
 
@@ -50,7 +55,7 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
     if not again:
         position = frame.position
         line = position[0] if position else frame.bytecode.code.co_firstlineno
-        first = TracebackType(first, _frame_object(frame), _LASTI, line)
+        first = TracebackType(first, frame_object(frame), LASTI, line)
     raised.__traceback__ = first
     return inner is not None
 
