@@ -6,7 +6,8 @@ the loop, whoever asks for it inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from onegraph.compiler.literals import convert, fold
 from onegraph.ir.index import Index, Symbol
@@ -167,6 +168,16 @@ class Body:
         scope = self._scopes.pop()
         if scope.statements:
             self._scopes[-1].statements.append(Loop(scope.axes, tuple(scope.statements)))
+
+    @contextmanager
+    def within(self, axes: tuple[Symbol, ...]) -> Iterator[None]:
+        """What follows stands in a loop over the axes; without any it stands where it is."""
+        if not axes:
+            yield
+            return
+        self.enter(axes)
+        yield
+        self.leave()
 
     def block(self) -> Block:
         """What was built."""

@@ -16,8 +16,10 @@ from onegraph.ir.loop import (
     Place,
     Store,
     Vector,
+    loads,
     reads,
     statements,
+    stores,
     writes,
 )
 
@@ -59,6 +61,19 @@ def _sizes(index: Index) -> set[Symbol]:
         elif not symbol.signed:
             found.add(symbol)
     return found
+
+
+def stored_by(kernel: Kernel) -> set[str]:
+    """The buffers and locals that the kernel stores to: their loads have a place in its order."""
+    return {store.buffer for store in stores(kernel.body)}
+
+
+def is_ordered(loop: Loop) -> bool:
+    """Whether an iteration may see, or overwrite, what an earlier one stored: then they run one after the other."""
+    written = {store.buffer for store in stores(loop.body)}
+    if any(load.buffer in written for load in loads(loop.body)):
+        return True
+    return any(symbol.signed for s in stores(loop.body) for index in place_indices(s.place) for symbol in index.symbols)
 
 
 PARTS = 32  # into how many parts a kernel should be divisible

@@ -13,6 +13,8 @@ from onegraph.compiler.lower import (
     pooling,
     reduction,
     resampling,
+    scans,
+    scatter,
     statistics,
     view,
 )
@@ -30,6 +32,8 @@ __all__ = [
     "pooling",
     "reduction",
     "resampling",
+    "scans",
+    "scatter",
     "statistics",
     "view",
 ]

@@ -60,13 +60,13 @@ class Lowerer:
         if strides is None and shape == self._result_shape():
             strides = self.result.strides
         name = self.buffer(TensorType(dtype, shape, tuple(strides or contiguous_strides(shape))))
-        if _is_empty(shape):
-            return self._empty(name)
+        if is_empty(shape):
+            return self.empty(name)
         axes = axes_of(shape, "i")
-        cell = Cell(Body(_running(axes)), coordinates(axes))
+        cell = Cell(Body(running(axes)), coordinates(axes))
         value = compute(cell).to(dtype)
         cell.body.store(name, Coordinates(cell.position), value.operand)
-        self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
+        self.steps.append(Kernel(f"k_{name}", running(axes), cell.body.block()))
         return self.whole(name)
 
     def reduction(
@@ -78,25 +78,25 @@ class Lowerer:
         compute: Callable[[Cell, tuple[Index, ...]], Sequence[Scalar]],
     ) -> View:
         """A tensor of the shape `outer` that gathers what `compute(cell, at)` gives at every position of `inner`."""
-        if _is_empty(inner):
+        if is_empty(inner):
             return self.pointwise(outer, dtype, lambda cell: cell.literal(_nothing(op, dtype), dtype))
         name = self.buffer(TensorType(dtype, outer, contiguous_strides(outer)))
-        if _is_empty(outer):
-            return self._empty(name)
+        if is_empty(outer):
+            return self.empty(name)
         axes, over = axes_of(outer, "i"), axes_of(inner, "r")
-        cell = Cell(Body(_running(axes)), coordinates(axes))
-        cell.body.enter(_running(over))
+        cell = Cell(Body(running(axes)), coordinates(axes))
+        cell.body.enter(running(over))
         values = compute(cell, coordinates(over))
-        if _running(over):
+        if running(over):
             total = cell.body.accumulate(op, dtype, *(value.operand for value in values))
         else:
             total = values[-1].to(dtype).operand  # one element: itself, or its position
         cell.body.leave()
         cell.body.store(name, Coordinates(cell.position), total)
-        self.steps.append(Kernel(f"k_{name}", _running(axes), cell.body.block()))
+        self.steps.append(Kernel(f"k_{name}", running(axes), cell.body.block()))
         return self.whole(name)
 
-    def _empty(self, name: str) -> View:
+    def empty(self, name: str) -> View:
         """A tensor without elements needs memory of size zero, and no kernel."""
         type = self.buffers[name].type
         options = (("dtype", literal_argument(torch_dtype(type.dtype))),)
@@ -110,11 +110,11 @@ class Lowerer:
         start = ZERO
         for number, (piece, dim) in enumerate(pieces):
             axes = axes_of(piece.shape, "i")
-            cell = Cell(Body(_running(axes)), coordinates(axes))
+            cell = Cell(Body(running(axes)), coordinates(axes))
             value = cell.load(piece).to(result.dtype)
             at = [p + start if d == dim else p for d, p in enumerate(cell.position)]
             cell.body.store(name, Coordinates(tuple(at)), value.operand)
-            self.kernel(f"{name}_{number}", _running(axes), cell.body)
+            self.kernel(f"{name}_{number}", running(axes), cell.body)
             start = start + piece.shape[dim]
         return self.whole(name)
 
@@ -278,12 +278,12 @@ def _decided(op: str, index: Index, bound: Index) -> bool | None:
     return True if is_not_negative(-from_bound - 1) else (False if is_not_negative(from_bound) else None)
 
 
-def _running(axes: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
+def running(axes: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
     """The axes that have more than one element (or none)."""
     return tuple(axis for axis in axes if axis.extent != ONE)
 
 
-def _is_empty(shape: Shape) -> bool:
+def is_empty(shape: Shape) -> bool:
     return any(size == ZERO for size in shape)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from onegraph.base.context import Context
-from onegraph.compiler.kernels import indices
+from onegraph.compiler.kernels import indices, is_ordered
 from onegraph.ir.atoms import Call
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (
@@ -106,8 +106,11 @@ def _loops(block: Block) -> Iterable[Loop]:
 def _merge(kernel: Kernel) -> Kernel:
     while True:
         accesses = list(dict.fromkeys(indices(kernel.body)))
-        nests = [kernel.axes, *(loop.axes for loop in _loops(kernel.body))]
-        pair = next((pair for axes in nests if (pair := _mergeable(axes, nests, accesses)) is not None), None)
+        loops = list(_loops(kernel.body))
+        nests = [kernel.axes, *(loop.axes for loop in loops)]
+        ordered = {loop.axes for loop in loops if is_ordered(loop)}
+        pairs = (_mergeable(axes, nests, accesses, axes in ordered) for axes in nests)
+        pair = next((pair for pair in pairs if pair is not None), None)
         if pair is None:
             return kernel
         high, low = pair
@@ -117,10 +120,10 @@ def _merge(kernel: Kernel) -> Kernel:
         kernel = _replaced(kernel, {high: (), low: (both,)}, {high: Index.of(0), low: Index.of(both)})
 
 
-def _mergeable(axes: Axes, nests: list[Axes], accesses: list[Index]) -> tuple[Symbol, Symbol] | None:
-    """Two of the axes that are one in every access, and stand together in every loop."""
-    for high in axes:
-        for low in axes:
+def _mergeable(axes: Axes, nests: list[Axes], accesses: list[Index], ordered: bool) -> tuple[Symbol, Symbol] | None:
+    """Two of the axes that are one in every access, and stand together in every loop; neighbours if it is ordered."""
+    for position, high in enumerate(axes):
+        for low in axes[position + 1 : position + 2] if ordered else axes:
             if high == low or any((high in nest) != (low in nest) for nest in nests):
                 continue
             if all(_continues(index, high, low) for index in accesses):

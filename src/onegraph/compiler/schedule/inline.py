@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
+from onegraph.compiler.kernels import stored_by
 from onegraph.compiler.schedule.cost import block_cost
 from onegraph.compiler.schedule.splice import Loader, Splicer, plain_load
 from onegraph.ir.index import ONE, Index, Symbol, product
@@ -162,7 +163,7 @@ class _Rebuilder(Splicer):
     """Copies a kernel, with definitions in place of loads."""
 
     def __init__(self, kernel: Kernel, inlined: Mapping[str, Definition]) -> None:
-        super().__init__(Body(kernel.axes), self.resolve, {})
+        super().__init__(Body(kernel.axes, volatile=stored_by(kernel)), self.resolve, {})
         self.inlined = inlined
 
     def statement(self, statement: Statement) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onegraph.base.context import Context
+from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.schedule.cost import statement_cost
 from onegraph.ir.index import ONE, Index, Symbol
 from onegraph.ir.loop import (
@@ -75,11 +76,14 @@ def _tile(kernel: Kernel, axis: Symbol) -> Vector | None:
 
 
 def _candidates(kernel: Kernel) -> list[Symbol]:
-    """Axes that may run in vectors. Along an outer axis every lane has locals of its own, which must stay small."""
+    """Axes that may run in vectors: not those of loops in order.
+
+    Along an outer axis every lane has locals of its own, which must stay small.
+    """
     small = sum(local.size * local.dtype.size for local in kernel.locals) * 64 <= LOCALS
     found = list(kernel.axes) if small else []
     for statement in kernel.body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, Loop) and not is_ordered(statement):
             found += [axis for axis in statement.axes if axis not in found]
     return found
 
@@ -94,7 +98,10 @@ def _accesses(kernel: Kernel) -> list[tuple[Index, float]]:
 def _best_axis(kernel: Kernel) -> Symbol | None:
     best: tuple[float, Symbol] | None = None
     accesses = _accesses(kernel)
+    ordered = any(isinstance(statement, Loop) and is_ordered(statement) for statement in kernel.body)
     for position, axis in enumerate(_candidates(kernel)):
+        if ordered and not any(_contiguity(index, axis) == 1 for index, _ in accesses):
+            continue  # rows far apart, each walked in order: one at a time uses whole cache lines
         extent = axis.extent.constant if axis.extent is not None else None
         if extent is not None and extent < 2:
             continue
