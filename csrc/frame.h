@@ -30,5 +30,9 @@
 
 /* Run `replacement` in a fresh frame; consumes the reference to it (replace.c). */
 PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement);
+/* The same for residual code: where its graph fails without a trace, the frame runs as it was written. */
+PyObject *frame_run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement);
+/* Note that the graph of the running frame, of code `replacement`, has failed; `slots` holds its arguments. */
+void failed_frame_set(PyCodeObject *replacement, PyObject **slots);
 
 #endif

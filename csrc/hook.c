@@ -74,9 +74,9 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
 }
 
 /* The frame of a tail call leaves what it asks for to who has called it. */
-static PyObject *run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
+static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
 {
-    PyObject *result = frame_run_replaced(tstate, frame, replacement);
+    PyObject *result = frame_run_residual(tstate, frame, replacement);
     return is_tail ? result : resume_tail_calls(result);
 }
 
@@ -110,7 +110,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         Py_XDECREF(replacement);
         return frame_abandon(tstate, frame);
     }
-    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_replaced(tstate, frame, replacement, is_tail);
+    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_residual(tstate, frame, replacement, is_tail);
 }
 
 /* ---- the hook ---- */
@@ -170,7 +170,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             PyCodeObject *replacement = find_entry(frame, record->entries);
             state->context = context;
             if (replacement != NULL) {
-                return run_replaced(tstate, frame, replacement, is_tail);
+                return run_residual(tstate, frame, replacement, is_tail);
             }
             if (PyErr_Occurred()) {
                 return frame_abandon(tstate, frame);

@@ -145,6 +145,9 @@ extern PyTypeObject Region_Type;
 extern PyTypeObject Disabled_Type;
 extern PyTypeObject TraceHook_Type;
 
+/* ---- compiled graphs (graph.c) ---- */
+extern PyTypeObject Graph_Type;
+
 /* ---- going on behind a graph break (resume.c) ---- */
 extern PyTypeObject TailCall_Type;
 /* The result of a replacement, or of what it has asked to be called; consumes the reference. */

@@ -97,3 +97,66 @@ PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *
     frame_set_code(frame, replacement);
     return _PyEval_EvalFrameDefault(tstate, frame, 0);
 }
+
+/* ---- where the graph fails ---- */
+
+static _Thread_local struct {
+    PyCodeObject *code; /* that ran in the frame; NULL: no graph has failed */
+    PyObject *args;
+    PyObject *kwargs;
+} failed_frame;
+
+static void failed_frame_clear(void)
+{
+    Py_CLEAR(failed_frame.code);
+    Py_CLEAR(failed_frame.args);
+    Py_CLEAR(failed_frame.kwargs);
+}
+
+void failed_frame_set(PyCodeObject *replacement, PyObject **slots)
+{
+    failed_frame_clear();
+    failed_frame.args = positional_arguments(replacement, slots);
+    failed_frame.kwargs = keyword_arguments(replacement, slots);
+    if (failed_frame.args == NULL || failed_frame.kwargs == NULL) {
+        failed_frame_clear();
+        return;
+    }
+    failed_frame.code = (PyCodeObject *)Py_NewRef(replacement);
+}
+
+/* Call the function with the arguments of the failed frame, with the hook off. */
+static PyObject *run_as_written(PyFunctionObject *function)
+{
+    PyObject *args = failed_frame.args, *kwargs = failed_frame.kwargs;
+    failed_frame.args = failed_frame.kwargs = NULL;
+    failed_frame_clear();
+    HookState *state = &hook_state;
+    ContextObject *context = state->context;
+    state->context = NULL;
+    PyObject *result = PyObject_Call((PyObject *)function, args, kwargs);
+    state->context = context;
+    Py_DECREF(args);
+    Py_DECREF(kwargs);
+    return result;
+}
+
+PyObject *frame_run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
+{
+    /* The frame is gone behind the call. */
+    PyFunctionObject *function = (PyFunctionObject *)Py_NewRef(frame_function(frame));
+    PyObject *code = Py_NewRef(frame_code(frame));
+    PyObject *ran = (PyObject *)replacement;
+    PyObject *result = frame_run_replaced(tstate, frame, replacement);
+    if (failed_frame.code != NULL) {
+        if (result == NULL && (PyObject *)failed_frame.code == ran && function->func_code == code) {
+            PyErr_Clear();
+            result = run_as_written(function);
+        } else {
+            failed_frame_clear();
+        }
+    }
+    Py_DECREF(function);
+    Py_DECREF(code);
+    return result;
+}

@@ -121,6 +121,16 @@ class TensorSpec:
     def strides(self) -> tuple[int | None, ...] | None: ...
 
 @final
+class Graph:
+    """A compiled graph in residual code; where it fails and `failed` returns True, its frame runs as it was written."""
+
+    def __new__(
+        cls, function: Callable[..., Any], failed: Callable[..., bool], before: Callable[..., Any] | None = None
+    ) -> Graph: ...
+    def __call__(self, *args: Any) -> Any: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
 class GlobalState:
     """A snapshot of torch's state: grad and inference mode, autocast, default dtype, determinism, active
     modes and transforms."""

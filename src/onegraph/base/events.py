@@ -182,6 +182,15 @@ class RecompileLimitReached(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphFailed(Event):
+    """A compiled graph raised an exception; `resolved` if the frame ran as it was written instead."""
+
+    channel: ClassVar[str] = "fallbacks"
+    error: str = ""
+    resolved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionalGraphBuilt(Event):
     """The functional aten graph, after functionalization, decomposition and clean-up."""
 

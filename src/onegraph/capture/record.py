@@ -35,6 +35,15 @@ class GraphInput:
     example: Any
 
 
+@dataclass(slots=True)
+class SeenInput:
+    """A tensor among the inputs, and its version at the last look."""
+
+    name: str
+    value: torch.Tensor
+    version: int | None
+
+
 class Recorder(TorchFunctionMode):
     """Records torch calls into `graph`.
 
@@ -63,6 +72,9 @@ class Recorder(TorchFunctionMode):
         self._numbers: dict[Any, torch.fx.Node] = {}
         self._keep: list[Any] = []
         self._last_input: torch.fx.Node | None = None
+        #: The inputs that were written to, by name.
+        self.written: set[str] = set()
+        self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
@@ -79,6 +91,8 @@ class Recorder(TorchFunctionMode):
         self._last_input = node
         self.inputs.append(GraphInput(node.name, source, example))
         self.bind(value, node)
+        if isinstance(value, torch.Tensor):
+            self._inputs_on.setdefault(storage_of(value), []).append(SeenInput(node.name, value, writes_to(value)))
         return node
 
     def forget(self) -> None:
@@ -86,6 +100,7 @@ class Recorder(TorchFunctionMode):
         self.inputs.clear()
         self.nodes.clear()
         self._keep.clear()
+        self._inputs_on.clear()
 
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
@@ -112,9 +127,23 @@ class Recorder(TorchFunctionMode):
             if type(error) is TypeError and not contains_tensor((args, kwargs)):
                 raise
             raise refused_after(func, args, error) from error
+        if self.fake.effects.writes:
+            self.note_writes()
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result
+
+    def note_writes(self) -> None:
+        """Find the inputs that the last operators have written to; such a write is known if their version shows it."""
+        effects = self.fake.effects
+        for storage, adding in effects.writes.items():
+            inputs = self._inputs_on.get(storage, ())
+            changed = [seen for seen in inputs if writes_to(seen.value) != seen.version]
+            for seen in changed:
+                seen.version = writes_to(seen.value)
+                self.written.add(seen.name)
+            effects.unknown = effects.unknown or bool(inputs) and (adding or not changed)
+        effects.writes.clear()
 
     def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """A custom autograd function under vmap is its forward where no gradients are recorded."""
@@ -226,6 +255,17 @@ METHOD_NAMES: dict[Any, str] = {
     for name in sorted(dir(torch.Tensor), key=lambda name: name.startswith("_"), reverse=True)
     if callable(getattr(torch.Tensor, name)) and name not in ("__class__", "__init_subclass__", "__subclasshook__")
 }
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
+
+
+def writes_to(tensor: torch.Tensor) -> int | None:
+    """How often the tensor was written to; None for one of inference mode, which does not tell."""
+    with torch._C.DisableTorchFunction():
+        return None if tensor.is_inference() else tensor._version
 
 
 def contains_tensor(value: Any) -> bool:

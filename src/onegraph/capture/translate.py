@@ -23,6 +23,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, GraphBreak
 from onegraph.capture.collector import COLLECTOR
+from onegraph.capture.fallback import fallback_of
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
@@ -261,10 +262,11 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
+    fallback = fallback_of(trace.recorder, [given.name for given in used], trace.state.values["grad_mode"], cx)
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
     arguments = ", ".join(rebuild.source(given.source) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
-    call = f"{rebuild.const(compiled)}({arguments})"
+    call = f"{rebuild.const(fallback.around(compiled))}({arguments})"
     return [f"{outputs}= {call}" if outputs else call]
 
 
@@ -278,7 +280,4 @@ def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, exam
         raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
-    return compiled if isinstance(compiled, NATIVE_CALLABLES) else _C.disabled(compiled)
-
-
-NATIVE_CALLABLES: tuple[type, ...] = tuple(kind for kind in (getattr(_C, "Plan", None),) if kind is not None)
+    return compiled

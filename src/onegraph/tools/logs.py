@@ -100,6 +100,8 @@ def describe(event: Event) -> str:
             return f"version {index} is needed, because this guard failed: {reason}"
         case ev.RecompileLimitReached(limit=limit, reason=reason):
             return f"reached the limit of {plural(limit, 'version')}; the last guard that failed: {reason}"
+        case ev.GraphFailed(error=error, resolved=resolved):
+            return f"the graph failed: {error}" + ("; the frame runs as it was written" if resolved else "")
         case ev.FunctionalGraphBuilt(operations=operations):
             return f"functional graph of {plural(operations, 'operation')}"
         case ev.LoweringDone(kernels=kernels):

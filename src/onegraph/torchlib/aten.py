@@ -68,7 +68,7 @@ def is_random(op: Any) -> bool:
     return isinstance(op, OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
-_PURE_NAMESPACES = frozenset({"aten", "prims", "prim", "onegraph"})
+PURE_NAMESPACES = frozenset({"aten", "prims", "prim", "onegraph"})
 
 
 @cache
@@ -76,7 +76,7 @@ def has_effect(target: Any) -> bool:
     """Must a call be kept, and kept apart from an equal one, though nobody reads its result?"""
     if not isinstance(target, OpOverload):
         return False
-    pure = target.namespace in _PURE_NAMESPACES and bool(target._schema.returns)
+    pure = target.namespace in PURE_NAMESPACES and bool(target._schema.returns)
     return not pure or is_random(target) or is_mutable(target)
 
 

@@ -41,6 +41,7 @@ from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, 
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
 from onegraph.torchlib.quick_meta import is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
+from onegraph.torchlib.side_effects import SideEffects
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
 
@@ -64,6 +65,7 @@ class FakeMode(FakeTensorMode):
         compilerless.prepare()
         TorchDispatchMode.__init__(self)
         self.sizes = Sizes()
+        self.effects = SideEffects()
         self.shape_env = None  # that would be the stock mode's symbolic sizes
         self.static_shapes = True
         # What the stock constructor would set: `FakeTensor` and the table of special operators read these.
@@ -153,6 +155,7 @@ class FakeMode(FakeTensorMode):
         tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if any(_is_foreign(tensor) for tensor in tensors):
             return NotImplemented
+        self.effects.note(func, args, kwargs)
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs)
         if func in LIFTS and type(tensors[0]) is Tensor:
