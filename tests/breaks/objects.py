@@ -22,19 +22,19 @@ def with_argument(make):
 # ---- native objects from outside -------------------------------------------------------------------------------------
 
 
-@breaks(b.OUTSIDE_ITERATOR, with_argument(lambda: map(abs, [-1, 2])))
-def draws(x, numbers):
-    return x + next(numbers)
+@breaks(b.OUTSIDE_ITERATOR, with_argument(lambda: itertools.pairwise([1, 2, 3])))
+def draws(x, pairs):
+    return x + next(pairs)[0]
 
 
 @draws.fixed("pass what it iterates over")
-def draws_inside(graph, x, numbers):
-    return graph(lambda x, items: x + next(map(abs, items)))(x, [-1, 2])
+def draws_inside(graph, x, pairs):
+    return graph(lambda x, items: x + next(itertools.pairwise(items))[0])(x, [1, 2, 3])
 
 
 @draws.fixed("draw from it outside")
-def draws_before(graph, x, numbers):
-    return graph(lambda x, number: x + number)(x, next(numbers))
+def draws_before(graph, x, pairs):
+    return graph(lambda x, pair: x + pair[0])(x, next(pairs))
 
 
 def counting():

@@ -49,6 +49,10 @@ class Cases(dict[str, Case]):
         inputs, *changes = parts
         return lambda function: self._add(function, inputs, tuple(changes))
 
+    @staticmethod
+    def entry(function: Any, inputs: Any) -> Case:
+        return Case(function, inputs, ())
+
     def _add(self, function: Any, inputs: Any, changes: Any) -> Any:
         assert function.__name__ not in self, f"two programs named {function.__name__}"
         self[function.__name__] = Case(function, inputs, changes)
@@ -57,7 +61,7 @@ class Cases(dict[str, Case]):
 
 def load(stem: str) -> ModuleType:
     """A new copy of a file of programs."""
-    spec = importlib.util.spec_from_file_location(f"twin_{stem}", PROGRAMS / f"{stem}.py")
+    spec = importlib.util.spec_from_file_location(f"twin_{stem.replace('/', '_')}", PROGRAMS / f"{stem}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Arg, Item, Source, Through, describe, placeholder_name
 from onegraph.ir.index import Index, Symbol
@@ -21,9 +22,19 @@ from onegraph.torchlib.state import tracing_suspended
 LARGEST = 1 << 31
 
 
-def is_variable(source: Source) -> bool:
-    """Whether the source is a variable of the frame, or an item of a tuple in one."""
+def is_counter(source: Source) -> bool:
+    """Whether the source is the number that an iterator has come to."""
     match source:
+        case Item(Item(Through(_, function), 1), int()):
+            return function is counted
+    return False
+
+
+def is_variable(source: Source) -> bool:
+    """Whether the source is a variable of the frame, or an item of a tuple in one, or a counter."""
+    match source:
+        case Item() if is_counter(source):
+            return True
         case Arg():
             return True
         case Item(base, int()):

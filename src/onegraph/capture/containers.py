@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from types import MethodType
 from typing import Any
 
 import torch
 
+from onegraph.capture.attributes import MISSING
 from onegraph.capture.operators import Operators
-from onegraph.capture.policy.iteration import StandIn
+from onegraph.capture.policy.iteration import StandIn, hidden
+from onegraph.capture.policy.reasons import refused_object
+from onegraph.capture.shadows import ATOMS
+
+#: The methods of iterators, as functions.
+STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
 
 
 class Containers(Operators):
     """The part of the tracer that reads and writes containers."""
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        if not isinstance(obj, StandIn):
+            return super().getattr(obj, name)
+        if name in STAND_IN_METHODS:
+            return MethodType(STAND_IN_METHODS[name], obj)
+        found = getattr(obj.kind, name, MISSING)
+        if name == "__dict__" or found is MISSING:
+            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+        if type(found) in ATOMS or name == "__class__":
+            return obj.kind if name == "__class__" else found
+        raise refused_object(self.world.real(obj)) if self.world.is_outside(obj) else hidden(obj)
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        if isinstance(obj, StandIn):
+            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+        super().setattr(obj, name, value)
 
     def getitem(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict):
@@ -78,7 +103,7 @@ class Containers(Operators):
 
     def next(self, iterator: Any) -> Any:
         if isinstance(iterator, StandIn):
-            return next(iterator)
+            return self.natively(next, iterator)
         self.world.refuse_opaque(iterator)
         return super().next(iterator)
 

@@ -11,6 +11,8 @@ import torch
 from onegraph.capture.bytecode import Bytecode
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.operators import Operators
+from onegraph.capture.policy.iteration import StandIn
+from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.resume import deepest
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
@@ -46,6 +48,13 @@ class Frames(Operators):
     def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
         value = super().load_cell(frame, cell, name)
         return self.world.contents(cell) if value is UNFILLED else value
+
+    def next_in_loop(self, iterator: Any) -> Any:
+        """The next item. A loop behind a break draws in Python: its body settles into a few compiled pieces."""
+        frame = self.frames[-1]
+        if isinstance(iterator, StandIn) and self.world.is_outside(iterator) and resumed_by(frame.bytecode.code):
+            raise refused_object(self.world.real(iterator))
+        return self.next(iterator)
 
     def make_frame(
         self,

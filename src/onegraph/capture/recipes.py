@@ -113,6 +113,8 @@ def rebuild_slice(rebuild: Any, value: slice) -> str:
 
 
 def rebuild_method(rebuild: Any, value: MethodType) -> str:
+    if isinstance(value.__func__, BuiltinFunctionType):  # of an iterator
+        return rebuild.assign(f"{rebuild.value(value.__self__)}.__{value.__func__.__name__}__")
     return rebuild.assign(
         f"{rebuild.const(MethodType)}({rebuild.value(value.__func__)}, {rebuild.value(value.__self__)})"
     )

@@ -27,6 +27,7 @@ from typing import Any, assert_never
 import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
+from onegraph.capture.iterators import write_draws
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, keys_of
@@ -231,7 +232,7 @@ class Rebuild:
 
     def writes(self) -> list[str]:
         """The statements that replay the program's writes; their values are computed before any of them runs."""
-        statements: list[str] = []
+        statements = write_draws(self)
         for entry in list(self.world.changed()):
             statements += self._write(entry)
         for shadow, descriptor, value in self.world.changed_slots():

@@ -20,9 +20,11 @@ from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
+from onegraph.capture.changing import is_counter
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.policy import builtins, iteration, module, numbers, tensors, transforms
 from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
@@ -143,11 +145,13 @@ class Trace:
                 torch._C.DisableTorchFunction()
             ):  # else the recorder would take our own looking at it for the program's
                 return self._admit_tensor(real, source, guarded)
+        if type(real) in OUTSIDE_ITERATORS:
+            return admit_iterator(self.tracer, real, source)
         return admit_object(world, real, source, guarded)
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
-        resumed = guarded and resumed_by(self.code) is not None
-        if resumed and type(real) is int and self.shapes.is_changing_number(source, real):
+        changing = guarded and (resumed_by(self.code) is not None or is_counter(source))
+        if changing and type(real) is int and self.shapes.is_changing_number(source, real):
             world.guard(source, "type", int)
             return self.symbols.numbers.of(source, real)
         if guarded:

@@ -23,6 +23,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, GraphBreak
 from onegraph.capture.collector import COLLECTOR
+from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Stopped, Unsupported
@@ -194,7 +195,7 @@ def finish(
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
-    trace.world.guard_distinct()
+    guard_distinct(trace.world)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]

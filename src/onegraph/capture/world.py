@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
+from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, slots_of
 from onegraph.capture.policy.reasons import refused_object
@@ -66,13 +67,15 @@ class World:
         self.births: dict[int, tuple[int, int]] = {}
         #: The generators of the trace (weakly, by identity), with the frames that they run.
         self.generators: dict[int, tuple[Any, Any]] = {}
+        #: What the program has drawn from iterators from outside.
+        self.draws = Draws()
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         self.made_classes: dict[int, Any] = {}
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
-        self._slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self.slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
         #: The shadows (by identity) that the program may have written to, even if they are now as they were.
-        self._touched: set[int] = set()
+        self.touched: set[int] = set()
         self._hashed: set[int] = set()
         self._admission = admission
         self._atom = atom
@@ -83,7 +86,7 @@ class World:
 
     def forget(self) -> None:
         """Let go of the program's objects, which nobody else may hold."""
-        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self._slots):
+        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
             table.clear()
         self._keep.clear()
         self._observe = None
@@ -429,7 +432,7 @@ class World:
         """Fill a `__slots__` attribute of a shadow, unless it was read or written before, or is unset."""
         real = self.real_of[id(shadow)]
         native = not member.__objclass__.__flags__ & HEAP_TYPE  # of an exception, which has it from the start
-        if native or (id(shadow), member) in self._slots:
+        if native or (id(shadow), member) in self.slots:
             return
         source = Attr(self.origin[id(shadow)], name)
         try:
@@ -439,25 +442,25 @@ class World:
             return
         value = self.admit(found, source)
         member.__set__(shadow, value)
-        self._slots[id(shadow), member] = (shadow, value)
+        self.slots[id(shadow), member] = (shadow, value)
 
     def touch(self, shadow: Any) -> None:
         """The program is about to write to a container, or hands it to native code that may."""
         if id(shadow) in self.records:
-            self._touched.add(id(shadow))
+            self.touched.add(id(shadow))
 
     def slot_known(self, shadow: Any, member: Any, value: Any) -> None:
         """Remember what a slot of a shadow holds as long as the program does not write to it."""
-        self._slots[id(shadow), member] = (shadow, value)
+        self.slots[id(shadow), member] = (shadow, value)
 
     def slot_written(self, shadow: Any, member: Any) -> None:
         """The program is about to write or delete a slot."""
         if self.is_outside(shadow):
-            self._slots.setdefault((id(shadow), member), (shadow, UNFILLED))
+            self.slots.setdefault((id(shadow), member), (shadow, UNFILLED))
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""
-        for (_, member), (shadow, before) in self._slots.items():
+        for (_, member), (shadow, before) in self.slots.items():
             try:
                 value = member.__get__(shadow, type(shadow))
             except AttributeError:
@@ -470,31 +473,3 @@ class World:
         for entry in self.records.values():
             if differs(entry):
                 yield entry
-
-    def guard_distinct(self) -> None:
-        """Guard that what the program has written to is nothing else that it has used under another name."""
-        groups: dict[type, list[tuple[Source, bool]]] = {}
-        dicts: list[tuple[Source, bool]] = []
-        written = {id(entry) for entry in self.changed()} | {id(self.records.get(shadow)) for shadow in self._touched}
-        for entry in self.records.values():
-            if entry.guarded:
-                member = (entry.source, id(entry) in written)
-                if isinstance(entry.source, DictOf):
-                    owner = self.type_at.get(entry.source.base, object)
-                    groups.setdefault(owner, []).append(member)
-                elif type(entry.real) is dict:  # it may be the dictionary of an object of any class
-                    dicts.append(member)
-                else:
-                    groups.setdefault(type(entry.real), []).append(member)
-        for owner, members in groups.items():
-            if owner.__dictoffset__:
-                members += dicts
-        groups[dict] = dicts
-        slots = {id(shadow) for shadow, _, _ in self.changed_slots()}
-        for shadow, _ in self._slots.values():
-            groups.setdefault(type(shadow), []).append((self.origin[id(shadow)], id(shadow) in slots))
-        for members in groups.values():
-            for source, is_written in members:
-                for other, other_is_written in members if is_written else ():
-                    if source is not other and not (other_is_written and str(other) < str(source)):
-                        self.guard(source, "different", other)

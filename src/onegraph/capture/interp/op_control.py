@@ -42,7 +42,7 @@ def get_iter(machine: Any, frame: Frame, instr: Instr) -> None:
 @opcode("FOR_ITER")
 def for_iter(machine: Any, frame: Frame, instr: Instr) -> int | None:
     try:
-        value = machine.next(frame.stack[-1])
+        value = machine.next_in_loop(frame.stack[-1])
     except StopIteration:
         frame.stack.pop()
         return instr.target

@@ -277,6 +277,10 @@ class Protocols:
         found = self.type_lookup(type(iterator), "__next__")
         return self.call_special(found, iterator) if is_python(found) else self.natively(next, iterator)
 
+    def next_in_loop(self, iterator: Any) -> Any:
+        """The next item of a `for` loop."""
+        return self.next(iterator)
+
     def send(self, receiver: Any, value: Any) -> tuple[bool, Any]:
         """Resume what `yield from` waits for: (whether it has returned, what it yields or returns)."""
         try:

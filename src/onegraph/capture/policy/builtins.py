@@ -29,6 +29,7 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.torchlib.state import tracing_suspended
@@ -84,6 +85,8 @@ breaks(b.DYNAMIC_CODE, exec, eval)
 @policy(isinstance)
 def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     value, kinds = args
+    if isinstance(value, StandIn):
+        return issubclass(value.kind, kinds)
     if isinstance(kinds, tuple):
         return any(isinstance_(tracer, (value, kind), {}) for kind in kinds)
     if isinstance(value, torch.Tensor):
@@ -346,6 +349,8 @@ def super_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _copy(function: Any) -> None:
     @policy(function)
     def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function is copy.copy and isinstance(args[0], StandIn):
+            return args[0].copied()
         return tracer.run_native(function, (tracer.world.realize_deep(args[0]), *args[1:]), kwargs)
 
 

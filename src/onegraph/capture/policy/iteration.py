@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, GraphBreak
+from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import recipe
 
@@ -58,15 +59,9 @@ _extreme(max, ">")
 
 
 class StandIn:
-    """An iterator that calls the program's functions: what it stands for would not come back to the tracer."""
+    """An iterator of ours in the place of a native one, whose kind it has for the program."""
 
-    __slots__ = ("function", "iterators", "tracer")
     kind: type
-
-    def __init__(self, tracer: Any, function: Any, iterables: Any) -> None:
-        self.tracer = tracer
-        self.function = function
-        self.iterators = [tracer.iter(iterable) for iterable in iterables]
 
     def __iter__(self) -> StandIn:
         return self
@@ -74,9 +69,39 @@ class StandIn:
     def __next__(self) -> Any:
         raise NotImplementedError
 
+    def copied(self) -> StandIn:
+        """What `copy.copy` gives. (Native code asks for `__copy__`, which the native iterators have not.)"""
+        raise hidden(self)
 
-class Mapped(StandIn):
-    __slots__ = ()
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise hidden(self)
+
+    def __repr__(self) -> str:
+        return f"<{qualified(self.kind)} object at {hex(id(self))}>"
+
+
+def hidden(iterator: StandIn) -> GraphBreak:
+    """The graph break of native code that looks for the state of an iterator."""
+    return GraphBreak(OUTSIDE_ITERATOR, what=f"a {qualified(iterator.kind)}")
+
+
+def qualified(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Calling(StandIn):
+    """An iterator that calls a function of the program: what it stands for would not come back to the tracer."""
+
+    def __init__(self, tracer: Any, function: Any, iterators: list[Any]) -> None:
+        self.tracer = tracer
+        self.function = function
+        self.iterators = iterators
+
+    def copied(self) -> Calling:
+        return type(self)(self.tracer, self.function, self.iterators)
+
+
+class Mapped(Calling):
     kind = map
 
     def __next__(self) -> Any:
@@ -86,8 +111,7 @@ class Mapped(StandIn):
         return self.tracer.call(self.function, tuple(items), {})
 
 
-class Filtered(StandIn):
-    __slots__ = ()
+class Filtered(Calling):
     kind = filter
 
     def __next__(self) -> Any:
@@ -98,7 +122,7 @@ class Filtered(StandIn):
 
 
 @recipe(Mapped, Filtered)
-def rebuild_stand_in(rebuild: Any, value: StandIn) -> str:
+def rebuild_calling(rebuild: Any, value: Calling) -> str:
     parts = rebuild.values((value.function, *value.iterators))
     return rebuild.assign(f"{rebuild.const(value.kind)}({parts})")
 
@@ -107,14 +131,71 @@ def rebuild_stand_in(rebuild: Any, value: StandIn) -> str:
 def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) < 2 or kwargs:
         return map(*args, **kwargs)  # raises
-    return Mapped(tracer, args[0], args[1:])
+    return Mapped(tracer, args[0], [tracer.iter(iterable) for iterable in args[1:]])
 
 
 @policy(filter)
 def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 2 or kwargs:
         return filter(*args, **kwargs)  # raises
-    return Filtered(tracer, args[0], args[1:])
+    return Filtered(tracer, args[0], [tracer.iter(args[1])])
+
+
+class Calls:
+    """A function of the program that native code calls: the call comes back to the tracer."""
+
+    __slots__ = ("function", "tracer")
+
+    def __init__(self, tracer: Any, function: Any) -> None:
+        self.tracer = tracer
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.tracer.call(self.function, args, {})
+
+
+class Asks(Calls):
+    """A predicate of the program that native code calls."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> bool:
+        return bool(self.tracer.truth(super().__call__(*args)))
+
+
+@recipe(Calls)
+def rebuild_calls(rebuild: Any, value: Calls) -> str:
+    return rebuild.value(value.function)
+
+
+def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
+    """Iterators of `itertools` that call a function of the program."""
+
+    @policy(kind)
+    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) > index and args[index] is not None:
+            args = (*args[:index], calls(tracer, args[index]), *args[index + 1 :])
+        elif name is not None and kwargs.get(name) is not None:
+            kwargs = {**kwargs, name: calls(tracer, kwargs[name])}
+        return tracer.run_native(kind, args, kwargs)
+
+
+_over(itertools.accumulate, 1, "func", Calls)
+_over(itertools.dropwhile, 0, None, Asks)
+_over(itertools.filterfalse, 0, None, Asks)
+_over(itertools.groupby, 1, "key", Calls)
+_over(itertools.starmap, 0, None, Calls)
+_over(itertools.takewhile, 0, None, Asks)
+
+
+@policy(operator.length_hint)
+def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    if not isinstance(args[0], StandIn):
+        return tracer.run_native(operator.length_hint, args, kwargs)
+    count = getattr(args[0], "count_left", None)
+    if count is None:
+        raise hidden(args[0])
+    return int(count())
 
 
 @policy(any)

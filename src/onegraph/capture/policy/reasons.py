@@ -127,9 +127,6 @@ def refused_method(owner: type, name: str) -> GraphBreak:
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
-_ITERATORS = (iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(range(0)), iter(""))
-_ITERATOR_TYPES: tuple[type, ...] = (*map(type, _ITERATORS), map, filter, zip, enumerate, reversed)
-
 
 @functools.cache
 def _reason_of_class(cls: type) -> Reason:
@@ -144,7 +141,7 @@ def _reason_of_class(cls: type) -> Reason:
         return b.CONTEXT_VARIABLE
     if cls.__name__ in ("lock", "RLock") and module == "_thread":
         return b.LOCK
-    if issubclass(cls, _ITERATOR_TYPES) or module == "itertools":
+    if hasattr(cls, "__next__") and module in ("builtins", "itertools", "_collections"):
         return b.OUTSIDE_ITERATOR
     if issubclass(cls, bytearray | memoryview) or module == "array":
         return b.BUFFER

@@ -1,0 +1,47 @@
+"""Guards that what the program has written to, or drawn from, is nothing else that it has used under another name."""
+
+from __future__ import annotations
+
+from onegraph.capture.shadows import Record
+from onegraph.capture.source import DictOf, Source
+from onegraph.capture.world import World
+
+
+def guard_distinct(world: World) -> None:
+    """Guard that what the program has written to is nothing else that it has used under another name."""
+    groups: dict[type, list[tuple[Source, bool]]] = {}
+    dicts: list[tuple[Source, bool]] = []
+    written = {id(entry) for entry in world.changed()} | {id(world.records.get(shadow)) for shadow in world.touched}
+    for entry in world.records.values():
+        if entry.guarded:
+            member = (entry.source, id(entry) in written)
+            if isinstance(entry.source, DictOf):
+                owner = world.type_at.get(entry.source.base, object)
+                groups.setdefault(owner, []).append(member)
+            elif type(entry.real) is dict:  # it may be the dictionary of an object of any class
+                dicts.append(member)
+            else:
+                groups.setdefault(type(entry.real), []).append(member)
+    for owner, members in groups.items():
+        if owner.__dictoffset__:
+            members += dicts
+    groups[dict] = dicts
+    slots = {id(shadow) for shadow, _, _ in world.changed_slots()}
+    for shadow, _ in world.slots.values():
+        groups.setdefault(type(shadow), []).append((world.origin[id(shadow)], id(shadow) in slots))
+    for iterator in world.draws.iterators:
+        groups.setdefault(type(iterator.real), []).append((iterator.source, world.draws.has_drawn(iterator)))
+    guard_containers(world, [entry for entry in world.records.values() if id(entry) in written])
+    for members in groups.values():
+        for source, is_written in members:
+            for other, other_is_written in members if is_written else ():
+                if source is not other and not (other_is_written and str(other) < str(source)):
+                    world.guard(source, "different", other)
+
+
+def guard_containers(world: World, written: list[Record]) -> None:
+    """Guard which of the containers that the program has written to is one that it has drawn from."""
+    for source, container in filter(None, (iterator.watched() for iterator in world.draws.iterators)):
+        for entry in written:
+            if entry.guarded and type(entry.real) is type(container):
+                world.guard(source, "same" if entry.real is container else "different", entry.source)
