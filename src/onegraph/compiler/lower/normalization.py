@@ -209,6 +209,55 @@ def batch_norm_no_training(
     return value, *_unused(g)
 
 
+def _trained(g: Lowerer, x: View, weight: View | None, bias: View | None, eps: float) -> tuple[View, View, View, View]:
+    """The normalized values, and mean, variance and scale of every channel."""
+    result = g.results[0]
+    dtype = result.dtype.compute
+    over = [d for d in range(x.rank) if d != 1]
+    mean, variance = (v.reshaped((x.shape[1],)) for v in moments(g, x, over, dtype))
+    scale = _inverse_root(g, variance, eps, dtype)
+
+    def compute(cell: Cell) -> Scalar:
+        channel = (cell.position[1],)
+        value = (cell.load(x).to(dtype) - cell.load(mean, channel)) * cell.load(scale, channel)
+        return _affine(cell, value, weight, bias, channel)
+
+    return g.pointwise(x.shape, result.dtype, compute, result.strides), mean, variance, scale
+
+
+def _cannot_train(x: View) -> bool:
+    return x.rank < 2 or any(size.constant == 0 for size in x.shape)
+
+
+@lower(aten._native_batch_norm_legit.no_stats)
+def batch_norm_without_statistics(
+    g: Lowerer, x: View, weight: View | None, bias: View | None, training: bool, momentum: float, eps: float
+) -> Any:
+    if not training or _cannot_train(x):
+        return NotImplemented
+    value, mean, _, scale = _trained(g, x, weight, bias, eps)
+    return value, converted(g, mean, g.results[1].dtype), converted(g, scale, g.results[2].dtype)
+
+
+def _followed(
+    g: Lowerer, x: View, mean: View, variance: View, old_mean: View, old_variance: View, momentum: float
+) -> tuple[View, View]:
+    """The running statistics a step nearer to these."""
+    dtype = mean.dtype
+    count = _count(tuple(n for d, n in enumerate(x.shape) if d != 1))
+
+    def unbiased(cell: Cell) -> Scalar:
+        number = cell.index(count).to(dtype)
+        return cell.load(variance) * (number / (number - 1))
+
+    def followed(old: View, new: Any) -> View:
+        return g.pointwise(
+            old.shape, old.dtype, lambda cell: cell.load(old).to(dtype) * (1 - momentum) + new(cell) * momentum
+        )
+
+    return followed(old_mean, lambda cell: cell.load(mean)), followed(old_variance, unbiased)
+
+
 @lower(aten._native_batch_norm_legit_functional.default)
 def batch_norm_training(
     g: Lowerer,
@@ -221,36 +270,29 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> Any:
-    if not training or x.rank < 2 or any(size.constant == 0 for size in x.shape):
+    if not training or _cannot_train(x):
         return NotImplemented
-    result, mean_type, _, running_type, _ = g.results
-    dtype = result.dtype.compute
-    over = [d for d in range(x.rank) if d != 1]
-    mean, variance = moments(g, x, over, dtype)
-    channels = (x.shape[1],)
-    mean, variance = mean.reshaped(channels), variance.reshaped(channels)
-    scale = _inverse_root(g, variance, eps, dtype)
+    value, mean, variance, scale = _trained(g, x, weight, bias, eps)
+    kind = g.results[1].dtype
+    followed = _followed(g, x, mean, variance, running_mean, running_var, momentum)
+    return value, converted(g, mean, kind), converted(g, scale, kind), *followed
 
-    def compute(cell: Cell) -> Scalar:
-        channel = (cell.position[1],)
-        value = (cell.load(x).to(dtype) - cell.load(mean, channel)) * cell.load(scale, channel)
-        return _affine(cell, value, weight, bias, channel)
 
-    count = _count(tuple(x.shape[d] for d in over))
-
-    def unbiased(cell: Cell) -> Scalar:
-        number = cell.index(count).to(dtype)
-        return cell.load(variance) * (number / (number - 1))
-
-    def followed(old: View, new: Any) -> View:
-        return g.pointwise(
-            channels, running_type.dtype, lambda cell: cell.load(old).to(dtype) * (1 - momentum) + new(cell) * momentum
-        )
-
-    return (
-        g.pointwise(x.shape, result.dtype, compute, result.strides),
-        converted(g, mean, mean_type.dtype),
-        converted(g, scale, mean_type.dtype),
-        followed(running_mean, lambda cell: cell.load(mean)),
-        followed(running_var, unbiased),
-    )
+@lower(aten._batch_norm_with_update_functional.default)
+def batch_norm_with_update(
+    g: Lowerer,
+    x: View,
+    weight: View | None,
+    bias: View | None,
+    running_mean: View,
+    running_var: View,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if _cannot_train(x):
+        return NotImplemented
+    value, mean, variance, scale = _trained(g, x, weight, bias, eps)
+    kind, reserve = g.results[1].dtype, g.results[3]
+    nothing = g.pointwise(reserve.shape, reserve.dtype, lambda cell: cell.literal(0, reserve.dtype))
+    followed = _followed(g, x, mean, variance, running_mean, running_var, momentum)
+    return value, converted(g, mean, kind), converted(g, scale, kind), nothing, *followed

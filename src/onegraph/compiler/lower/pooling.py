@@ -129,29 +129,25 @@ def avg_pool(
 
     total = g.reduction("sum", result.shape, windows.shape, dtype, value)
 
-    def count(position: tuple[Index, ...]) -> Index:
-        """Places of the window within the tensor (and its padding, if that counts)."""
-        if divisor is not None:
-            return Index.of(divisor)
-        sizes = []
-        for p, n, k, s, pad in zip(
-            position[windows.first :],
-            x.shape[windows.first :],
-            windows.kernel,
-            windows.stride,
-            windows.padding,
-            strict=True,
-        ):
-            begin = p * s - pad
-            end = least(begin + k, n + pad)
-            if not with_padding:
-                begin, end = -least(-begin, ZERO), least(end, n)
-            sizes.append(end - begin)
-        return product(sizes)
+    def mean(cell: Cell) -> Scalar:
+        return cell.load(total) / cell.index(window_size(windows, cell.position, with_padding, divisor)).to(dtype)
 
-    return g.pointwise(
-        result.shape, result.dtype, lambda cell: cell.load(total) / cell.index(count(cell.position)).to(dtype)
-    )
+    return g.pointwise(result.shape, result.dtype, mean)
+
+
+def window_size(windows: Windows, position: tuple[Index, ...], with_padding: bool, divisor: Any) -> Index:
+    """Places of a window within the tensor (and its padding, if that counts)."""
+    if divisor is not None:
+        return Index.of(divisor)
+    first, sizes = windows.first, []
+    ends = zip(position[first:], windows.x.shape[first:], strict=True)
+    for (p, n), k, s, pad in zip(ends, windows.kernel, windows.stride, windows.padding, strict=True):
+        begin = p * s - pad
+        end = least(begin + k, n + pad)
+        if not with_padding:
+            begin, end = -least(-begin, ZERO), least(end, n)
+        sizes.append(end - begin)
+    return product(sizes)
 
 
 def _avg_pool(rank: int) -> Any:
@@ -175,23 +171,28 @@ lower(aten.avg_pool2d.default)(_avg_pool(2))
 lower(aten.avg_pool3d.default)(_avg_pool(3))
 
 
-def _widest(size: int, windows: int) -> int:
+def widest(size: int, windows: int) -> int:
+    """The most elements that one of so many windows has."""
     return max(-(-(i + 1) * size // windows) - i * size // windows for i in range(windows))
+
+
+def window_of(position: Index, size: Index, windows: Index) -> tuple[Index, Index]:
+    """Where the window begins and ends: window i of m runs from floor(i * n / m) to ceil((i + 1) * n / m)."""
+    return position * size // windows, ((position + 1) * size + windows - 1) // windows
 
 
 def _adaptive_avg_pool(rank: int) -> Any:
     def lowering(g: Lowerer, x: View, size: Any) -> Any:
-        """Window i runs from floor(i * n / m) to ceil((i + 1) * n / m)."""
         result = g.result
         dtype = result.dtype.compute
         first = x.rank - rank
         if any(n.constant in (None, 0) for n in (*x.shape[first:], *result.shape)) or not x.dtype.is_float:
             return NotImplemented
         ends = list(zip(x.shape[first:], result.shape[first:], strict=True))
-        widest = tuple(Index.of(_widest(n.constant, m.constant)) for n, m in ends)
+        widest = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)
 
         def bounds(position: tuple[Index, ...]) -> list[tuple[Index, Index]]:
-            return [(p * n // m, ((p + 1) * n + m - 1) // m) for p, (n, m) in zip(position[first:], ends, strict=True)]
+            return [window_of(p, n, m) for p, (n, m) in zip(position[first:], ends, strict=True)]
 
         def value(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
             inside: Scalar | None = None
@@ -215,5 +216,44 @@ def _adaptive_avg_pool(rank: int) -> Any:
     return lowering
 
 
+def _adaptive_max_pool(rank: int) -> Any:
+    def lowering(g: Lowerer, x: View, size: Any) -> Any:
+        values, _ = g.results
+        first = x.rank - rank
+        if any(n.constant in (None, 0) for n in (*x.shape, *values.shape)) or not x.dtype.is_float:
+            return NotImplemented
+        ends = list(zip(x.shape[first:], values.shape[first:], strict=True))
+        shape = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)  # type: ignore[arg-type]
+        plane = x.shape[first:]
+
+        def element(cell: Cell, at: tuple[Index, ...]) -> tuple[Scalar, list[Index], Scalar | None]:
+            inside: Scalar | None = None
+            places = []
+            for p, k, (n, m) in zip(cell.position[first:], at, ends, strict=True):
+                begin, end = window_of(p, n, m)
+                places.append(begin + k)
+                test = cell.within(begin + k, ZERO, end)
+                if test.operand is not True:
+                    inside = test if inside is None else inside & test
+            found = cell.load(x, [*cell.position[:first], *places], inside)
+            return found if inside is None else where(inside, found, -math.inf), places, inside
+
+        def value(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
+            return [element(cell, at)[0]]
+
+        def place(cell: Cell, at: tuple[Index, ...]) -> Sequence[Scalar]:
+            found, places, inside = element(cell, at)
+            number = cell.index(flatten(places, plane))
+            beyond = cell.index(product(plane))
+            return [found, number if inside is None else where(inside, number, beyond)]
+
+        largest = g.reduction("max", values.shape, shape, x.dtype, value)
+        return largest, g.reduction("argmax", values.shape, shape, I64, place)
+
+    return lowering
+
+
+lower(aten.adaptive_max_pool2d.default)(_adaptive_max_pool(2))
+lower(aten.adaptive_max_pool3d.default)(_adaptive_max_pool(3))
 lower(aten._adaptive_avg_pool2d.default)(_adaptive_avg_pool(2))
 lower(aten._adaptive_avg_pool3d.default)(_adaptive_avg_pool(3))

@@ -1,0 +1,108 @@
+"""Gradients that aten has operators for, against eager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compiler.lower.native import check
+from torch import Tensor
+
+aten = torch.ops.aten
+CLOSE: dict[str, Any] = {"rtol": 2e-5, "atol": 2e-5}
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layer_norm(affine: bool, dtype: torch.dtype) -> None:
+    x, gradient = torch.randn(3, 5, 20).to(dtype), torch.randn(3, 5, 20).to(dtype)
+    parameters = (torch.randn(20).to(dtype), torch.randn(20).to(dtype)) if affine else ()
+    _, mean, scale = aten.native_layer_norm(x, [20], *(parameters or (None, None)), 1e-5)
+
+    def run(gradient: Tensor, x: Tensor, mean: Tensor, scale: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        settings = (parameters or (None, None), [True, affine, affine])
+        found = aten.native_layer_norm_backward(gradient, x, [20], mean, scale, *settings[0], settings[1])
+        return tuple(item for item in found if item is not None)
+
+    tolerance = CLOSE if dtype is torch.float32 else {"rtol": 3e-2, "atol": 3e-2}
+    check(run, gradient, x, mean, scale, *parameters, **tolerance)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_group_norm(affine: bool) -> None:
+    x, gradient = torch.randn(3, 6, 4, 5), torch.randn(3, 6, 4, 5)
+    weights = (torch.randn(6),) if affine else ()
+    _, mean, scale = aten.native_group_norm(x, *(weights or (None,)), None, 3, 6, 20, 2, 1e-5)
+
+    def run(gradient: Tensor, x: Tensor, mean: Tensor, scale: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        settings = (3, 6, 20, 2, [True, affine, affine])
+        found = aten.native_group_norm_backward(gradient, x, mean, scale, *(weights or (None,)), *settings)
+        return tuple(item for item in found if item is not None)
+
+    check(run, gradient, x, mean, scale, *weights, **CLOSE)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_batch_norm(train: bool) -> None:
+    x, gradient, weight = torch.randn(3, 6, 4, 5), torch.randn(3, 6, 4, 5), torch.randn(6)
+
+    def forward(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        return aten._native_batch_norm_legit.no_stats(x, weight, None, True, 0.1, 1e-5)
+
+    def run(gradient: Tensor, x: Tensor, weight: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        return aten.native_batch_norm_backward(gradient, x, weight, *others, train, 1e-5, [True, True, True])
+
+    check(forward, x, weight, **CLOSE)
+    _, mean, scale = forward(x, weight)
+    check(run, gradient, x, weight, torch.randn(6), torch.rand(6) + 1, mean, scale, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_softmax(name: str, dim: int) -> None:
+    operator = getattr(aten, name)
+    output = (F.log_softmax if "log" in name else F.softmax)(torch.randn(4, 33), dim)
+    check(lambda g, y: operator(g, y, dim, torch.float32), torch.randn(4, 33), output, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "counted", "divisor"),
+    [(2, 2, 0, True, None), (3, 1, 1, False, None), ((3, 2), (2, 1), (1, 0), True, None), (3, 2, 1, False, 5)],
+)
+def test_average_pooling(kernel: Any, stride: Any, padding: Any, counted: bool, divisor: int | None) -> None:
+    x = torch.randn(2, 3, 11, 9)
+    settings = (kernel, stride, padding, True, counted, divisor)
+    shape = aten.avg_pool2d(x, *settings).shape
+    pairs = [(n, n) if isinstance(n, int) else n for n in settings[:3]]
+    check(lambda g, x: aten.avg_pool2d_backward(g, x, *pairs, *settings[3:]), torch.randn(shape), x, **CLOSE)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 4), (11, 9), (20, 5)])
+def test_adaptive_pooling(size: tuple[int, int]) -> None:
+    x, gradient = torch.randn(2, 3, 11, 9), torch.randn(2, 3, *size)
+    check(lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), gradient, x, **CLOSE)
+    check(lambda x: F.adaptive_max_pool2d(x, size, return_indices=True), x)
+    _, indices = F.adaptive_max_pool2d(x, size, return_indices=True)
+    check(lambda g, x, i: aten.adaptive_max_pool2d_backward(g, x, i), gradient, x, indices, **CLOSE)
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_max_pooling(dilation: int) -> None:
+    x = torch.randn(2, 3, 11, 9)
+    settings = ([3, 3], [2, 2], [1, 1], [dilation, dilation], False)
+    values, indices = aten.max_pool2d_with_indices(x, *settings)
+    gradient = torch.randn(values.shape)
+    check(lambda g, x, i: aten.max_pool2d_with_indices_backward(g, x, *settings, i), gradient, x, indices, **CLOSE)
+
+
+def test_unpooling() -> None:
+    x = torch.randn(2, 3, 8, 8)
+    values, indices = F.max_pool2d(x, 2, return_indices=True)
+    check(lambda v, i: F.max_unpool2d(v, i, 2), values, indices)
+
+
+def test_dropout() -> None:
+    mask = torch.rand(4, 33) > 0.5
+    check(lambda g, m: aten.native_dropout_backward(g, m, 2.0), torch.randn(4, 33), mask)
