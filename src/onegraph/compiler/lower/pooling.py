@@ -189,7 +189,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
         if any(n.constant in (None, 0) for n in (*x.shape[first:], *result.shape)) or not x.dtype.is_float:
             return NotImplemented
         ends = list(zip(x.shape[first:], result.shape[first:], strict=True))
-        widest = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)
+        most = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)
 
         def bounds(position: tuple[Index, ...]) -> list[tuple[Index, Index]]:
             return [window_of(p, n, m) for p, (n, m) in zip(position[first:], ends, strict=True)]
@@ -205,7 +205,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
             found = cell.load(x, [*cell.position[:first], *places], inside)
             return [(found if inside is None else where(inside, found, 0.0)).to(dtype)]
 
-        total = g.reduction("sum", result.shape, widest, dtype, value)
+        total = g.reduction("sum", result.shape, most, dtype, value)
 
         def mean(cell: Cell) -> Scalar:
             count = product([end - begin for begin, end in bounds(cell.position)])

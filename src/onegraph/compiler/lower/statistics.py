@@ -122,12 +122,13 @@ def vector_norm(g: Lowerer, x: View, ord: Any = 2, dim: Any = None, keepdim: boo
     result = g.result.dtype
     gather = "max" if power == math.inf else "min" if power == -math.inf else "sum"
     compute = result.compute
-    terms = g.pointwise(x.shape, compute, lambda cell: _norm_term(cell.load(x).to(compute), power))
+    terms = g.pointwise(x.shape, compute, lambda cell: norm_term(cell.load(x).to(compute), power))
     total = reduce(g, gather, terms, dim, compute, keepdim)
-    return g.pointwise(total.shape, result, lambda cell: _norm_root(cell.load(total), power))
+    return g.pointwise(total.shape, result, lambda cell: norm_root(cell.load(total), power))
 
 
-def _norm_term(x: Scalar, power: float) -> Scalar:
+def norm_term(x: Scalar, power: float) -> Scalar:
+    """What an element adds to the norm's sum (or its extreme)."""
     if power == 0:
         return x.ne(0).to(x.dtype)
     if power == 2:
@@ -136,7 +137,8 @@ def _norm_term(x: Scalar, power: float) -> Scalar:
     return size if power == 1 or math.isinf(power) else s.power(size, power)
 
 
-def _norm_root(total: Scalar, power: float) -> Scalar:
+def norm_root(total: Scalar, power: float) -> Scalar:
+    """The norm, from that sum."""
     if power == 2:
         return s.sqrt(total)
     return total if power in (0, 1) or math.isinf(power) else s.power(total, 1 / power)
