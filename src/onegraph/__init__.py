@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from onegraph.compile import list_backends as list_backends
     from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
+    from onegraph.compiler.library.recipe import kept_bytes as kept_bytes
     from onegraph.tools.explain import explain as explain
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
@@ -55,6 +56,7 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "compile": "onegraph.compile",
+    "kept_bytes": "onegraph.compiler.library.recipe",
     "is_compiling": "onegraph.compile",
     "list_backends": "onegraph.compile",
     "register_backend": "onegraph.compile",

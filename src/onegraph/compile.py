@@ -67,7 +67,8 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
         cx.emit(ev.OperatorFellBack(cx.frame, str(nested.target), "one of its results is a list"))
         return bind(graph.spec, graph.module.forward, module.forward)
     began = time.perf_counter()
-    compiled = compile_graph(graph.module, cx)
+    parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
+    compiled = compile_graph(graph.module, cx, parameters)
     cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
     return bind(graph.spec, compiled.run, module.forward)
 

@@ -51,6 +51,12 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _parse_calls(text: str) -> str:
+    if text not in _CALLS_ACCEPTED:
+        raise ValueError(text)
+    return text
+
+
 def _parse_functions(text: str) -> tuple[Callable[..., Any], ...]:
     found = tuple(pydoc.locate(name) for name in _parse_names(text))
     if not all(map(callable, found)):
@@ -67,6 +73,8 @@ _COUNT = Kind("an integer of 0 or more", _parse_count, lambda v: type(v) is int 
 _NAMES = Kind("names separated by commas", _parse_names, lambda v: isinstance(v, tuple))
 _FOLDER = Kind("a path", lambda text: Path(text).expanduser(), lambda v: isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
+_CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
+_CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 
 
@@ -96,6 +104,14 @@ class Config:
     )
     cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
     cache_dir: Path = _option(_FOLDER, Path("~/.cache/onegraph").expanduser(), "where compiled kernels are kept")
+    library_calls: str = _option(
+        _CALLS,
+        "measured",
+        "how matrix products and convolutions are computed: measured, aten, onednn or packed",
+    )
+    freeze_parameters: bool = _option(
+        _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"
+    )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
 

@@ -14,6 +14,8 @@ from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, Memo
 from onegraph.base.pipeline import Pass, run_passes
 from onegraph.compiler.codegen.kernels import compile_kernels
 from onegraph.compiler.codegen.target import assembly
+from onegraph.compiler.library.choose import choose_calls
+from onegraph.compiler.library.recipe import keeping
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.launcher import launcher
@@ -70,8 +72,12 @@ class NativeGraph:
         return self._texts[stage]()
 
 
-def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
-    """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`."""
+def compile_graph(module: GraphModule, cx: Context, parameters: frozenset[int] = frozenset()) -> NativeGraph:
+    """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`.
+
+    `parameters` are the positions of the inputs that are parameters: they are expected to change rarely.
+    """
+    module = choose_calls(module, parameters, cx.config)
     lowered = lower_graph(module, cx)
     loops = lowered.program
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
@@ -82,7 +88,9 @@ def compile_graph(module: GraphModule, cx: Context) -> NativeGraph:
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, code.cached, code.text))
     steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
-    run = launcher(steps, code.addresses, lowered.constants, cx.config.threads, code.keep)
+    trusting = cx.config.freeze_parameters
+    recipes = {name: keeping(recipe, trusting) for name, recipe in lowered.recipes.items()}
+    run = launcher(steps, code.addresses, lowered.constants, cx.config.threads, code.keep, recipes)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(loops),

@@ -25,6 +25,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.base.context import Context
 from onegraph.base.events import OperatorFellBack
+from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import index_of, specialized, tensor_type
 from onegraph.compiler.lower.lowerer import Lowerer
@@ -38,10 +39,11 @@ from onegraph.torchlib.aten import OpOverload
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The program, the tensors that are part of it, and the operators that were left to the library."""
+    """The program, the tensors and the recipes that are part of it, and the operators that were left to the library."""
 
     program: Program
     constants: Mapping[str, torch.Tensor]
+    recipes: Mapping[str, Recipe]
     fallbacks: tuple[str, ...]
 
 
@@ -66,7 +68,7 @@ def lower_graph(module: GraphModule, cx: Context) -> Lowered:
     bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
     needed = tuple(size for name, size in sizes.items() if name not in bound)
     program = Program(tuple(inputs), outputs, tuple(g.buffers.values()), tuple(g.steps), needed)
-    return Lowered(program, g.constants, tuple(g.fallbacks))
+    return Lowered(program, g.constants, g.recipes, tuple(g.fallbacks))
 
 
 def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict[str, SizeOf]) -> View | Index:
@@ -97,6 +99,8 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if node.target is operator.getitem:
         source, position = node.args
         return values[source][position]  # type: ignore[index]
+    if isinstance(node.target, Recipe):
+        return g.made(node.target, [_argument(arg, values) for arg in node.args])
     match node.meta.get("val"):
         case torch.SymInt() as size:
             return index_of(size)

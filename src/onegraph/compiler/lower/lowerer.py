@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
+from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.arguments import literal_argument, tensor_type, torch_dtype
 from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
@@ -32,6 +33,7 @@ class Lowerer:
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []
         self.constants: dict[str, torch.Tensor] = {}
+        self.recipes: dict[str, Recipe] = {}
         self.fallbacks: list[str] = []
         self._tensors: dict[View, str] = {}
 
@@ -151,6 +153,12 @@ class Lowerer:
         )
         self.steps.append(call)
         return tuple(values) if several else values[0]
+
+    def made(self, recipe: Recipe, tensors: Sequence[Any]) -> Any:
+        """What a recipe makes of constants."""
+        name = f"recipe.{recipe.__name__}.{len(self.recipes)}"
+        self.recipes[name] = recipe
+        return self.extern(name, tensors, {}, self.node.meta["val"])
 
     def argument(self, value: Any) -> loop.Argument:
         """An argument of a library call: views become tensors in memory."""

@@ -33,7 +33,7 @@ Axes = tuple[Symbol, ...]
 ALIGNMENT = 64
 
 # Library calls whose results are always memory of their own, never an operand's.
-FRESH_RESULTS = frozenset(
+FRESH_RESULTS = frozenset({"mkldnn._linear_pointwise.default", "mkldnn._convolution_pointwise.default"}) | frozenset(
     f"aten.{name}.default"
     for name in (
         "mm addmm bmm baddbmm linear convolution _scaled_dot_product_flash_attention_for_cpu "

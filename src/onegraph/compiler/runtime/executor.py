@@ -6,6 +6,7 @@ import builtins
 import ctypes
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from onegraph.ir.plan import (
 )
 from onegraph.ir.types import DType
 
+NO_RECIPES: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 _INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -58,12 +60,17 @@ class Executor:
         constants: Mapping[str, torch.Tensor],
         threads: int = 0,
         code: object = None,
+        recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
     ) -> None:
         self.plan = plan
         self.code = code  # keeps the memory of the functions
         self.kernels = [_KERNEL(address) for address in addresses]
         self.constants = [(slot, constants[name]) for slot, name in plan.constants]
-        self.operators = {s.operator: find_operator(s.operator) for s in plan.steps if isinstance(s, ExternCall)}
+        self.operators = {
+            s.operator: recipes.get(s.operator) or find_operator(s.operator)
+            for s in plan.steps
+            if isinstance(s, ExternCall)
+        }
         self.threads = threads
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.compiler.runtime.executor import Executor, find_operator, torch_dtype
+from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator, torch_dtype
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
     Alloc,
@@ -45,22 +45,26 @@ def launcher(
     constants: Mapping[str, torch.Tensor],
     threads: int = 0,
     keep: object = None,
+    recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
 ) -> Callable[..., tuple[Any, ...]]:
     """The plan as a native callable, or as a Python one where this torch has not what the native one needs."""
-    translation = Translation(plan, addresses)
+    translation = Translation(plan, addresses, recipes)
     steps = tuple(map(translation.step, plan.steps))
     bound = tuple((slot, constants[name]) for slot, name in plan.constants)
     inputs = tuple(map(translation.place, plan.inputs))
     try:
         return _C.Plan(inputs, bound, plan.slots, tuple(translation.registers), steps, threads, keep)
     except NotImplementedError:
-        return Executor(plan, addresses, constants, threads, keep)
+        return Executor(plan, addresses, constants, threads, keep, recipes)
 
 
 class Translation:
     """A plan's steps as the tuples that the launcher reads. `registers` are the registers' first values."""
 
-    def __init__(self, plan: ExecPlan, addresses: Sequence[int]) -> None:
+    def __init__(
+        self, plan: ExecPlan, addresses: Sequence[int], recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES
+    ) -> None:
+        self.recipes = recipes
         self.kernels = plan.kernels
         self.addresses = addresses
         self.registers = [0] * plan.registers
@@ -125,7 +129,7 @@ class Translation:
         expected = tuple(
             None if layout is None else (self.integers(layout[0]), self.integers(layout[1])) for layout in step.expected
         )
-        operator = _BOUND.get(step.operator) or find_operator(step.operator)._op
+        operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)._op
         return ("extern", operator, args, names, outputs, expected, step.several)
 
 

@@ -1,0 +1,34 @@
+"""The library calls of a graph, chosen before it is lowered."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from onegraph.base.config import Config
+from onegraph.compiler.library.convolution import choose_convolutions
+from onegraph.compiler.library.layout import spread
+from onegraph.compiler.library.linear import choose_linear
+
+_CANDIDATES = frozenset({torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.convolution.default})
+
+
+def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config) -> GraphModule:
+    """The graph with the fastest calls for its products and convolutions: a copy, or itself if there is none.
+
+    `parameters` are the positions of the inputs that are parameters of a module.
+    """
+    if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
+        return module
+    if config.library_calls == "aten" or not any(node.target in _CANDIDATES for node in module.graph.nodes):
+        return module
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    constants = frozenset(node for number, node in enumerate(placeholders) if number in parameters)
+    before = {node: node.meta.get("val") for node in graph.nodes}
+    moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
+    if moved:
+        spread(graph, before | {new: before[old] for new, old in moved.items()})
+    choose_linear(graph, constants, config)
+    return GraphModule(module, graph)

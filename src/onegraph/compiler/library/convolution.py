@@ -1,0 +1,283 @@
+"""Convolutions of images, with channels last in memory: as they are, as matrix products, or packed for oneDNN.
+
+c = convolution(x, w, b, ...)                              x' = clone(x), channels last
+n = native_batch_norm(c, gamma, beta, mean, var, False)    w' = packed(w, gamma, var)
+y = n[0]                                                   y = _convolution_pointwise(x', w', folded(b, ...), ...)
+
+It pays only if a graph's convolutions gain on the whole: the times of all decide together. `layout` makes what stands
+between them agree. oneDNN's own epilogues are not used: its relu turns NaN into 0.
+
+A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from onegraph.base.config import Config
+from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
+from onegraph.compiler.library.layout import channels_last, with_channels_last
+from onegraph.compiler.library.measure import Run, times
+from onegraph.compiler.library.recipe import Recipe, keeping
+
+aten = torch.ops.aten
+mkldnn = torch.ops.mkldnn
+
+DTYPES = (torch.float32, torch.bfloat16)
+EPILOGUE = ("none", [], "")  # nothing is done to the result
+NORMS = (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How the filter moves over the image."""
+
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def arguments(self) -> tuple[Any, ...]:
+        """As oneDNN's operators take it."""
+        return list(self.padding), list(self.stride), list(self.dilation), self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A batch normalization with constant statistics."""
+
+    weight: Node | None
+    bias: Node | None
+    mean: Node
+    var: Node
+    eps: float
+    nodes: tuple[Node, ...]  # the operator, and all that takes its results
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution; `result` is the node that its packed form stands for, behind the normalization if there is one."""
+
+    x: Node
+    weight: Node
+    bias: Node | None
+    window: Window
+    norm: Norm | None
+    node: Node
+    result: Node
+    constant: bool  # whether it may be packed
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        return tuple(self.x.meta["val"].shape)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether each pixel is multiplied by the same matrix, and nothing else happens."""
+        still = self.window == Window((0, 0), (1, 1), self.window.dilation, 1)
+        return still and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
+
+
+def choose_convolutions(
+    graph: Graph, parameters: frozenset[Node], inputs: frozenset[Node], config: Config
+) -> dict[Node, Node]:
+    """Put channels last if that is faster on the whole. Gives the new nodes, and what each stands for."""
+    found = [c for node in graph.nodes if (c := _convolution(node, parameters, inputs)) is not None]
+    forms = _forms(found, config)
+    return dict(_rewrite(graph, c, form) for c, form in zip(found, forms, strict=False))
+
+
+# ---- what is there ---------------------------------------------------------------------------------------------------
+
+
+def _convolution(node: Node, parameters: frozenset[Node], inputs: frozenset[Node]) -> Convolution | None:
+    """The convolution that the node is, if it is one of an image, of sizes that are known."""
+    if node.target is not aten.convolution.default or node.kwargs:
+        return None
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    tensors = [item for item in (x, weight, bias) if isinstance(item, Node)]
+    fits = all(is_ordinary(item.meta["val"], DTYPES) and static_shape(item.meta["val"]) for item in tensors)
+    numbers = (*stride, *padding, *dilation, groups)  # type: ignore[misc]
+    if transposed or not isinstance(weight, Node) or not fits or not all(type(n) is int for n in numbers):
+        return None
+    assert isinstance(x, Node) and (bias is None or isinstance(bias, Node))
+    if len({item.meta["val"].dtype for item in tensors}) != 1 or not is_dense(weight.meta["val"]):
+        return None
+    if x.meta["val"].dim() != 4 or min(padding) < 0 or not static_shape(node.meta["val"]):  # type: ignore[type-var, arg-type]
+        return None
+    pair = [(n * 2 if len(n) == 1 else n) for n in map(tuple, (padding, stride, dilation))]  # type: ignore[arg-type]
+    constant = weight in parameters and (bias is None or bias in inputs)
+    norm, result = _norm(node, inputs) if constant else (None, node)
+    return Convolution(x, weight, bias, Window(pair[0], pair[1], pair[2], groups), norm, node, result, constant)  # type: ignore[arg-type]
+
+
+def _norm(node: Node, constants: frozenset[Node]) -> tuple[Norm | None, Node]:
+    """The normalization that alone uses the convolution, and the node of its result."""
+    user = next(iter(node.users))
+    if len(node.users) != 1 or user.target not in NORMS or user.kwargs or user.args[0] is not node:
+        return None, node
+    if user.target is aten.native_batch_norm.default:
+        _, weight, bias, mean, var, training, _, eps = user.args
+    else:
+        training = False
+        _, weight, bias, mean, var, _, eps = user.args
+    results = [item for item in user.users if item.users]
+    tensors = [item for item in (weight, bias, mean, var) if item is not None]
+    if training is not False or len(results) != 1 or results[0].args[1] != 0 or not isinstance(eps, float):
+        return None, node
+    if mean is None or var is None or not all(item in constants for item in tensors):
+        return None, node
+    values = [item.meta["val"] for item in tensors]  # type: ignore[union-attr]
+    if not all(is_ordinary(v, DTYPES) and is_dense(v) for v in values):
+        return None, node
+    return Norm(weight, bias, mean, var, eps, (user, *user.users)), results[0]  # type: ignore[arg-type]
+
+
+# ---- whether it pays -------------------------------------------------------------------------------------------------
+
+
+def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
+    """The form of each; none if they stay as they are."""
+    if config.library_calls != "measured":
+        packed = config.library_calls == "packed"
+        return ["packed" if packed and c.constant else "plain" for c in found]
+    forms, gained = [], 0.0
+    for c in found:
+        x, weight = c.x.meta["val"], c.weight.meta["val"]
+        what = f"convolution {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
+        what += f" constant {c.constant} frozen {config.freeze_parameters}"
+        measured = times(what, lambda c=c: _candidates(c, config.freeze_parameters), config)  # type: ignore[misc]
+        best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
+        forms.append(best)
+        gained += measured["aten"] - measured[best]
+    return forms if gained > 0 else []
+
+
+def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Run]:
+    """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
+    dtype = c.x.meta["val"].dtype
+    x = torch.full(c.image, 0.5, dtype=dtype)
+    last = x.to(memory_format=torch.channels_last)
+    weight = torch.full(tuple(c.weight.meta["val"].shape), 0.5, dtype=dtype)
+    padding, stride, dilation, groups = c.window.arguments()
+    rest = (None, stride, padding, dilation, False, [0] * len(stride), groups)
+    found: dict[str, Run] = {
+        "aten": lambda: torch.convolution(x, weight, *rest),
+        "plain": lambda: torch.convolution(last, weight, *rest),
+    }
+    if c.is_product:
+        rows, columns = last.permute(0, 2, 3, 1).reshape(-1, x.shape[1]), weight.flatten(1).t()
+        found["product"] = lambda: torch.mm(rows, columns)
+    if c.constant:
+        keep = keeping(Recipe(packed_weight, (c.window, c.image), (weight.element_size(),)), frozen)
+        found["packed"] = lambda: mkldnn._convolution_pointwise(
+            last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE
+        )
+    return found
+
+
+# ---- what is made of constants ---------------------------------------------------------------------------------------
+
+
+def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...]) -> Tensor:
+    """The filters as oneDNN wants them for images of this size with channels last."""
+    last = weight.contiguous(memory_format=torch.channels_last)
+    return mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
+
+
+def folded_weight(
+    weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...]
+) -> Tensor:
+    """The filters with the factor of the normalization, packed."""
+    scaled = weight.double() * _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
+    return packed_weight(scaled.to(weight.dtype), window, image)
+
+
+def folded_bias(
+    bias: Tensor | None, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, var: Tensor, eps: float, dtype: str
+) -> Tensor:
+    """What the normalization adds, with the convolution's own bias."""
+    shift = mean.double().neg() if bias is None else bias.double() - mean.double()
+    shift = shift * _factor(gamma, var, eps)
+    return (shift if beta is None else shift + beta.double()).to(getattr(torch, dtype))
+
+
+def _factor(gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
+    factor = (var.double() + eps).rsqrt()
+    return factor if gamma is None else factor * gamma.double()
+
+
+# ---- the new form ----------------------------------------------------------------------------------------------------
+
+
+def _rewrite(graph: Graph, c: Convolution, form: str) -> tuple[Node, Node]:
+    """The node of the new form, and the one that it replaces."""
+    old = c.result if form == "packed" else c.node
+    with graph.inserting_before(old):
+        x = with_channels_last(graph, c.node.all_input_nodes[0])  # which may be new by now
+        new = {"plain": _plain, "product": _product, "packed": _packed}[form](graph, c, x)
+    new.meta.update(old.meta)
+    new.meta["val"] = channels_last(old.meta["val"])
+    old.replace_all_uses_with(new)
+    if form == "packed" and c.norm is not None:
+        for node in reversed(c.norm.nodes):
+            graph.erase_node(node)
+    graph.erase_node(c.node)
+    return new, old
+
+
+def _plain(graph: Graph, c: Convolution, x: Node) -> Node:
+    return graph.call_function(c.node.target, (x, *c.node.args[1:]))  # type: ignore[arg-type]
+
+
+def _product(graph: Graph, c: Convolution, x: Node) -> Node:
+    """Each pixel is a row, and the filters are a matrix."""
+
+    def call(target: Any, args: tuple[Any, ...], value: Tensor) -> Node:
+        node = graph.call_function(target, args)
+        node.meta["val"] = value
+        return node
+
+    image, filters = x.meta["val"], c.weight.meta["val"]
+    n, _, height, width = image.shape
+    outputs, inputs = filters.shape[:2]
+    moved = call(aten.permute.default, (x, [0, 2, 3, 1]), image.permute(0, 2, 3, 1))
+    rows = call(aten.view.default, (moved, [n * height * width, inputs]), image.new_empty(n * height * width, inputs))
+    matrix = call(aten.view.default, (c.weight, [outputs, inputs]), filters.new_empty(outputs, inputs))
+    columns = call(aten.t.default, (matrix,), matrix.meta["val"].t())
+    product = image.new_empty(n * height * width, outputs)
+    if c.bias is None:
+        result = call(aten.mm.default, (rows, columns), product)
+    else:
+        result = call(aten.addmm.default, (c.bias, rows, columns), product)
+    pixels = call(aten.view.default, (result, [n, height, width, outputs]), image.new_empty(n, height, width, outputs))
+    return graph.call_function(aten.permute.default, (pixels, [0, 3, 1, 2]))
+
+
+def _packed(graph: Graph, c: Convolution, x: Node) -> Node:
+    norm, dtype = c.norm, x.meta["val"].dtype
+    if norm is None:
+        weight = _made(graph, c.weight, packed_weight, (c.weight,), (c.window, c.image))
+        bias = c.bias
+    else:
+        settings = (norm.eps, c.window, c.image)
+        weight = _made(graph, c.weight, folded_weight, (c.weight, norm.weight, norm.var), settings)
+        parts = (c.bias, norm.weight, norm.bias, norm.mean, norm.var)
+        bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(dtype).removeprefix("torch.")))
+        bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=dtype)
+    args = (x, weight, bias, *c.window.arguments(), *EPILOGUE)
+    return graph.call_function(mkldnn._convolution_pointwise.default, args)
+
+
+def _made(graph: Graph, like: Node, function: Any, tensors: Sequence[Node | None], settings: tuple[Any, ...]) -> Node:
+    """A value made of constants, of the type of one of them."""
+    itemsizes = tuple(0 if t is None else t.meta["val"].element_size() for t in tensors)
+    node = graph.call_function(Recipe(function, settings, itemsizes), tuple(tensors))
+    node.meta["val"] = like.meta["val"]
+    return node

@@ -1,0 +1,31 @@
+"""What must be known of fake tensors before a library may be given what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def static_shape(value: Tensor) -> tuple[int, ...] | None:
+    """The sizes, if all are known and none is zero."""
+    sizes = tuple(value.shape)
+    return sizes if all(type(size) is int and size > 0 for size in sizes) else None
+
+
+def is_ordinary(value: Tensor, dtypes: Sequence[torch.dtype]) -> bool:
+    """Whether it is a strided tensor on the CPU of one of the element types."""
+    return value.layout is torch.strided and value.device.type == "cpu" and value.dtype in dtypes
+
+
+def is_dense(value: Tensor) -> bool:
+    """Whether the elements fill a block of memory, in some order of the dimensions."""
+    expected = 1
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -1,0 +1,126 @@
+"""Images with their channels last in memory, through a whole graph.
+
+What convolutions give in that order, element-wise operators keep. Others get the order that they would have had: views
+are known by their indices and need nothing, calls of a library and results of the graph get a copy.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from onegraph.compiler.library.facts import static_shape
+from onegraph.compiler.lower.registry import LOWERINGS
+from onegraph.torchlib.aten import OpOverload, may_view
+
+aten = torch.ops.aten
+
+#: Views that are known by their indices, in whatever order the elements stand in memory.
+_VIEWS = frozenset(
+    {
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.permute.default,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.expand.default,
+        aten.split_with_sizes.default,
+    }
+)
+_COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.empty_like.default})
+_NORMS = frozenset({aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default})
+
+
+def channels_last(value: Tensor) -> Tensor:
+    """A fake of the same sizes with the channels last."""
+    n, c, h, w = value.shape
+    return value.new_empty_strided((n, c, h, w), (c * h * w, 1, w * c, c))
+
+
+def is_channels_last(value: Any) -> bool:
+    """Whether the image stands in memory in that order."""
+    if not isinstance(value, Tensor) or value.dim() != 4 or static_shape(value) is None:
+        return False
+    return value.stride() == channels_last(value).stride()
+
+
+def with_channels_last(graph: Graph, node: Node) -> Node:
+    """The node itself, or its copy in that order: one for all who want it."""
+    value = node.meta["val"]
+    if is_channels_last(value):
+        return node
+    copies = (user for user in node.users if user.target is aten.clone.default and is_channels_last(user.meta["val"]))
+    found = next(copies, None)
+    if found is not None:
+        return found
+    last = node
+    while last.next.op == "placeholder":
+        last = last.next
+    with graph.inserting_after(last):
+        return _copied(graph, node, channels_last(value))
+
+
+def _copied(graph: Graph, node: Node, value: Tensor) -> Node:
+    copy = graph.call_function(aten.clone.default, (node,))
+    copy.meta.update(node.meta)
+    copy.meta["val"] = value
+    return copy
+
+
+def spread(graph: Graph, before: Mapping[Node, Any]) -> None:
+    """Let the order of the convolutions' results spread. `before` has each node's value as it was without them."""
+    changed: dict[Node, Tensor] = {}  # nodes in another order, with the value that they would have had
+    for node in list(graph.nodes):
+        touched = [source for source in node.all_input_nodes if source in changed]
+        if touched and node not in before and is_channels_last(node.meta.get("val")) and node.target in _COPIES:
+            node.replace_all_uses_with(touched[0])
+            graph.erase_node(node)
+            continue
+        if touched and _keeps_order(node):
+            node.meta["val"] = _reordered(node)
+        elif touched and not _takes_any_order(node):
+            with graph.inserting_before(node):
+                for source in touched:
+                    node.replace_input_with(source, _copied(graph, source, changed[source]))
+        elif node.target is operator.getitem and _source(node).target in _NORMS:
+            node.meta["val"] = _source(node).meta["val"][node.args[1]]
+        known, value = before.get(node), node.meta.get("val")
+        if isinstance(known, Tensor) and isinstance(value, Tensor) and known.stride() != value.stride():
+            changed[node] = known
+
+
+def _source(node: Node) -> Node:
+    return node.all_input_nodes[0]
+
+
+def _reordered(node: Node) -> Any:
+    """The value of a compiled node one of whose images has its channels last."""
+    value = node.meta["val"]
+    if node.target in _VIEWS:
+        return value
+    if node.target in _NORMS:
+        return (channels_last(value[0]), *value[1:])
+    is_image = isinstance(value, Tensor) and value.dim() == 4 and static_shape(value) is not None
+    return channels_last(value) if is_image else value
+
+
+def _keeps_order(node: Node) -> bool:
+    """Whether it is compiled to loops, which find elements by their indices."""
+    target = node.target
+    return target in LOWERINGS and target not in _COPIES and (target in _VIEWS or not may_view(target))
+
+
+def _takes_any_order(node: Node) -> bool:
+    """Whether it gives the same for its arguments in any order."""
+    if node.target is aten.convolution.default:
+        return is_channels_last(node.meta["val"])
+    return node.target in _COPIES or (isinstance(node.target, OpOverload) and node.target.namespace == "mkldnn")

@@ -1,0 +1,135 @@
+"""Matrix products with a weight: through aten, through oneDNN, or through oneDNN with the weight packed.
+
+mm(x, t(w))            _linear_pointwise(x, w, None, "none", [], "")
+addmm(b, x, t(w))      _linear_pointwise(x, packed(w), b, "none", [], "")
+
+A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from onegraph.base.config import Config
+from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
+from onegraph.compiler.library.measure import Run, fastest, times
+from onegraph.compiler.library.recipe import Recipe, keeping
+
+aten = torch.ops.aten
+mkldnn = torch.ops.mkldnn
+
+DTYPES = (torch.float32, torch.bfloat16)
+LITTLE = 1e6  # multiplications, below which the call itself costs more than what it does
+COLUMNS = 4096  # so many columns of a wide weight are timed: the others take as long
+EPILOGUE = ("none", [], "")  # nothing is done to the result
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`x @ weight.T + bias`, or `x @ weight + bias` if the weight is `tall`: what is summed over are its rows."""
+
+    x: Node
+    weight: Node
+    bias: Node | None
+    tall: bool
+    sizes: tuple[int, int, int]  # rows of x, what is summed over, columns of the result
+
+
+def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> None:
+    """Rewrite the products for which something else than aten is faster."""
+    for node in list(graph.nodes):
+        product = _product(node)
+        if product is None:
+            continue
+        choice = _choice(product, product.weight in parameters, config)
+        if choice != "aten":
+            _rewrite(graph, node, product, choice)
+
+
+def _product(node: Node) -> Product | None:
+    """The product that the node is; None for any other node, and where aten alone can do it."""
+    match node.target, node.args:
+        case aten.mm.default, (Node() as x, Node() as y):
+            bias = None
+        case aten.addmm.default, (Node() as bias, Node() as x, Node() as y):
+            if node.kwargs or bias.meta["val"].dim() != 1:
+                return None
+        case _:
+            return None
+    tall = not (y.target is aten.t.default or (y.target is aten.permute.default and list(y.args[1]) == [1, 0]))  # type: ignore[arg-type, index]
+    weight = y if tall else y.args[0]
+    tensors = [item for item in (x, weight, bias) if item is not None]
+    assert isinstance(weight, Node)
+    shapes = [static_shape(item.meta["val"]) for item in (x, y)]
+    if None in shapes or not all(is_ordinary(item.meta["val"], DTYPES) for item in tensors):  # type: ignore[union-attr]
+        return None
+    (rows, inner), (_, columns) = shapes  # type: ignore[misc]
+    if bias is not None and static_shape(bias.meta["val"]) != (columns,):
+        return None
+    if len({item.meta["val"].dtype for item in tensors}) != 1 or not is_dense(weight.meta["val"]):  # type: ignore[union-attr]
+        return None
+    return Product(x, weight, bias, tall, (rows, inner, columns))
+
+
+def _choice(product: Product, constant: bool, config: Config) -> str:
+    rows, inner, columns = product.sizes
+    if config.library_calls != "measured":
+        return config.library_calls if constant or config.library_calls != "packed" else "onednn"
+    if rows * inner * columns < LITTLE:
+        return "aten"
+    timed = (rows, inner, min(columns, COLUMNS))
+    dtype = product.x.meta["val"].dtype
+    what = f"linear {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
+    what += f" constant {constant} frozen {config.freeze_parameters}"
+    setting = (product.tall, product.bias is not None, constant, config.freeze_parameters)
+    return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
+
+
+def _candidates(
+    sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, frozen: bool
+) -> Mapping[str, Run]:
+    """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
+    rows, inner, columns = sizes
+    x = torch.full((rows, inner), 0.5, dtype=dtype)
+    weight = torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype)
+    bias = torch.full((columns,), 0.5, dtype=dtype) if biased else None
+    seen = weight if tall else weight.t()
+    found: dict[str, Run] = {
+        "aten": (lambda: torch.mm(x, seen)) if bias is None else (lambda: torch.addmm(bias, x, seen)),
+        "onednn": lambda: mkldnn._linear_pointwise(x, seen.t(), bias, *EPILOGUE),
+    }
+    if constant:
+        keep = keeping(_packing(weight, tall, rows), frozen)
+        found["packed"] = lambda: mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)
+    return found
+
+
+def packed_weight(weight: Tensor, rows: int, tall: bool) -> Tensor:
+    """The weight as oneDNN wants it for so many rows of the other factor."""
+    return mkldnn._reorder_linear_weight(weight.t().contiguous() if tall else weight, rows)
+
+
+def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:
+    return Recipe(packed_weight, (rows, tall), (weight.element_size(),))
+
+
+def _rewrite(graph: Graph, node: Node, product: Product, choice: str) -> None:
+    weight: Any = product.weight
+    value = weight.meta["val"]
+    with graph.inserting_before(node):
+        if choice == "packed":
+            weight = graph.call_function(_packing(value, product.tall, product.sizes[0]), (weight,))
+            weight.meta["val"] = value
+        elif product.tall:
+            weight = graph.call_function(aten.t.default, (weight,))
+            weight.meta["val"] = value.t()
+        new = graph.call_function(mkldnn._linear_pointwise.default, (product.x, weight, product.bias, *EPILOGUE))
+    new.meta.update(node.meta)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)

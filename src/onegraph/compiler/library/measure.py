@@ -1,0 +1,71 @@
+"""Which of several ways to do the same is the fastest: a short timing, kept on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from time import perf_counter, thread_time
+
+import torch
+
+from onegraph.base.config import Config
+from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
+from onegraph.compiler.codegen.target import description
+
+ROUNDS = 3
+ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
+SHORT = 0.0002  # seconds that one sample takes at least
+CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
+
+Run = Callable[[], object]
+
+_KNOWN: dict[str, Mapping[str, float]] = {}
+
+
+def times(what: str, candidates: Callable[[], Mapping[str, Run]], config: Config) -> Mapping[str, float]:
+    """Seconds of each candidate, measured once for each machine, number of threads and version of torch.
+
+    Args:
+        what: says all that the times depend on besides those.
+        candidates: makes the candidates with arguments to run on; called only if they must be measured.
+    """
+    key = key_of("times", what, *description(), str(torch.get_num_threads()), torch.__version__)
+    if key not in _KNOWN:
+        disk = DiskCache(config.cache_dir / "times") if config.cache else None
+        found = disk.load(key) if disk is not None else None
+        if found is not None:
+            _KNOWN[key] = json.loads(found)
+        else:
+            _KNOWN[key] = _measured(candidates())
+            if disk is not None:
+                disk.store(key, json.dumps(_KNOWN[key]).encode())
+    return _KNOWN[key]
+
+
+def fastest(found: Mapping[str, float]) -> str:
+    """The name of the fastest, or of the first one unless another one is clearly faster."""
+    first = next(iter(found))
+    best = min(found, key=lambda name: found[name])
+    return best if found[best] < CLEARLY * found[first] else first
+
+
+def _measured(candidates: Mapping[str, Run]) -> dict[str, float]:
+    """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only."""
+    clock = thread_time if torch.get_num_threads() == 1 else perf_counter
+    best: dict[str, float] = {}
+    repeats: dict[str, int] = {}
+    for name, run in candidates.items():
+        start = clock()
+        run()
+        run()
+        repeats[name] = int(1 + 2 * SHORT / max(clock() - start, 1e-7))
+        best[name] = float("inf")
+    for turn in range(ROUNDS):
+        for name, run in candidates.items():
+            if turn and best[name] > ENOUGH:
+                continue
+            start = clock()
+            for _ in range(repeats[name]):
+                run()
+            best[name] = min(best[name], (clock() - start) / repeats[name])
+    return best

@@ -1,0 +1,68 @@
+"""Values that are made of parameters alone, such as weights packed for a library, and kept from one call to the next.
+
+A parameter may change between two calls in ways that no version counter shows: through `.data`, through a NumPy array
+that shares its memory, in another process. So what was made of it is used only while a digest of its contents is the
+same; reading a weight costs less than packing it. With the option `freeze_parameters`, the program promises not to do
+that, and identity, memory and version counter are compared instead.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegraph import _C
+
+#: What was made, by recipe and contents: graphs with the same parameters share it.
+_MADE: weakref.WeakValueDictionary[Any, Tensor] = weakref.WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Callable with tensors (or None where there is none): gives `function(*tensors, *settings)`.
+
+    `itemsizes` are the bytes of an element of each tensor. A node of a graph has it as its target.
+    """
+
+    function: Callable[..., Tensor]
+    settings: tuple[Any, ...]
+    itemsizes: tuple[int, ...]
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, *tensors: Tensor | None) -> Tensor:
+        with torch.no_grad():
+            return self.function(*(t if t is None else t.detach() for t in tensors), *self.settings)
+
+
+def keeping(recipe: Recipe, trusting: bool) -> Callable[..., Tensor]:
+    """The recipe as a callable that does its work again only when the tensors have changed.
+
+    Where this torch has not what native code needs for it, the work is done in every call.
+    """
+    try:
+        return _C.Kept(partial(_make, recipe), recipe.itemsizes, trusting)
+    except NotImplementedError:
+        return recipe
+
+
+def _make(recipe: Recipe, digests: bytes, *tensors: Tensor | None) -> Tensor:
+    layouts = tuple(None if t is None else (t.dtype, t.shape, t.stride()) for t in tensors)
+    key = (recipe, layouts, digests)
+    made = _MADE.get(key)
+    if made is None:
+        made = _MADE[key] = recipe(*tensors)
+    return made
+
+
+def kept_bytes() -> int:
+    """The memory of all that is made of parameters and kept."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in list(_MADE.values()))

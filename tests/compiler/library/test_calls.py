@@ -1,0 +1,180 @@
+"""Products and convolutions give eager's results, whichever way they are computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import onegraph
+from onegraph.base.config import Config
+from onegraph.compiler.library import measure
+
+CALLS = ("aten", "onednn", "packed", "measured")
+
+
+def compare(target: Any, *args: Any, calls: str, exact_layout: bool = True) -> None:
+    compiled = onegraph.compile(target, fullgraph=True, options={"library_calls": calls, "verify": True})
+    with torch.no_grad():
+        for _ in range(2):
+            result, expected = compiled(*args), target(*args)
+            for ours, theirs in zip(flat(result), flat(expected), strict=True):
+                assert ours.dtype is theirs.dtype and ours.shape == theirs.shape and ours.stride() == theirs.stride()
+                tolerance = (
+                    {"rtol": 2e-2, "atol": 2e-2} if ours.dtype is torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+                )
+                torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerance)
+    onegraph.reset()
+
+
+def flat(value: Any) -> list[Tensor]:
+    return [value] if isinstance(value, Tensor) else [t for item in value for t in flat(item)]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 64, 32), (7, 33, 5), (0, 8, 4), (4, 0, 3), (3, 4, 0), (2, 3, 16, 8)])
+def test_linear_of_any_shape(shape: tuple[int, ...], calls: str) -> None:
+    *rows, inner, columns = shape
+    for bias in (True, False):
+        compare(nn.Linear(inner, columns, bias=bias), torch.randn(*rows, inner), calls=calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_linear_of_any_type(dtype: torch.dtype, calls: str) -> None:
+    compare(nn.Linear(48, 40).to(dtype), torch.randn(8, 48, dtype=dtype), calls=calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_products_that_are_not_quite_linear(calls: str) -> None:
+    weight, bias = nn.Parameter(torch.randn(32, 48)), nn.Parameter(torch.randn(48))
+    x = torch.randn(8, 32)
+    compare(lambda x: torch.addmm(bias, x, weight), x, calls=calls)
+    compare(lambda x: torch.addmm(bias, x, weight, beta=2, alpha=0.5), x, calls=calls)
+    compare(lambda x: torch.addmm(x @ weight, x, weight), x, calls=calls)
+    compare(lambda x: x @ weight[:, ::2], x, calls=calls)
+    compare(lambda x: F.linear(x[:, ::2], weight.t()[:, :16]), x, calls=calls)
+    compare(lambda x: F.linear(x.t().contiguous().t(), weight.t()), x, calls=calls)
+    compare(lambda x: x.expand(8, 32) @ weight, torch.randn(1, 32), calls=calls)
+    compare(lambda x: x.to(torch.int64) @ torch.ones(32, 4, dtype=torch.int64), x, calls=calls)
+
+
+class Network(nn.Module):
+    """Convolutions of many kinds, with what stands between them in real networks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, 2, 1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(16), nn.BatchNorm2d(16), nn.BatchNorm2d(16, affine=False)])
+        self.depthwise = nn.Conv2d(16, 16, 5, padding=2, groups=16)
+        self.point = nn.Conv2d(16, 16, 1)
+        self.dilated = nn.Conv2d(32, 8, 3, padding=2, dilation=2)
+        self.last = nn.Conv2d(8, 4, (1, 3), padding="same")
+        for norm in self.norms:
+            nn.init.uniform_(norm.running_var, 0.5, 2)
+            nn.init.normal_(norm.running_mean)
+            if norm.affine:
+                nn.init.normal_(norm.weight)
+                nn.init.normal_(norm.bias)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        a = F.relu(self.norms[0](self.stem(x)))
+        pooled = F.max_pool2d(a, 3, 2, 1)
+        b = F.hardswish(self.norms[1](self.depthwise(pooled)))
+        scale = F.hardsigmoid(self.point(F.adaptive_avg_pool2d(b, 1)))
+        c = self.norms[2](self.point(b * scale)) + pooled
+        d = self.dilated(torch.cat([c, b], 1))
+        e = F.interpolate(self.last(d), scale_factor=2.0)
+        return a, c, d.flatten(1), e, e.permute(0, 2, 3, 1), c.reshape(c.shape[0], -1), d[:, 1:3, ::2]
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_network_of_convolutions(calls: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = Network().eval().to(dtype)
+    x = torch.randn(2, 3, 17, 23, dtype=dtype)
+    compare(model, x, calls=calls)
+    if dtype is torch.float32:
+        compare(model, x.contiguous(memory_format=torch.channels_last), calls=calls)
+        compare(model, x[:1, :, ::1, :20], calls=calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_layouts_that_the_program_can_see(calls: str) -> None:
+    """What reads memory, or says an order, finds the one that eager has."""
+    layer = nn.Conv2d(3, 4, 1).eval()
+    x = torch.randn(1, 3, 5, 6)
+    compare(lambda x: layer(x).as_strided((2, 3), (1, 7), 4), x, calls=calls)
+    compare(lambda x: layer(x).contiguous(memory_format=torch.channels_last).relu(), x, calls=calls)
+    compare(lambda x: layer(x).view(torch.int32), x, calls=calls)
+    compare(lambda x: torch.empty_like(layer(x)).fill_(1.0), x, calls=calls)
+    compare(lambda x: layer(x).view(-1)[3:9], x, calls=calls)
+    compare(lambda x: layer(x).sort(1)[0], x, calls=calls)
+    compare(lambda x: layer(x).transpose(1, 2).relu().flatten(), x, calls=calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_nan_and_infinity_go_through(calls: str) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    x = torch.randn(1, 3, 4, 4)
+    x[0, 0, 1, 1], x[0, 1, 2, 2] = float("nan"), float("inf")
+    compare(layers, x, calls=calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_convolutions_that_stay_as_they_are(calls: str) -> None:
+    x = torch.randn(2, 4, 9)
+    compare(nn.Conv1d(4, 6, 3, padding=1), x, calls=calls)
+    compare(nn.ConvTranspose2d(4, 6, 3, stride=2), x.view(1, 4, 9, 2), calls=calls)
+    compare(nn.Conv3d(1, 2, 2), torch.randn(1, 1, 3, 4, 5), calls=calls)
+    compare(lambda x, w: F.conv2d(x, w), torch.randn(1, 4, 5, 5), torch.randn(3, 4, 2, 2), calls=calls)
+    compare(nn.Conv2d(4, 6, 3).double(), torch.randn(1, 4, 5, 5).double(), calls=calls)
+    compare(nn.Conv2d(4, 6, 3), torch.randn(0, 4, 5, 5), calls=calls)
+
+
+def test_sizes_that_vary_are_left_to_aten() -> None:
+    layer = nn.Linear(16, 16)
+    compiled = onegraph.compile(layer, dynamic=True, options={"library_calls": "packed"})
+    with torch.no_grad():
+        for rows in (3, 5, 1, 0):
+            x = torch.randn(rows, 16)
+            torch.testing.assert_close(compiled(x), layer(x))
+
+
+# ---- the timing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_timing_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_KNOWN", {})
+    config = Config(cache_dir=tmp_path)
+    made = []
+
+    def candidates() -> dict[str, Any]:
+        made.append(1)
+        return {"one": lambda: None, "two": lambda: torch.ones(1000)}
+
+    found = measure.times("test", candidates, config)
+    assert measure.times("test", candidates, config) is found
+    measure._KNOWN.clear()
+    assert measure.times("test", candidates, config) == found and len(made) == 1
+    (file,) = (tmp_path / "times").iterdir()
+    assert json.loads(file.read_bytes().partition(b"{")[1] + file.read_bytes().partition(b"{")[2]) == found
+    measure.times("another", candidates, config)
+    measure.times("test", candidates, config.replace(cache=False))
+    assert len(made) == 2
+
+
+def test_only_what_is_clearly_faster_is_chosen() -> None:
+    assert measure.fastest({"aten": 1.0, "onednn": 0.97, "packed": 0.99}) == "aten"
+    assert measure.fastest({"aten": 1.0, "onednn": 0.9, "packed": 0.8}) == "packed"
+
+
+def test_the_option_accepts_its_values_only() -> None:
+    with pytest.raises(onegraph.InvalidArgument, match="measured"):
+        onegraph.compile(lambda x: x, options={"library_calls": "fast"})

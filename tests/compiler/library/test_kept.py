@@ -1,0 +1,169 @@
+"""Values made of parameters: never stale, shared, counted, and released."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onegraph
+from onegraph import _C
+from onegraph.compiler.library.recipe import Recipe, keeping, kept_bytes
+
+
+def doubled(weight: Tensor, other: Tensor | None) -> Tensor:
+    return weight * 2 if other is None else weight * 2 + other
+
+
+RECIPE = Recipe(doubled, (), (4, 4))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 127, 128, 129, 1000, 100_000])
+def test_every_change_of_one_element_is_seen(size: int) -> None:
+    keep = keeping(RECIPE, False)
+    weight = torch.arange(float(size))
+    first = keep(weight, None)
+    assert keep(weight, None) is first
+    for place in {0, size // 3, size - 1} if size else ():
+        weight.data[place] += 1
+        assert torch.equal(keep(weight, None), weight * 2)
+    assert keep(weight, None) is keep(weight, None)
+
+
+def test_writes_that_bump_no_version_are_seen() -> None:
+    keep = keeping(RECIPE, False)
+    weight = nn.Parameter(torch.ones(100))
+    keep(weight, None)
+    weight.data.mul_(3)
+    assert torch.equal(keep(weight, None), torch.full((100,), 6.0))
+    weight.detach().numpy()[5] = 9
+    assert keep(weight, None)[5] == 18
+    weight.data = torch.zeros(100)
+    assert keep(weight, None).sum() == 0
+
+
+def test_trusting_compares_identity_memory_and_version() -> None:
+    keep = keeping(RECIPE, True)
+    weight = nn.Parameter(torch.ones(100))
+    first = keep(weight, None)
+    assert keep(weight, None) is first
+    with torch.no_grad():
+        weight.add_(1)
+    assert keep(weight, None)[0] == 4
+    weight.data = torch.zeros(100)
+    assert keep(weight, None)[0] == 0
+    assert keep(nn.Parameter(torch.full((100,), 5.0)), None)[0] == 10
+
+
+def test_tensors_without_a_version_are_checked_by_their_contents() -> None:
+    with torch.inference_mode():
+        weight = torch.ones(100)
+        keep = keeping(RECIPE, True)
+        keep(weight, None)
+        weight.add_(1)
+        assert keep(weight, None)[0] == 4
+
+
+def test_none_and_a_tensor_are_different() -> None:
+    keep = keeping(RECIPE, False)
+    weight, other = torch.ones(10), torch.ones(10)
+    assert keep(weight, None)[0] == 2
+    assert keep(weight, other)[0] == 3
+    assert keep(weight, None)[0] == 2
+
+
+def test_equal_contents_share_what_was_made() -> None:
+    weight = torch.randn(50)
+    a, b = keeping(RECIPE, False), keeping(RECIPE, False)
+    assert a(weight, None) is b(weight.clone(), None)
+
+
+def test_what_was_made_of_a_tensor_dies_with_it() -> None:
+    keep = keeping(RECIPE, False)
+    weight = torch.randn(1000)
+    gc.collect()
+    before = kept_bytes()
+    keep(weight, None)
+    assert kept_bytes() == before + 4000
+    del weight
+    gc.collect()
+    assert keep.value is None and kept_bytes() == before  # type: ignore[attr-defined]
+
+
+def test_an_error_of_the_recipe_is_raised_and_nothing_is_kept() -> None:
+    keep = _C.Kept(lambda digests, tensor: 1 / 0, (4,), False)
+    weight = torch.ones(3)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            keep(weight)
+    with pytest.raises(TypeError):
+        keep(3)
+    with pytest.raises(TypeError):
+        keep(weight, weight)
+
+
+def test_threads_that_change_and_use_a_weight_end_with_the_last_value() -> None:
+    keep = keeping(RECIPE, False)
+    weight = torch.zeros(200_000)
+
+    def work() -> None:
+        for _ in range(20):
+            weight.data.add_(1)
+            keep(weight, None)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(keep(weight, None), weight * 2)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_compiled_model_follows_its_parameters(frozen: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 16)).eval()
+    x = torch.randn(2, 3, 8, 8)
+    compiled = onegraph.compile(model, options={"library_calls": "packed", "freeze_parameters": frozen})
+
+    def agrees() -> None:
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+    agrees()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    model(x).square().sum().backward()
+    optimizer.step()
+    agrees()
+    model.load_state_dict(
+        {name: torch.rand_like(value) for name, value in model.state_dict().items() if value.dim()}, False
+    )
+    agrees()
+    model[0].weight.data = torch.randn(8, 3, 3, 3)
+    agrees()
+    model[3].weight = nn.Parameter(torch.randn(16, 8 * 36))
+    agrees()
+    model[1].running_var.mul_(3)
+    agrees()
+    if not frozen:
+        model[0].weight.data.mul_(2)
+        model[1].running_mean.numpy()[1] = 3
+        model[3].weight.data.zero_()
+        agrees()
+    onegraph.reset()
+
+
+def test_packed_weights_are_released_with_the_model() -> None:
+    gc.collect()
+    before = kept_bytes()
+    model = nn.Linear(64, 64)
+    compiled = onegraph.compile(model, options={"library_calls": "packed"})
+    with torch.no_grad():
+        compiled(torch.randn(8, 64))
+    assert kept_bytes() == before + 64 * 64 * 4
+    del model, compiled
+    gc.collect()
+    assert kept_bytes() == before
