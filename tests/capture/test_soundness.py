@@ -301,3 +301,36 @@ def test_the_garbage_collector_rests_while_a_frame_is_traced(monkeypatch: pytest
     monkeypatch.setattr(Trace, "run", observed)
     onegraph.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
     assert seen == [False] and gc.isenabled()
+
+
+def test_one_object_as_two_arguments_and_then_two() -> None:
+    class One:
+        scale = 1
+
+    class Two:
+        scale = 2
+
+    def scaled(x: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
+        return x * a.scale + b.scale
+
+    def sliced(x: torch.Tensor, a: slice, b: slice) -> torch.Tensor:
+        return x[a] + x[b]
+
+    def called(x: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
+        return a(x) + b(x)
+
+    def closure(n: int) -> Any:
+        return lambda x: x * n
+
+    first, second = closure(2), closure(3)
+    start, end = slice(0, 1), slice(1, 2)
+    for function, one, other in (
+        (scaled, One, Two),
+        (sliced, start, end),
+        (called, torch.sin, torch.cos),
+        (called, first, second),
+    ):
+        compiled = onegraph.compile(function, backend="eager")
+        x = torch.rand(2)
+        for pair in ((one, one), (one, other), (other, one), (other, other)):
+            assert torch.equal(compiled(x, *pair), function(x, *pair))

@@ -741,20 +741,23 @@ shape(
     """,
 )
 
-#: How many graphs a first call makes, where they are not two. A generator, a class body and the callback of a builtin
-#: run eagerly where they break, and so does what a half-run loop asks its iterator.
+#: How many graphs a first call makes, where they are not two. The steps of a generator, and the callbacks of a builtin,
+#: are graphs of their own where they break. A class body runs eagerly there.
 GRAPHS: dict[str, int] = {
     "for": 6,
     "for_with_break_and_continue": 4,
     "nested_for": 5,
     "while": 4,
     "contextmanager": 3,
+    "inside_of_a_contextmanager": 4,
     "exit_stack": 3,
     "list_comprehension": 6,
     "dict_and_set_comprehension": 3,
-    "generator_consumed": 3,
-    "generator_suspended": 3,
-    "generator_handling_an_exception": 3,
+    "generator_expression": 5,
+    "generator_consumed": 9,
+    "generator_suspended": 4,
+    "generator_handling_an_exception": 4,
+    "delegating_generator": 3,
     "method": 3,
     "super": 4,
     "property_and_operator": 6,

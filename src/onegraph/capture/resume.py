@@ -40,6 +40,7 @@ from onegraph.capture.resume_function import (
     resume_function,
     write_resume_function,
 )
+from onegraph.capture.steps import in_steps
 from onegraph.capture.unread import Unread, as_it_is
 
 #: How many stack slots a call takes; only calls can have called the next frame.
@@ -221,13 +222,24 @@ class Planner:
     def generator(self, frame: Frame, started: bool) -> Resuming:
         """The resume function that makes a generator which waits where the frame is suspended."""
         depth = len(frame.stack) if started else 0
-        return self._resume(frame, self.slots(frame, depth), depth, Suspended(frame.ip, started))
+        bytecode, at = frame.bytecode, frame.ip
+        stepped = in_steps(bytecode)
+        if stepped is not None:
+            bytecode, at = stepped.bytecode, stepped.moved[at]
+        return self._resume(frame, self.slots(frame, depth), depth, Suspended(at, started), bytecode=bytecode)
 
     def _resume(
-        self, frame: Frame, slots: Slots, depth: int, way: Way, first: int = 0, top_first: bool = False
+        self,
+        frame: Frame,
+        slots: Slots,
+        depth: int,
+        way: Way,
+        first: int = 0,
+        top_first: bool = False,
+        bytecode: Bytecode | None = None,
     ) -> Resuming:
         """The resume function of a frame, with its arguments."""
-        bytecode = original_place(frame)[0]
+        bytecode = bytecode or original_place(frame)[0]
         live = live_names(bytecode)
         at, target = place(bytecode, way)
         handler = None if isinstance(way, Jump) else bytecode.handler_at(at)
@@ -240,7 +252,9 @@ class Planner:
         leading = [] if name is None else [receiver(frame, name)]
         values = [*exceptions, *(as_it_is(frame.locals, each) for each in names)]
         add = self.values.add
-        return Resuming(resume_function(frame, shape), (*map(add, leading),), (*slots.numbers, *map(add, values)))
+        return Resuming(
+            resume_function(bytecode, frame, shape), (*map(add, leading),), (*slots.numbers, *map(add, values))
+        )
 
     def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...]) -> Exit:
         """Wrap the resume function of frame `level` into those of the frames that called it."""

@@ -115,9 +115,15 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
     return resumed.bytecode, resumed.way.at
 
 
-def resume_function(frame: Frame, shape: Shape) -> ResumeFunction:
-    """The resume function of this shape for a frame."""
-    key = original_place(frame)[0], shape
+def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
+    """The resume function of this shape for a frame of this bytecode."""
+    cells = tuple(frame.cells[name] for name in shape.cells)
+    return ResumeFunction(resume_code(bytecode, shape), frame.globals, cells)
+
+
+def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
+    """The code of the resume function of this shape."""
+    key = bytecode, shape
     found = _made.get(key)
     if found is None:
         if len(_made) >= _LIMIT:
@@ -125,8 +131,7 @@ def resume_function(frame: Frame, shape: Shape) -> ResumeFunction:
                 table.clear()
         found = _made[key] = build(*key)
         _resumed[id(found.made.code)] = found
-    cells = tuple(frame.cells[name] for name in shape.cells)
-    return ResumeFunction(found.made.code, frame.globals, cells)
+    return found.made.code
 
 
 def build(bytecode: Bytecode, shape: Shape) -> Resumed:
@@ -221,10 +226,13 @@ def call_with(function: Any, names: Sequence[str]) -> list[Instr]:
 
 def call(function: Instr, names: Sequence[str]) -> list[Instr]:
     """Call what the instruction loads with arguments in variables."""
+    return [*callable_pair(function), *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
+
+
+def callable_pair(function: Instr) -> list[Instr]:
+    """Put what the instruction loads on the stack, to be called with what comes on top of it."""
     pair = [function, Instr("PUSH_NULL")]
-    if NULL_FIRST:
-        pair.reverse()
-    return [*pair, *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
+    return pair[::-1] if NULL_FIRST else pair
 
 
 def shifted(instr: Instr, by: int) -> Instr:

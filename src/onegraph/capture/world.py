@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from types import CellType, MappingProxyType, MemberDescriptorType
+from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, slots_of
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
-from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source
+from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, TypeOf
 from onegraph.capture.texts import refuse_marked
 
 #: The hash functions of objects that equal nothing but themselves.
@@ -107,14 +107,22 @@ class World:
         if identity in self.shadow_of:
             shadow = self.shadow_of[identity]
             first = self.origin.get(id(shadow))
-            if guarded and id(shadow) in self.by_value:
-                self.by_value[id(shadow)].append(source)
-            if guarded and not self.is_pinned(shadow) and first is not None and first != source:
-                self.guard(source, "same", first)
+            if guarded and first is not None and first != source and not isinstance(source, TypeOf):
+                self._guard_again(shadow, source, first)
             return shadow
         if identity in self.real_of or identity in self.records:
             return real
         return self._admission(self, real, source, guarded)
+
+    def _guard_again(self, shadow: Any, source: Source, first: Source) -> None:
+        """An object that is known from its first source is found at another one."""
+        if id(shadow) in self.by_value:
+            self.by_value[id(shadow)].append(source)
+            self.guard(source, "equal", shadow)
+        elif self.is_pinned(shadow) and not isinstance(shadow, FunctionType):
+            self.guard(source, "is", shadow)
+        else:
+            self.guard(source, "same", first)
 
     def adopt(self, real: Any, shadow: Any, source: Source) -> None:
         """Remember that `shadow` stands for `real` (which may be the same object)."""

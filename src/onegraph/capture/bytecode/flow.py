@@ -1,9 +1,10 @@
-"""Control and data flow over normal form: successors, stack depth, live names."""
+"""Control and data flow over normal form: successors, stack depth and contents, live and bound names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 
 from onegraph.capture.bytecode.instruction import Bytecode, Instr
 
@@ -145,3 +146,81 @@ def stack_size(bytecode: Bytecode) -> int:
         if depth is not None:
             size = max(size, depth, depth + stack_effect(instr))
     return size + 1
+
+
+@lru_cache(maxsize=256)
+def bound_names(bytecode: Bytecode) -> list[frozenset[str]]:
+    """For each instruction, the fast locals that are bound on every way to it."""
+    code, instrs = bytecode.code, bytecode.instrs
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    found: list[frozenset[str] | None] = [None] * len(instrs)
+    work = [(0, frozenset(code.co_varnames[:count]))] if instrs else []
+    while work:
+        index, names = work.pop()
+        while index < len(instrs):
+            before = found[index]
+            names = names if before is None else names & before
+            if names == before:
+                break
+            found[index] = names
+            instr, handler = instrs[index], bytecode.handler_at(index)
+            if handler is not None:
+                work.append((handler.target, names))
+            if instr.op in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR", "STORE_FAST_MAYBE_NULL"):
+                names -= {str(instr.arg)}
+            elif instr.op == "STORE_FAST":
+                names |= {str(instr.arg)}
+            if instr.target is not None:
+                work.append((instr.target, names))
+            if not falls_through(instr):
+                break
+            index += 1
+    return [names or frozenset() for names in found]
+
+
+def slot_kinds(bytecode: Bytecode) -> list[tuple[str, ...] | None]:
+    """For each instruction that control comes to, what the slots of the stack hold.
+
+    "value", "null", "handled" (the exception handled before), "lasti" (an instruction to blame), and "unknown" for what
+    may be a value or NULL.
+    """
+    found: list[tuple[str, ...] | None] = [None] * len(bytecode.instrs)
+    work: list[tuple[int, tuple[str, ...]]] = [(0, ())] if bytecode.instrs else []
+    while work:
+        index, kinds = work.pop()
+        while index < len(found) and found[index] is None:
+            found[index] = kinds
+            instr, handler = bytecode.instrs[index], bytecode.handler_at(index)
+            if handler is not None:
+                work.append((handler.target, (*kinds[: handler.depth], *["lasti"] * handler.lasti, "value")))
+            if instr.target is not None:
+                work.append((instr.target, kinds_behind(instr, kinds, jump=True)))
+            if not falls_through(instr):
+                break
+            kinds = kinds_behind(instr, kinds)
+            index += 1
+    return found
+
+
+def kinds_behind(instr: Instr, kinds: tuple[str, ...], jump: bool = False) -> tuple[str, ...]:
+    """What the slots of the stack hold behind an instruction."""
+    depth = len(kinds) + stack_effect(instr, jump)
+    match instr.op:
+        case "PUSH_NULL":
+            return (*kinds, "null")
+        case "PUSH_EXC_INFO":
+            return (*kinds[:-1], "handled", "value")
+        case "LOAD_METHOD" | "LOAD_SUPER_METHOD":
+            return (*kinds[: depth - 2], "unknown", "unknown")
+        case "LOAD_FAST_AND_CLEAR" | "LOAD_CLOSURE":
+            return (*kinds, "unknown")
+        case "COPY":
+            return (*kinds, kinds[-int(str(instr.arg))])
+        case "SWAP":
+            other = len(kinds) - int(str(instr.arg))
+            return (*kinds[:other], kinds[-1], *kinds[other + 1 : -1], kinds[other])
+        case "CALL" | "CALL_KW" | "CALL_FUNCTION_EX":
+            return (*kinds[: depth - 1], "value")
+        case _:
+            return (*kinds[:depth], *["value"] * (depth - len(kinds)))
