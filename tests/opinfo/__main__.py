@@ -95,10 +95,13 @@ def run(options: argparse.Namespace, chosen: list[Any], console: Console) -> int
     types = [name for name in options.types.split(",") if name]
     work = [(op, name) for name in types for op in chosen if getattr(torch, name) in op.supported_dtypes("cpu")]
     counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in types}  # operators, lowered fully, samples, bad
-    bad = 0
+    bad = done = 0
     with shown(console, len(work)) as progress:
         for op, name, (kind, *rest) in outcomes(work, options.limit, options.jobs, options.seconds):
             progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
+            done += 1
+            if done % 100 == 0 and not console.is_terminal:
+                print(f"{done} of {len(work)}: {name} {op.formatted_name}", flush=True)
             row = counts[name]
             row[0] += 1
             if kind == "equal":

@@ -42,7 +42,17 @@ def ldexp(x: Tensor, exponent: Tensor) -> Any:
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
 
 
+def dropout(x: Tensor, p: float, train: bool | None) -> Any:
+    """The mask is drawn as eager draws it; the rest joins the work around it."""
+    if not train and train is not None:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    kept = 1.0 - p
+    mask = torch.empty_like(x, dtype=torch.bool).bernoulli_(kept)
+    return x * mask * (1.0 / kept if kept else 0.0), mask
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm,
+    aten.native_dropout.default: dropout,
     aten.ldexp.Tensor: ldexp,
 }

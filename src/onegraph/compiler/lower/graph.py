@@ -90,9 +90,7 @@ def _constant(g: Lowerer, module: GraphModule, node: Node) -> View:
     tensor: Any = module
     for part in str(node.target).split("."):
         tensor = getattr(tensor, part)
-    name = g.buffer(tensor_type(tensor), constant=True, name=f"const{len(g.constants)}")
-    g.constants[name] = tensor.detach()
-    return g.whole(name)
+    return g.constant(tensor)
 
 
 def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:

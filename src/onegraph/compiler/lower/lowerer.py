@@ -130,6 +130,12 @@ class Lowerer:
         self.buffers[name] = Buffer(name, type, constant)
         return name
 
+    def constant(self, tensor: torch.Tensor) -> View:
+        """A tensor that is part of the program."""
+        name = self.buffer(tensor_type(tensor), constant=True, name=f"const{len(self.constants)}")
+        self.constants[name] = tensor.detach()
+        return self.whole(name)
+
     def whole(self, buffer: str) -> View:
         """The buffer as a tensor."""
         type = self.buffers[buffer].type

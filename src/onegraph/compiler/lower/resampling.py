@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,28 +18,23 @@ from onegraph.ir.types import I64, DType
 aten = torch.ops.aten
 
 
-def _sizes(g: Lowerer, x: View, rank: int) -> list[tuple[int, int]] | None:
+def static_sizes(g: Lowerer, x: View, rank: int) -> list[tuple[int, int]] | None:
     """The resampled dimensions before and after, as plain numbers."""
     pairs = [(n.constant, m.constant) for n, m in zip(x.shape[-rank:], g.result.shape[-rank:], strict=True)]
     return None if any(n in (None, 0) or m is None for n, m in pairs) else pairs  # type: ignore[return-value]
 
 
-def _nearest(rank: int) -> Any:
-    def lowering(g: Lowerer, x: View, size: Any, *scales: Any) -> Any:
-        pairs = _sizes(g, x, rank)
-        if pairs is None:
-            return NotImplemented
-        first = x.rank - rank
-        factors = []
-        for (n, m), scale in zip(pairs, scales or (None,) * rank, strict=True):
-            if m % n or (scale is not None and scale != m // n) or not _is_exact(n, m):
-                return NotImplemented  # positions are rounded
-            factors.append(m // n)
-        return x.reindexed(
-            g.result.shape, lambda p: [*p[:first], *(at // f for at, f in zip(p[first:], factors, strict=True))]
-        )
-
-    return lowering
+def by_whole_factors(g: Lowerer, x: View, rank: int, pairs: list[tuple[int, int]], scales: Sequence[Any]) -> Any:
+    """Each element repeated, which is a view; None where positions are rounded."""
+    first = x.rank - rank
+    factors = []
+    for (n, m), scale in zip(pairs, scales, strict=True):
+        if m % n or (scale is not None and scale != m // n) or not _is_exact(n, m):
+            return None
+        factors.append(m // n)
+    return x.reindexed(
+        g.result.shape, lambda p: [*p[:first], *(at // f for at, f in zip(p[first:], factors, strict=True))]
+    )
 
 
 def _is_exact(size: int, wanted: int) -> bool:
@@ -48,22 +44,17 @@ def _is_exact(size: int, wanted: int) -> bool:
     return torch.equal(positions, torch.arange(wanted) // (wanted // size))
 
 
-lower(aten.upsample_nearest1d.default)(_nearest(1))
-lower(aten.upsample_nearest2d.default)(_nearest(2))
-lower(aten.upsample_nearest3d.default)(_nearest(3))
-
-
 def _linear(rank: int) -> Any:
     def lowering(g: Lowerer, x: View, size: Any, align_corners: bool, *scales: Any) -> Any:
         """The mean of the neighbours, weighted by how near they are; a scale means nothing where the size stays."""
-        pairs = _sizes(g, x, rank)
+        pairs = static_sizes(g, x, rank)
         result = g.result
         if pairs is None or not x.dtype.is_float:
             return NotImplemented
         dtype = result.dtype.compute
         first = x.rank - rank
         given = scales or (None,) * rank
-        steps = [_step(n, m, align_corners, scale) for (n, m), scale in zip(pairs, given, strict=True)]
+        steps = [step_of(n, m, align_corners, scale) for (n, m), scale in zip(pairs, given, strict=True)]
 
         def compute(cell: Cell) -> Scalar:
             ends = [
@@ -84,7 +75,7 @@ def _linear(rank: int) -> Any:
     return lowering
 
 
-def _step(size: int, wanted: int, align_corners: bool, scale: float | None) -> float:
+def step_of(size: int, wanted: int, align_corners: bool, scale: float | None) -> float:
     if align_corners:
         return (size - 1) / (wanted - 1) if wanted > 1 else 0.0
     return 1 / scale if scale is not None and scale > 0 else size / wanted
