@@ -75,6 +75,46 @@ def compiles_before(graph, x):
     return graph(lambda x, number: x * number)(x, code.co_consts[0])
 
 
+@breaks(b.LONG_TRACE, options={"trace_limit": 10_000})
+def long_loop(x):
+    total = 0
+    for number in range(5_000):
+        total += number
+    return x * total
+
+
+@long_loop.fixed("do it in front")
+def loop_before(graph, x):
+    total = 0
+    for number in range(5_000):
+        total += number
+    return graph(lambda x, total: x * total)(x, total)
+
+
+@onegraph.assume_constant_result
+def sum_of_numbers():
+    total = 0
+    for number in range(5_000):
+        total += number
+    return total
+
+
+@long_loop.fixed("if it gives the same each time", uses=(sum_of_numbers,))
+def loop_once(x):
+    return x * sum_of_numbers()
+
+
+@long_loop.fixed("allow longer traces")
+def longer_trace(graph, x):
+    def long_loop(x):
+        total = 0
+        for number in range(5_000):
+            total += number
+        return x * total
+
+    return graph(long_loop, options={"trace_limit": 10_000_000})(x)
+
+
 @breaks(b.FORCED)
 def asks_for_break(x):
     y = x + 1

@@ -42,7 +42,7 @@ class Fix:
 @dataclass(slots=True)
 class Case:
     """A program that breaks. `runs`: eager mode may run it; `same`: it gives the same result each time; `later`: it
-    breaks for another reason first.
+    breaks for another reason first. It is compiled with `options`.
     """
 
     reason: Reason
@@ -52,6 +52,7 @@ class Case:
     same: bool
     later: bool
     uses: tuple[Any, ...]
+    options: dict[str, Any]
     fixes: list[Fix] = field(default_factory=list)
 
     def fixed(self, beginning: str, uses: tuple[Any, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -77,11 +78,12 @@ def breaks(
     same: bool = True,
     later: bool = False,
     uses: tuple[Any, ...] = (),
+    options: dict[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Case]:
     """Add the decorated program to the table. `uses` is what its page shows above it."""
 
     def register(function: Callable[..., Any]) -> Case:
-        CASES.append(Case(reason, function, inputs, runs, same, later, uses))
+        CASES.append(Case(reason, function, inputs, runs, same, later, uses, options or {}))
         return CASES[-1]
 
     return register

@@ -42,7 +42,7 @@ def test_the_table_covers_every_hint() -> None:
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_program_breaks(case: Case) -> None:
     with pytest.raises(onegraph.GraphBreakError) as caught:
-        onegraph.compile(case.function, fullgraph=True, backend="eager")(*case.inputs())
+        onegraph.compile(case.function, fullgraph=True, backend="eager", options=case.options)(*case.inputs())
     assert case.later or caught.value.code == case.reason.code
     assert caught.value.user_stack[0].function == case.function.__name__
 
@@ -50,7 +50,7 @@ def test_program_breaks(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.runs], ids=name)
 def test_program_runs_in_pieces(case: Case) -> None:
     with Watch() as watch:
-        found = onegraph.compile(case.function, backend="eager")(*case.inputs())
+        found = onegraph.compile(case.function, backend="eager", options=case.options)(*case.inputs())
     assert case.reason.code in {event.code for event in watch.of(ev.GraphBroken)}
     if case.same:
         assert tree_equal(case.function(*case.inputs()), found)

@@ -342,3 +342,11 @@ def test_three_deep_is_two_graphs(capsys: Any) -> None:
     with Watch() as watch:
         compiled(torch.rand(3), [])
     assert len(watch.graphs) == 2 and capsys.readouterr().out == "third\n"
+
+
+def test_arguments_of_a_long_display_are_read_behind_a_break() -> None:
+    def f(x: torch.Tensor, a: float, b: str, c: int) -> tuple[torch.Tensor, list[Any]]:
+        onegraph.graph_break()
+        return x + 1, list({a: 1, b: 2, c: 3})
+
+    assert onegraph.compile(f, backend="eager")(torch.zeros(1), 1.5, "b", 7)[1] == [1.5, "b", 7]

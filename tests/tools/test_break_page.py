@@ -36,7 +36,7 @@ def test_pages_are_made_from_the_table(case: Case, golden) -> None:
     mended = [(fix.hint, source_of(*fix.uses, fix.function)) for fix in case.fixes]
     golden(
         DOCS / "graph_breaks" / f"{case.reason.code}.md",
-        page(case.reason, source_of(*case.uses, case.function), mended),
+        page(case.reason, source_of(*case.uses, case.function), mended, case.options),
     )
 
 

@@ -90,6 +90,12 @@ class Config:
     verify: bool = _option(_SWITCH, False, "run the checker of each program after every pass")
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
+    trace_limit: int = _option(
+        _COUNT,
+        2_000_000,
+        "steps of one trace (instructions, guarded facts, an operation counts as 100) before the function runs eagerly;"
+        " where breaks are no errors, a twentieth of them without an operation on tensors",
+    )
     suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
     capture_scalar_outputs: bool = _option(
         _SWITCH,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.capture.budget import INTERVAL, Budget
 from onegraph.capture.bytecode import Bytecode
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.operators import Operators
@@ -21,7 +23,9 @@ from onegraph.capture.unread import LazyLocals, lazy_program
 
 
 class Frames(Operators):
-    """The part of the tracer that makes frames, and binds their names."""
+    """The part of the tracer that makes frames, counts their steps, and binds their names."""
+
+    budget: Budget
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,6 +89,27 @@ class Frames(Operators):
         if self.stop is not None and self.stop[0] == frame.serial:
             frame.stop_at = self.stop[1]
         return frame
+
+    def on_frame_enter(self, frame: Frame) -> None:
+        frame.began = self.budget.spent
+
+    def on_frame_exit(self, frame: Frame) -> None:
+        self.budget.spent += frame.steps - frame.counted
+        frame.counted = frame.steps
+
+    def on_pause(self, frame: Frame) -> int:
+        following = super().on_pause(frame)
+        taken, frame.counted = frame.steps - frame.counted, frame.steps
+        self.budget.spend(taken)
+        return min(following, frame.steps + INTERVAL)
+
+    def refuse_length(self, what: str, steps: int) -> NoReturn:
+        """Break the graph in front of the innermost call that most of these steps belong to: it runs on its own."""
+        broken = GraphBreak(LONG_TRACE, what=what)
+        since = self.budget.spent - steps // 2
+        level = max((level for level, frame in enumerate(self.frames) if frame.began <= since), default=0)
+        broken.frames = tuple(self.frames[: level + 1])
+        raise broken
 
     def make_generator(self, frame: Frame) -> Any:
         made = super().make_generator(frame)

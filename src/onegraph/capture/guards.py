@@ -14,6 +14,7 @@ from typing import Any, Literal, assert_never
 
 from onegraph import _C
 from onegraph.base.events import Location
+from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -139,6 +140,8 @@ def same_member(a: Any, b: Any) -> bool:
     return type(a) in (int, float, complex, str, bytes) and repr(a) == repr(b)
 
 
+#: How many values a program of guards can load.
+REGISTERS = 65_000
 #: Kinds of which one value may have several, with different arguments.
 SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check"})
 
@@ -213,6 +216,8 @@ class Assembler:
             return self.registers[source]
         operands = self.load_operands(source, why)
         register = len(self.registers)
+        if register >= REGISTERS:
+            raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
         self.registers[source] = register
         self.emit(why, operands[0], register, *operands[1:])
         for guard in self.pending.pop(source, ()):

@@ -52,6 +52,7 @@ class Versions:
     compiled: list[Version] = field(default_factory=list)
     history: History = field(default_factory=History)
     exhausted: bool = False
+    skipped: int = 0
 
 
 class Region:
@@ -98,7 +99,8 @@ class Region:
         result = self._translated(start, cx, versions)
         if isinstance(result, Skipped):
             cx.emit(ev.FrameSkipped(frame, result.reason))
-            return _C.SKIP if result.forever else None
+            versions.skipped += 1
+            return _C.SKIP if versions.skipped > result.again else None
         if isinstance(result, Failing):
             return result
         entry = _C.Entry(result.code, result.guards.native, self.context)

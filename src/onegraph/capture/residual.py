@@ -152,6 +152,7 @@ class Rebuild:
 
     def value(self, value: Any) -> str:
         """An expression for a value of the trace: literal, constant, source, graph output or rebuilt object."""
+        self.world.spend(1)
         if is_marked(value):
             return self._marked(value)
         text = literal(value)

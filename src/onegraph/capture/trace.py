@@ -48,7 +48,13 @@ class Trace:
     """Runs one frame in the shadow world. Use `run` once, then read the results; `close` in any case."""
 
     def __init__(
-        self, function: FunctionType, code: CodeType, values: tuple[Any, ...], cx: Context, shapes: ShapePolicy
+        self,
+        function: FunctionType,
+        code: CodeType,
+        values: tuple[Any, ...],
+        cx: Context,
+        shapes: ShapePolicy,
+        fullgraph: bool,
     ) -> None:
         self.function = function
         self.code = code
@@ -58,10 +64,10 @@ class Trace:
         self.fake = FakeMode()
         self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
         observe = self.fingerprints.note if self.fingerprints else None
-        self.world = World(self._admit, self._admit_atom, self.locate, is_library, observe)
+        self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
         self.symbols = Symbols(self.fake.sizes)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
-        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers)
+        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config.trace_limit, fullgraph)
         if cx.config.capture_scalar_outputs or captures_scalars():
             self.recorder.number_in = partial(self.symbols.scalars.of, self.recorder)
         self.tracer.own_marks |= message_marks(cx.config)
@@ -121,6 +127,10 @@ class Trace:
             if not is_library(frame.globals.get("__name__") or ""):
                 return location(frame)
         return None
+
+    def spend(self, steps: int) -> None:
+        """Count the facts and values of the trace."""
+        self.tracer.budget.spend(steps)
 
     def raised_at(self, raised: BaseException) -> str:
         """Where the program raised the exception, as text."""

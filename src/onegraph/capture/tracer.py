@@ -16,6 +16,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import FINALIZER, SCRIPTED, GraphBreak
+from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
@@ -35,7 +36,7 @@ from onegraph.capture.native_calls import (
     refuse_tensor_like,
 )
 from onegraph.capture.operators import SYMBOLIC
-from onegraph.capture.policy.hatches import call_region, find_disabled, run_eagerly
+from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, run_eagerly
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import reason_of_truth, refuse_outside_class, refused_method, refused_native
 from onegraph.capture.policy.registry import (
@@ -66,9 +67,12 @@ from onegraph.torchlib.state import untraced
 class Tracer(Frames, Containers):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
-    def __init__(self, world: World, recorder: Recorder, numbers: Numbers) -> None:
+    def __init__(self, world: World, recorder: Recorder, numbers: Numbers, limit: int, fullgraph: bool) -> None:
         super().__init__()
         self.world = world
+        self.budget = Budget(
+            limit, lambda: len(recorder.graph.nodes), functools.partial(is_strict, self), self.refuse_length
+        )
         self.recorder = recorder
         self.numbers = numbers
         self.hook_watch = HookWatch()
@@ -78,7 +82,7 @@ class Tracer(Frames, Containers):
         self.open_levels: dict[int, torch.fx.Node] = {}
         #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
-        self.fullgraph = False
+        self.fullgraph = fullgraph
         #: Marks that hold for this trace only.
         self.own_marks = foreign_marks()
         #: Tensors in messages, and how often they had been written to then.

@@ -8,6 +8,7 @@ trace once  ── returns ──────────────► residua
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
-from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, GraphBreak
+from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
@@ -57,10 +58,10 @@ class Translated:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The frame runs as it was written; `forever` if it is not worth asking again."""
+    """The frame runs as it was written; `again`: how many more of its calls are worth being looked at."""
 
     reason: str
-    forever: bool = True
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,15 @@ def translate(
 def translate_unchecked(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
 ) -> Translated | Skipped | Failing:
-    with traced(start, cx, shapes) as trace:
+    with traced(start, cx, shapes, fullgraph) as trace:
         try:
             try:
                 result = trace.run()
             except Exception as raised:  # of the program: running it for real raises it again, with all its effects
-                if fullgraph or is_strict(trace.tracer):
+                if is_strict(trace.tracer):
                     return Failing(trace.raised_event(raised))
                 shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
-                return Skipped(f"it raises {shown}", forever=False)
+                return Skipped(f"it raises {shown}", again=sys.maxsize)
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))
@@ -107,7 +108,7 @@ def translate_unchecked(
         except GraphBreak as found:
             broken = found
         broken.__traceback__ = None  # it holds all that the trace has seen, and is held by this frame
-        strict = fullgraph or is_strict(trace.tracer)
+        strict = is_strict(trace.tracer)
         event = trace.broken_event(broken)
         if strict and broken.reason is FAILED_OPERATOR:
             return Failing(event)
@@ -115,9 +116,13 @@ def translate_unchecked(
             cx.emit(event)
             raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
+        preparing = broken.reason is LONG_TRACE and not has_operations(trace.recorder.graph)
     outcome = translate_broken(broken, nested, start, compile_graph, cx, shapes)
-    cx.emit(event if isinstance(outcome, Translated) else replace(event, cost="the whole call runs eagerly"))
-    return outcome
+    if isinstance(outcome, Translated):
+        cx.emit(event)
+        return outcome
+    cx.emit(replace(event, cost="the whole call runs eagerly"))
+    return replace(outcome, again=int(preparing))  # what takes long at the first call may be done at the next
 
 
 def translate_broken(
@@ -138,7 +143,7 @@ def translate_broken(
         if isinstance(result, Translated):
             return result
         problem = result
-    return Skipped(f"{broken.summary}; {problem}")
+    return Skipped(f"{broken.summary}; {problem}" if problem else broken.summary)
 
 
 def translate_prefix(
@@ -170,11 +175,11 @@ def translate_prefix(
 
 
 @contextlib.contextmanager
-def traced(start: FrameStart, cx: Context, shapes: ShapePolicy) -> Iterator[Trace]:
+def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool = False) -> Iterator[Trace]:
     """A trace of the frame; the process state that tracing changes is put back behind it."""
     before = GlobalState.snapshot()
     with COLLECTOR.while_tracing():
-        trace = Trace(start.function, start.code, start.values, cx, shapes)
+        trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
         try:
             yield trace
         finally:
@@ -191,6 +196,7 @@ def finish(
     continuation: Continuation | None,
 ) -> Translated:
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
+    trace.tracer.budget.renew()
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
@@ -248,7 +254,7 @@ def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, 
 def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: Context) -> list[str]:
     """The statement that runs the compiled graph; nothing if the trace has no operations."""
     graph = trace.recorder.graph
-    if all(node.op == "placeholder" for node in graph.nodes):
+    if not has_operations(graph):
         return []
     graph.output(tuple(rebuild.outputs))
     placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
@@ -269,6 +275,10 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(fallback.around(compiled))}({arguments})"
     return [f"{outputs}= {call}" if outputs else call]
+
+
+def has_operations(graph: torch.fx.Graph) -> bool:
+    return any(node.op != "placeholder" for node in graph.nodes)
 
 
 def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:

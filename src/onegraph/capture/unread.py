@@ -26,7 +26,8 @@ MOVING = frozenset(
 )
 #: At how many values from the top down the others look; all of them where none is given.
 LOOKS_AT: dict[str, Callable[[Any], int]] = {
-    **dict.fromkeys("CALL BUILD_MAP".split(), lambda n: n + 2),
+    "CALL": lambda n: n + 2,
+    "BUILD_MAP": lambda n: 2 * n,
     **dict.fromkeys("BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_STRING BUILD_SLICE".split(), lambda n: n),
     **dict.fromkeys(
         """LOAD_ATTR LOAD_METHOD TO_BOOL UNARY_NEGATIVE UNARY_INVERT UNARY_NOT FORMAT_SIMPLE CONVERT_VALUE GET_ITER

@@ -25,20 +25,22 @@ from onegraph.base.events import Location
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, slots_of
+from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Namespace, Record, differs, keys_of
-from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, TypeOf
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
+from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, TypeOf
 from onegraph.capture.texts import refuse_marked
 
 #: The hash functions of objects that equal nothing but themselves.
 BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
 
 
-class World:
+class World(Namespaces):
     """The admitted part of the world outside of one trace.
 
     `admission` turns a real object that is not an atom into its shadow (see `onegraph.capture.admit`); `locate` gives
-    the user's current line, which becomes the cause of the guards; `observe` is told of every admitted object.
+    the user's current line, which becomes the cause of the guards; `spend` counts what is done; `observe` is told of
+    every admitted object.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class World:
         atom: Callable[[World, Any, Source, bool], Any],
         locate: Callable[[], Location | None],
         library: Callable[[str], bool],
+        spend: Callable[[int], None],
         observe: Callable[[Any, Source], None] | None = None,
     ) -> None:
+        super().__init__(library)
         self.guards = GuardSet()
         self.origin: dict[int, Source] = {}
         self.type_at: dict[Source, type] = {}
@@ -58,7 +62,6 @@ class World:
         self.opaque: dict[int, Any] = {}
         #: Objects used as they are although other calls may have others in their place.
         self.unpinned: set[int] = set()
-        self.namespaces: dict[int, Namespace] = {}
         #: Immutable objects that are guarded by value and used as they are -> the sources at which they were found.
         self.by_value: dict[int, list[Source]] = {}
         #: The numbers that `id` has given objects of the trace.
@@ -80,7 +83,7 @@ class World:
         self._admission = admission
         self._atom = atom
         self._locate = locate
-        self._library = library
+        self.spend = spend
         self._observe = observe
         self._keep: list[Any] = []
 
@@ -95,6 +98,7 @@ class World:
 
     def guard(self, source: Source, kind: Kind, arg: Any) -> None:
         """Note that the trace depends on this fact."""
+        self.spend(1)
         self.guards.add(Guard(source, kind, arg, self._locate()))
 
     # ---- admission ---------------------------------------------------------------------------------------------------
@@ -389,37 +393,6 @@ class World:
             for _, member in slots_of(type(value)):
                 with contextlib.suppress(AttributeError):
                     yield member.__get__(value, type(value))
-
-    # ---- globals -----------------------------------------------------------------------------------------------------
-
-    def namespace(self, real: dict[str, Any]) -> Namespace:
-        if id(real) not in self.namespaces:
-            module = str(real.get("__name__", "?"))
-            source = Globals(id(real), module, real)
-            self.namespaces[id(real)] = Namespace(real, source, not self._library(module))
-            self._keep.append(real)
-        return self.namespaces[id(real)]
-
-    def read_global(self, real: dict[str, Any], builtins: dict[str, Any], name: str) -> Any:
-        """The value of a global or builtin name; raises KeyError."""
-        space = self.namespace(real)
-        if name in space.written:
-            if space.written[name] is DELETED:
-                raise KeyError(name)
-            return space.written[name]
-        if name in space.read:
-            return space.read[name]
-        if name in real:
-            value = self.admit(real[name], Item(space.source, name), space.guarded)
-        else:
-            value = builtins[name]
-            if space.guarded:
-                self.guard(space.source, "lacks", name)
-        space.read[name] = value
-        return value
-
-    def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
-        self.namespace(real).written[name] = value
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 

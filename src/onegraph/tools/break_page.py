@@ -26,9 +26,13 @@ def index(catalogue: Mapping[str, Reason]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def page(reason: Reason, broken: str, mended: Sequence[tuple[str, str]]) -> str:
-    """The page of one entry: the source of a program that breaks, and of one for each hint that does not."""
+def page(
+    reason: Reason, broken: str, mended: Sequence[tuple[str, str]], options: Mapping[str, object] | None = None
+) -> str:
+    """The page of one entry: a program that breaks (compiled with `options`), and one for each hint that does not."""
     parts = [f"# {reason.code}", f"*{reason.summary}*", reason.explanation, _block(broken)]
+    if options:
+        parts.append(f"(Here with `options={options}`.)")
     for hint, source in mended:
         parts += [f"**{hint[0].upper()}{hint[1:]}**", _block(source)]
     if any("graph(" in source for _, source in mended):

@@ -38,6 +38,17 @@ CODE_COMPILATION = _define(
     "The code that is made would be frozen into the compiled program.",
     "compile the string outside of the compiled function",
 )
+LONG_TRACE = _define(
+    "long-trace",
+    "a trace that is too long: {what}",
+    "Tracing unrolls loops. A loop of many thousands of steps, or a container of as many objects, takes longer to trace"
+    " and to guard than to run: the function that it is in runs eagerly, and those that it calls are compiled each on"
+    " its own. Marked with onegraph.disable, it does so without being traced first.",
+    "do it in front of the compiled function",
+    "if it gives the same each time, mark the function that it is in with onegraph.assume_constant_result",
+    'allow longer traces: options={"trace_limit": 10_000_000}',
+    whole_frame=True,
+)
 FORCED = _define(
     "forced-graph-break",
     "call of graph_break(){why}",

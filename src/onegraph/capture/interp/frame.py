@@ -26,11 +26,12 @@ class Frame:
 
     A name is bound in `locals` or, once it has a cell, in `cells`. `ip` is the index of the instruction that runs and
     `steps` the number of instructions that are done. The loop stops in front of step `stop_at`.
+    What a subclass of the machine counts: `steps` as far as it has counted them, and its count when the frame started.
     """
 
     __slots__ = (
-        "builtins", "bytecode", "cells", "function", "globals", "handled", "ip", "locals", "namespace", "parent",
-        "plain_call", "program", "result", "serial", "stack", "steps", "stop_at",
+        "began", "builtins", "bytecode", "cells", "counted", "function", "globals", "handled", "ip", "locals",
+        "namespace", "parent", "plain_call", "program", "result", "serial", "stack", "steps", "stop_at",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,8 @@ class Frame:
         self.ip = 0
         self.steps = 0
         self.stop_at = -1
+        self.counted = 0
+        self.began = 0
         self.handled: BaseException | None = None  # by an except clause of this frame
         self.result: Any = None  # returned or yielded
         self.parent: Frame | None = None

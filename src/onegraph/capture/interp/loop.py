@@ -15,8 +15,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     """
     program = frame.program
     hook = machine.instruction_hook
-    stop = frame.stop_at
-    steps = frame.steps
+    steps = pause = frame.steps
     ip = frame.ip
     frames = machine.frames
     frame.parent = frames[-1] if frames else None
@@ -29,8 +28,8 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                     raise thrown
                 while True:
                     frame.ip, frame.steps = ip, steps
-                    if steps == stop:
-                        machine.on_stop(frame)
+                    if steps >= pause:
+                        pause = machine.on_pause(frame)
                     handler, instr = program[ip]
                     if hook is not None:
                         hook(frame, instr)

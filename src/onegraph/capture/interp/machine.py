@@ -12,7 +12,7 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
     exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise
-    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_stop abandon
+    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_pause abandon
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from types import CellType, FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.interp import (  # noqa: F401  (they fill the table of handlers)
@@ -106,9 +106,11 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
     def on_instruction(self, frame: Frame, instr: Instr) -> None:
         """Before each instruction, if a subclass has this method."""
 
-    def on_stop(self, frame: Frame) -> NoReturn:
-        """The frame has come to its step `stop_at`."""
-        raise Stopped(frame)
+    def on_pause(self, frame: Frame) -> int:
+        """Before the first instruction of a frame that starts or goes on, and before the step that this gives."""
+        if frame.steps == frame.stop_at:
+            raise Stopped(frame)
+        return frame.stop_at if frame.stop_at > frame.steps else sys.maxsize
 
     # ---- generators --------------------------------------------------------------------------------------------------
 
