@@ -46,9 +46,13 @@ class Symbol:
 class Call:
     """A pair of index expressions under one of the operations of `OPERATIONS`."""
 
-    __slots__ = ("_hash", "a", "b", "key", "op")
+    __slots__ = ("_hash", "a", "b", "bounds", "key", "op")
+
+    #: The smallest and the largest value, once somebody asked (see `index.bounds`).
+    bounds: tuple[Index | None, Index | None] | None
 
     def __init__(self, op: str, a: Index, b: Index) -> None:
+        self.bounds = None
         self.op: Final = op
         self.a: Final = a
         self.b: Final = b

@@ -13,6 +13,7 @@ is structural. The set of atoms is closed. `b` of a quotient or remainder is pos
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Final
 
@@ -304,6 +305,7 @@ def _call(op: str, a: Index, b: Index) -> Index:
 # ---- division: floor(a / b) and its remainder, simplified by what is known of the ranges -----------------------------
 
 
+@lru_cache(maxsize=1 << 14)
 def _divide(a: Index, b: Index) -> tuple[Index, Index]:
     if b.constant == 1:
         return a, ZERO
@@ -461,6 +463,12 @@ def _atom_bounds(atom: Atom) -> tuple[Index | None, Index | None]:
         if atom.extent is not None:
             return ZERO, atom.extent - 1
         return (None, None) if atom.signed else (Index.of(atom), Index.of(atom))
+    if atom.bounds is None:
+        atom.bounds = _call_bounds(atom)
+    return atom.bounds
+
+
+def _call_bounds(atom: Call) -> tuple[Index | None, Index | None]:
     a_low, a_high = bounds(atom.a)
     b_low, b_high = bounds(atom.b)
     match atom.op:
