@@ -13,6 +13,11 @@ from torch.nn import functional as F
 TYPES = [torch.float32] * 6 + [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.int64]
 SIZES = [1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, 70]
 LIMIT = 100_000  # elements of a tensor
+SHORT = (torch.bfloat16, torch.float16)
+
+
+class Unfit(Exception):
+    """The graph that was drawn is none: eager refuses it."""
 
 
 @dataclass
@@ -59,25 +64,45 @@ class RandomGraph:
             return torch.stack([tensor, tensor], -1)[..., 0] if layout < 0.4 else tensor.narrow(dim, 0, 1).expand(shape)
         return tensor
 
+    def expected(self) -> tuple[Tensor, ...]:
+        """Eager's results; raises `Unfit` where an operator does not take what it was given."""
+        try:
+            return self.function(*self.inputs)
+        except (RuntimeError, IndexError, NotImplementedError, ValueError) as error:
+            raise Unfit(str(error)) from None
+
     def function(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Where a rounding may decide (comparisons, positions), only what is the same in every bit is looked at."""
         values = list(inputs)
+        exact = [True] * len(values)
         results: list[Tensor] = []
         for family, which, operand, keep in self.choices:
-            x = values[-1] if keep < 0.7 else values[int(keep * 997) % len(values)]
-            y = values[int(operand * 997) % len(values)]
-            if family < 0.25:
-                result = _binary(x, y, which)
-            elif family < 0.45:
-                result = _unary(x, which)
+            at = len(values) - 1 if keep < 0.7 else int(keep * 997) % len(values)
+            other = int(operand * 997) % len(values)
+            x, y = values[at], values[other]
+            keeps = exact[at]
+            if family < 0.2:
+                result, keeps = _binary(x, y, which), keeps and exact[other] and x.dtype not in SHORT
+            elif family < 0.35:
+                result, keeps = _unary(x, which), False
             elif x.dim() == 0:
                 result = x + 1
-            elif family < 0.65:
-                result = _reduction(x, which, int(operand * 997) % x.dim(), keep < 0.4)
-            else:
+            elif family < 0.5:
+                result, keeps = _reduction(x, which, int(operand * 997) % x.dim(), keep < 0.4), False
+            elif family < 0.7:
                 result = _move(x, which, int(operand * 997) % x.dim())
+            elif family < 0.8:
+                result, keeps = _indexed(x, which, int(operand * 997) % x.dim()), False
+            elif family < 0.9:
+                result, keeps = _windowed(x, which, int(operand * 997) % x.dim()), False
+            elif keeps:
+                result = _decided(x, which, int(operand * 997) % x.dim())
+            else:
+                result, keeps = x.to((torch.float32, torch.float64, self.dtype)[int(which * 3)]), False
             if result.dim() > 5 or result.numel() > LIMIT:
                 result = result.reshape(-1)[: LIMIT // 4]
             values.append(result)
+            exact.append(keeps or not (x.is_floating_point() or result.is_floating_point()))
             if operand > 0.8:
                 results.append(result)
         results.append(values[-1])
@@ -157,3 +182,87 @@ def _move(x: Tensor, which: float, dim: int) -> Tensor:
         ],
         which,
     )
+
+
+def _places(n: int, size: int) -> Tensor:
+    """Positions along a dimension, some of them several times."""
+    return torch.arange(n) * 7 % 11 % size
+
+
+def _indexed(x: Tensor, which: float, dim: int) -> Tensor:
+    """Reads and writes at positions that a tensor holds, and scans."""
+    size = x.shape[dim]
+    if not x.numel():
+        return x
+    index = _places(size, size)
+    shape = [1] * x.dim()
+    shape[dim] = size
+    wide = index.reshape(shape).expand(x.shape)
+    return _pick(
+        [
+            lambda: x.index_select(dim, index),
+            lambda: x.gather(dim, wide),
+            lambda: x.scatter_add(dim, wide, x),
+            lambda: x.scatter(dim, wide, x * 2),
+            lambda: x.index_add(dim, index, x),
+            lambda: x.index_put([index[: x.shape[0]] % x.shape[0]], x[:1], True) if dim == 0 else x,
+            lambda: x.cumsum(dim),
+            lambda: x.scatter_reduce(dim, wide, x, "amax", include_self=False),
+            lambda: x.index_copy(dim, index, x),
+            lambda: x[index % x.shape[0]],
+        ],
+        which,
+    )
+
+
+def _windowed(x: Tensor, which: float, dim: int) -> Tensor:
+    """Operators that look at neighbours, and norms."""
+    if not x.numel() or not x.is_floating_point() or x.dim() > 4:
+        return x.roll(1, dim)
+    image = x.reshape(1, 1, -1, x.shape[-1])
+    return _pick(
+        [
+            lambda: F.max_pool2d(image, 2, 1, 1),
+            lambda: F.avg_pool2d(image, 3, 2, 1),
+            lambda: F.adaptive_avg_pool2d(image, (3, 2)),
+            lambda: F.interpolate(image, scale_factor=2.0, mode="bilinear"),
+            lambda: F.pad(image, [1, 1, 0, 1], mode="replicate"),
+            lambda: F.layer_norm(x, x.shape[-1:]) if x.shape[-1] > 4 else x,
+            lambda: x.var(dim, correction=0, keepdim=True),
+            lambda: F.unfold(image, 2, padding=1),
+            lambda: x.roll(-2, dim),
+            lambda: x.tril() if x.dim() > 1 else x,
+        ],
+        which,
+    )
+
+
+def _decided(x: Tensor, which: float, dim: int) -> Tensor:
+    """Where one bit decides."""
+    if not x.numel():
+        return x
+    return _pick(
+        [
+            lambda: x.argmax(dim),
+            lambda: x > 0,
+            lambda: x.max(dim)[1],
+            lambda: x.masked_fill(x < 0, 3),
+            lambda: x.cummax(dim)[0] if x.dtype is not torch.bool else x,
+            lambda: torch.where(x == x.flip(dim), x, x + 1),
+            lambda: (x != 0).any(dim),
+            lambda: (x > 1).to(torch.int32) + 2,
+            lambda: x.to(torch.int64).remainder(3),
+            lambda: x.argmin(dim, keepdim=True),
+        ],
+        which,
+    )
+
+
+def symbolic_dims(graph: RandomGraph) -> dict[tuple[int, int], str]:
+    """Every size of 2 or more as one that is known at the call only; equal sizes are one symbol."""
+    return {
+        (number, dim): f"n{size}"
+        for number, tensor in enumerate(graph.inputs)
+        for dim, size in enumerate(tensor.shape)
+        if size >= 2 and tensor.is_contiguous()
+    }

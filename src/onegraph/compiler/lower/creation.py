@@ -87,8 +87,10 @@ def arange_start(g: Lowerer, start: Any, end: Any, **_: Any) -> View:
 
 @lower(aten.arange.start_step)
 def arange_step(g: Lowerer, start: Any, end: Any, step: Any = 1, **_: Any) -> View:
-    """Integers count exactly; fractions are computed in double precision, as eager does."""
+    """Integers count exactly, from what is whole of start and step; fractions are computed in double precision."""
     result = g.result
+    if result.dtype.is_integer:
+        start, step = (int(value) if isinstance(value, float) else value for value in (start, step))
 
     def compute(cell: Cell) -> Scalar:
         at = cell.position[0]
