@@ -53,6 +53,11 @@ class UnsetSlot:
         return False
 
 
+def is_dict_of_partial(part: Any, value: functools.partial[Any]) -> bool:
+    """Whether a part of a partial function is the dictionary of its attributes."""
+    return type(part) is dict and part is not value.keywords
+
+
 def behind_proxy(proxy: MappingProxyType[Any, Any]) -> Any:
     """The mapping that a read-only view shows."""
     return gc.get_referents(proxy)[0]

@@ -26,7 +26,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import stand_ins
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
-from onegraph.capture.shadows import DELETED, cell_value
+from onegraph.capture.shadows import DELETED, cell_value, keys_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
 ITERATORS = tuple(
@@ -261,7 +261,8 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     match value:
         case dict():
             setter = rebuild.const(base.__setitem__)
-            for key, item in dict.items(value):
+            for key in keys_of(value):
+                item = dict.__getitem__(value, key)
                 rebuild.lines.append(f"{setter}({name}, {rebuild.value(key)}, {rebuild.value(item)})")
         case list():
             rebuild.lines.append(

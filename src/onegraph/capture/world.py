@@ -14,6 +14,8 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import re
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
@@ -24,7 +26,7 @@ import torch
 from onegraph.base.events import Location
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, slots_of
+from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, is_dict_of_partial, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
@@ -121,8 +123,8 @@ class World(Namespaces):
     def _guard_again(self, shadow: Any, source: Source, first: Source) -> None:
         """An object that is known from its first source is found at another one."""
         if id(shadow) in self.by_value:
-            self.by_value[id(shadow)].append(source)
-            self.guard(source, "equal", shadow)
+            if source not in self.by_value[id(shadow)]:
+                self._admission(self, shadow, source, True)
         elif self.is_pinned(shadow) and not isinstance(shadow, FunctionType):
             self.guard(source, "is", shadow)
         else:
@@ -141,7 +143,7 @@ class World(Namespaces):
     def adopt_value(self, real: Any, source: Source) -> None:
         """Remember that an immutable object guarded by value is used as it is: another call may bring an equal one."""
         self.adopt(real, real, source)
-        self.by_value[id(real)] = [source]
+        self.by_value.setdefault(id(real), []).append(source)
 
     def keep(self, value: Any) -> Any:
         """Keep `value` alive as long as the world, so that its identity stays its own."""
@@ -231,11 +233,11 @@ class World(Namespaces):
         entry = self.records.get(id(container))
         self.settled(key)
         if entry is None:
-            try:
-                return dict.__getitem__(container, key)
-            except KeyError:
+            value = dict.get(container, key, DELETED)  # asks no `__missing__`
+            if value is DELETED:
                 refuse_marked(key)
-                raise
+                raise KeyError(key)
+            return value
         value = dict.get(container, key, DELETED)
         if value is UNFILLED:
             return self._fill_key(entry, key)
@@ -371,6 +373,8 @@ class World(Namespaces):
             return None
         if isinstance(value, type):
             return None
+        if type(value) is functools.partial:  # one that has none gets none: it would be another to native code
+            return next((part for part in gc.get_referents(value) if is_dict_of_partial(part, value)), None)
         try:
             found = object.__getattribute__(value, "__dict__")
         except AttributeError:

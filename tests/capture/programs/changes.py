@@ -495,3 +495,30 @@ def nested_lists(x):
         x = x * 2 + sum(row)
     MATRIX[0][0] += 1
     return x, MATRIX[0] == MATRIX[1]
+
+
+def first_choice(x):
+    return x + 1
+
+
+def second_choice(x):
+    return x + 2
+
+
+FIRST, SECOND = first_choice, first_choice
+TYPES = {"a": torch.float32, "b": torch.float32}
+RANGES = [range(3), None]
+RANGES[1] = RANGES[0]
+
+
+def choose_others():
+    global SECOND
+    SECOND = second_choice
+    TYPES["b"] = torch.float64
+    RANGES[1] = range(4)
+
+
+@case(lambda: (torch.rand(2),), choose_others)
+def one_object_under_two_names(x):
+    """A function, a type and a range are known by identity or by value, under each name by which they are found."""
+    return FIRST(x), SECOND(x), x.to(TYPES["a"]), x.to(TYPES["b"]), RANGES[0], RANGES[1]
