@@ -31,6 +31,7 @@ from onegraph.capture.roots import root_function
 from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
+from onegraph.compiler.lower.graph import lower_graph
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
@@ -53,6 +54,18 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
         return module.forward
     graph = functional_graph(module, fake_inputs(module), cx)
     return bind(graph.spec, graph.module.forward, module.forward)
+
+
+def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run as `eager` does, and tell what the native compiler would leave to libraries."""
+    if needs_gradients(module, examples):
+        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "the whole graph runs operator by operator"))
+    elif not takes_numbers(module, cx):
+        try:
+            lower_graph(functional_graph(module, fake_inputs(module), cx).module, cx)
+        except Exception as error:
+            cx.emit(ev.GraphFailed(cx.frame, error=f"{type(error).__name__}: {error}", resolved=True))
+    return module.forward
 
 
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -102,7 +115,8 @@ def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
     return [node.meta["example_value"] for node in module.graph.nodes if node.op == "placeholder"]
 
 
-BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "native": native, "inductor": native}
+BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
+BACKENDS |= {"native": native, "inductor": native}
 
 
 def register_backend(backend: Backend, name: str | None = None) -> Backend:

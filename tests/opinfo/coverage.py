@@ -18,22 +18,13 @@ from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events, OperatorFellBack
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.lower.left import UNKNOWN, reason_left
 from onegraph.compiler.lower.registry import LOWERINGS
 from onegraph.torchlib.aten import functional_form, is_composite, is_mutable
 from onegraph.torchlib.fake import FakeMode
 from tests.opinfo.harness import as_module, dtype_for, on_tensors, samples
 
 aten = torch.ops.aten
-
-#: What a library does better than loops, and what needs the values of a tensor to know its sizes.
-CALLS = {
-    "matrix product": (aten.mm.default, aten.bmm.default, aten.addmm.default),
-    "convolution": (aten.convolution.default, aten.convolution_backward.default),
-    "Fourier transform": (aten._fft_c2r.default, aten._fft_r2c.default),
-    "size is known at the call only": (aten.nonzero.default,),
-    "random numbers, in eager's order": (aten.rand.default, aten.randn.default, aten.randperm.default),
-}
-CALLED = {op: why for why, ops in CALLS.items() for op in ops}
 
 #: Numbers of the graph: index expressions, for which nothing runs.
 NUMBERS = {
@@ -43,6 +34,8 @@ NUMBERS = {
     aten.sym_stride.int,
     aten._local_scalar_dense.default,
 }
+
+LOWERED = {"loops", "parts", "number"}
 
 
 @dataclass(slots=True)
@@ -60,24 +53,23 @@ class Uses:
 def core_operators() -> list[OpOverload]:
     """Every overload of aten that has the tag `core`."""
     found = []
-    for name in dir(aten):
-        packet = getattr(aten, name)
-        if isinstance(packet, torch._ops.OpOverloadPacket):
-            overloads = [getattr(packet, overload) for overload in packet.overloads()]
-            found += [op for op in overloads if torch.Tag.core in op.tags]
+    for full in sorted(torch._C._dispatch_get_all_op_names()):
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        if full.startswith("aten::") and hasattr(aten, name):
+            op = getattr(getattr(aten, name), overload or "default", None)
+            if op is not None and torch.Tag.core in op.tags:
+                found.append(op)
     return found
 
 
 def way(op: OpOverload) -> str:
-    """What becomes of the operator: "loops", "parts", "number", a reason for a library's call, or ""."""
+    """What becomes of the operator: "loops", "parts", "number", or why a library is called."""
     if op in NUMBERS:
         return "number"
-    if op in CALLED:
-        return CALLED[op]
     if op in DECOMPOSITIONS or is_composite(op):
         return "parts"
     functional = functional_form(op) if is_mutable(op) else op
-    return "loops" if functional in LOWERINGS else ""
+    return "loops" if functional in LOWERINGS else reason_left(functional)
 
 
 def count_uses(operators: list[Any], limit: int, tell: Callable[[str], None]) -> dict[str, Uses]:
@@ -124,17 +116,18 @@ def report(uses: dict[str, Uses]) -> str:
         ways.setdefault(way(op), []).append(op)
     total = sum(map(len, ways.values()))
     lines = []
-    for why in [*CALLS, ""]:
+    called = sorted(ways.keys() - LOWERED - {UNKNOWN})
+    for why in [*called, UNKNOWN]:
         listed = [f"  {op}  {uses.get(str(op), '')}".rstrip() for op in ways.get(why, ())]
-        lines += [f"{why or 'no lowering'}:", *listed] if listed else []
+        lines += [f"{why}:", *listed] if listed else []
     partly = [op for op in ways.get("loops", ()) if str(op) in uses and uses[str(op)].left]
     lines += ["lowered, but not in every use:", *(f"  {op}  {uses[str(op)]}" for op in partly)] if partly else []
-    made = sum(len(ways.get(name, ())) for name in ("loops", "parts", "number"))
-    called = sum(len(ways.get(name, ())) for name in CALLS)
+    made = sum(len(ways.get(name, ())) for name in LOWERED)
     lines.append(
         f"{made} of {total} core aten operators are lowered ({100 * made / total:.0f} %): "
         f"{len(ways.get('loops', ()))} as loops, {len(ways.get('parts', ()))} as simpler operators, "
-        f"{len(ways.get('number', ()))} are numbers; {called} are library calls, {len(ways.get('', ()))} fall back"
+        f"{len(ways.get('number', ()))} are numbers; "
+        f"{sum(len(ways[why]) for why in called)} are library calls by choice, {len(ways.get(UNKNOWN, ()))} fall back"
     )
     others = sorted(set(uses) - {str(op) for op in core_operators()})
     rest = [f"  {name}  {uses[name]}" for name in others if uses[name].left]

@@ -78,6 +78,23 @@ def test_an_empty_graph_has_no_number() -> None:
     assert "\n1. call of print, which writes to the terminal [print]\n" in str(found)
 
 
+def test_what_is_left_to_libraries_is_listed_with_its_cost() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x @ w).relu() @ w + torch.histc(x, 4).sum()
+
+    found = onegraph.explain(f)(torch.randn(100, 100), torch.randn(100, 100))
+    product, histogram = found.library_calls
+    assert (product.operator, product.count, product.moved) == ("aten.mm.default", 2, 2 * 3 * 40_000)
+    assert str(product) == "aten.mm.default x2: a library multiplies matrices best (240.0 kB, about 28 us)"
+    assert str(found).endswith("\n  aten.histc.default: there is no lowering for it (40.0 kB, about 6 us)")
+    assert histogram.nanoseconds < product.nanoseconds
+
+
+def test_nothing_is_listed_where_all_is_compiled() -> None:
+    found = onegraph.explain(lambda x: x.sin().sum(0))(torch.randn(4, 4))
+    assert found.library_calls == () and "Called as it is" not in str(found)
+
+
 def test_profiler_reports_breaks_and_guard_failures() -> None:
     def f(x, scale):
         y = x * scale

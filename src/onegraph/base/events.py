@@ -243,11 +243,16 @@ class KernelsCompiled(Event):
 
 @dataclass(frozen=True, slots=True)
 class OperatorFellBack(Event):
-    """An aten operator without a lowering: it is called as it is, and still works."""
+    """An aten operator without a lowering: it is called as it is, and still works.
+
+    `moved` are the bytes that the call reads and writes, `nanoseconds` is about how long that takes; 0 if not known.
+    """
 
     channel: ClassVar[str] = "fallbacks"
     operator: str = ""
     reason: str = ""
+    moved: int = 0
+    nanoseconds: int = 0
 
 
 # ---- any stage -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compile the function anew, call it once with these arguments, and report what capture made of it.
 
     Both spellings of torch are accepted: `explain(f)(x, y)` and `explain(f, x, y)`. The graphs are run as they are
-    captured (backend 'eager'): what is explained does not depend on the native compiler.
+    captured (backend 'lowered'), and looked through for what the native compiler would leave to libraries.
 
     Args:
         function: a function, method or module.
@@ -22,13 +22,13 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Returns:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
-        `ops_per_graph`, `out_guards` and `compile_times`; and unpacks to `explanation, out_guards, graphs,
-        ops_per_graph`, of which the first is its text.
+        `ops_per_graph`, `library_calls`, `out_guards` and `compile_times`; and unpacks to `explanation, out_guards,
+        graphs, ops_per_graph`, of which the first is its text.
     """
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         with recording(EVENTS) as recorded:
-            compile(function, backend="eager")(*args, **kwargs)
+            compile(function, backend="lowered")(*args, **kwargs)
         return summarize(recorded)
 
     return run(*args, **kwargs) if args or kwargs else run

@@ -31,6 +31,37 @@ class GraphReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """An operator that is called as it is, for one reason: how often, what it moves, and about how long that takes."""
+
+    operator: str
+    reason: str
+    count: int
+    moved: int
+    nanoseconds: int
+
+    def __str__(self) -> str:
+        times = f" x{self.count}" if self.count > 1 else ""
+        cost = f" ({byte_count(self.moved)}, {duration(self.nanoseconds)})" if self.nanoseconds else ""
+        return f"{self.operator}{times}: {self.reason}{cost}"
+
+
+def byte_count(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return plural(count, "byte")
+
+
+def duration(nanoseconds: int) -> str:
+    """About how long: what moving the bytes takes, and the call itself."""
+    for unit, size in (("s", 1e9), ("ms", 1e6)):
+        if nanoseconds >= size:
+            return f"about {nanoseconds / size:.1f} {unit}"
+    return f"about {max(nanoseconds // 1000, 1)} us"
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The answer to "is my program one graph, and if not, why?".
 
@@ -47,6 +78,8 @@ class Explanation:
     recompiles: tuple[ev.Recompiled, ...]
     #: A table of the seconds that each stage took.
     compile_times: str
+    #: What is not compiled to kernels, dearest first.
+    library_calls: tuple[LibraryCall, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((str(self), self.out_guards, self.graphs, self.ops_per_graph))
@@ -103,6 +136,11 @@ class Explanation:
             out.line(f"{number}. {broken.reason} [{broken.code}]{self._between(ended)}")
             with out.indented():
                 out.lines(details(broken))
+        if self.library_calls:
+            out.line("Called as it is, between fused kernels (with memory and time, arithmetic not counted):")
+        for call in self.library_calls:
+            with out.indented():
+                out.line(str(call))
         for skip in self.skips:
             out.line(f"Runs eagerly{_at(skip.frame)}: {skip.reason}")
         for again in self.recompiles:
@@ -131,6 +169,7 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
     skips: list[ev.FrameSkipped] = []
     guards: list[ev.GuardsBuilt] = []
     recompiles: list[ev.Recompiled] = []
+    calls: dict[tuple[str, str], list[int]] = {}
     times = Times()
     begun = 0  # how many graphs there were when the frame that is translated began
     for item in recorded:
@@ -149,6 +188,17 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
                 guards.append(replace(built, text=item.text))
             case ev.Recompiled() as again:
                 recompiles.append(again)
+            case ev.OperatorFellBack(operator=operator, reason=reason, moved=moved, nanoseconds=nanoseconds):
+                known = calls.setdefault((operator, reason), [0, 0, 0])
+                calls[operator, reason] = [known[0] + 1, known[1] + moved, known[2] + nanoseconds]
+    called = sorted((LibraryCall(*key, *cost) for key, cost in calls.items()), key=lambda call: -call.nanoseconds)
     return Explanation(
-        tuple(graphs), tuple(breaks), tuple(ended), tuple(skips), tuple(guards), tuple(recompiles), str(times)
+        tuple(graphs),
+        tuple(breaks),
+        tuple(ended),
+        tuple(skips),
+        tuple(guards),
+        tuple(recompiles),
+        str(times),
+        tuple(called),
     )

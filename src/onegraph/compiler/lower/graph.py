@@ -28,6 +28,7 @@ from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import index_of, specialized, tensor_type
+from onegraph.compiler.lower.left import cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused
 from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
@@ -109,7 +110,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if node.target not in POINTWISE:
         args, kwargs = [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
     lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
-    reason = "there is no lowering for it"
+    reason = ""
     if lowering is not None:
         reason = "an element type is not native" if not _is_native(node) else ""
         reason = "it refuses this element type" if is_refused(node) else reason
@@ -118,7 +119,8 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
             return result
         reason = reason or "its lowering does not cover this use"
     g.fallbacks.append(str(node.target))
-    g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason))
+    if g.cx.events:
+        g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason or reason_left(node.target), *cost_left(node)))
     return g.extern(str(node.target), args, kwargs, node.meta["val"])
 
 
