@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [calls cold kernels models]`"""
+"""`python -m benchmarks [--quick] [--shared] [--only bert,resnet] [calls cold kernels models bf16 small]`"""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, kernels, models
+from benchmarks import calls, cold, kernels, models, small
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
-SUITES = {"calls": calls.run, "cold": cold.run, "kernels": kernels.run, "models": models.run}
+SUITES = {
+    "calls": calls.run,
+    "cold": cold.run,
+    "kernels": kernels.run,
+    "models": models.run,
+    "bf16": models.run_bf16,
+    "small": small.run,
+}
 
 
 def main() -> None:
@@ -22,12 +29,15 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)} (default: all)")
     parser.add_argument("--shared", action="store_true", help="one thread and its CPU time, for a machine that is busy")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and only the first of the long cases")
+    parser.add_argument(
+        "--only", default="", help="cases of models, bf16 and small, by their keys, with commas between"
+    )
     args = parser.parse_args()
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
 
     console = Console(width=None if sys.stdout.isatty() else 100)
-    settings = Settings(args.quick, args.shared)
+    settings = Settings(args.quick, args.shared, tuple(filter(None, args.only.split(","))))
     if args.shared:
         torch.set_num_threads(1)
     results = []
@@ -36,7 +46,7 @@ def main() -> None:
             console.print(f"{name}: {result.name}", style="dim", highlight=False)
             results.append(result)
     print_tables(results, settings, console)
-    if args.suites or args.quick:
+    if args.suites or args.quick or args.only:
         console.print("not saved: only a full run is", style="dim")
     else:
         save(results, settings)

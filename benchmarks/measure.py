@@ -13,14 +13,18 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to measure. `shared`: one thread and its CPU time, which other work on the machine hardly disturbs."""
+    """What to measure, and how. `shared`: one thread and its CPU time, which other work hardly disturbs."""
 
     quick: bool = False
     shared: bool = False
+    only: tuple[str, ...] = ()  # the cases to measure; none: all
 
     @property
     def clock(self) -> Clock:
         return thread_time if self.shared else perf_counter
+
+    def wants(self, case: str) -> bool:
+        return not self.only or case in self.only
 
     def rounds(self, full: int) -> int:
         return max(3, full // 3) if self.quick else full

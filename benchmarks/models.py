@@ -1,26 +1,34 @@
-"""Whole models at their real sizes: those of the demo."""
+"""Whole models at their real sizes, in float32 and in bfloat16."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from benchmarks.contenders import CONTENDERS, reset
 from benchmarks.measure import Result, Settings, interleaved
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-from models import WORKLOADS  # noqa: E402 - the examples are not a package
+from benchmarks.zoo import MODELS
 
 
 def run(settings: Settings) -> Iterator[Result]:
-    for workload in WORKLOADS[:1] if settings.quick else WORKLOADS:
+    yield from measured(settings, "models", torch.float32)
+
+
+def run_bf16(settings: Settings) -> Iterator[Result]:
+    yield from measured(settings, "bf16", torch.bfloat16)
+
+
+def measured(settings: Settings, suite: str, dtype: torch.dtype) -> Iterator[Result]:
+    for model in MODELS[:1] if settings.quick and not settings.only else MODELS:
+        if not settings.wants(model.key):
+            continue
         torch.manual_seed(0)
-        model, inputs = workload.build()
+        module, inputs = model.build()
+        module = module.to(dtype)
+        inputs = {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
         with torch.no_grad():
-            runs = {key: partial(compile(model), **inputs) for key, compile in CONTENDERS.items()}
-            yield Result("models", workload.name, "ms", interleaved(runs, settings.rounds(11), settings.clock))
+            runs = {key: partial(compile(module), **inputs) for key, compile in CONTENDERS.items()}
+            yield Result(suite, model.name, "ms", interleaved(runs, settings.rounds(11), settings.clock))
         reset()

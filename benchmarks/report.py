@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,8 @@ TITLES = {
     "cold": "Cold compile: seconds of the first call in a new process, caches empty",
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
+    "bf16": "Whole models, bfloat16, batch 1: milliseconds",
+    "small": "Small models: microseconds",
 }
 COLORS = {"eager": "#9aa5b1", "stock": "#e08e45", "onegraph": "#2f6fb0"}
 
@@ -63,6 +66,20 @@ def cells(result: Result) -> list[str]:
     ]
 
 
+def mean_ratios(rows: Sequence[Result]) -> str:
+    """The geometric means of a suite's ratios."""
+    found = []
+    for reference in ("eager", "stock"):
+        ratios = [r.ratio("onegraph", reference) for r in rows if {"onegraph", reference} <= r.samples.keys()]
+        if len(ratios) > 1:
+            found.append(f"x{statistics.geometric_mean(ratios):.2f} against {reference}")
+    return f"geometric mean: {', '.join(found)}" if found else ""
+
+
+def notes(rows: Sequence[Result]) -> list[str]:
+    return [note for note in dict.fromkeys((*(row.note for row in rows), mean_ratios(rows))) if note]
+
+
 def environment(settings: Settings) -> str:
     clock = (
         "CPU time of one thread (the machine was busy: wall times are too long)"
@@ -89,7 +106,7 @@ def print_tables(results: Sequence[Result], settings: Settings, console: Console
         for row in rows:
             table.add_row(*cells(row))
         console.print(table)
-        for note in dict.fromkeys(row.note for row in rows if row.note):
+        for note in notes(rows):
             console.print(f"  {note}", highlight=False)
     console.print(environment(settings), highlight=False)
 
@@ -100,8 +117,7 @@ def markdown(results: Sequence[Result], settings: Settings) -> str:
         names = headers(suite)
         lines += [f"## {TITLES[suite]}", "", f"| {' | '.join(names)} |", "|---" + "|---:" * (len(names) - 1) + "|"]
         lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-        notes = [f"- {note}" for note in dict.fromkeys(row.note for row in rows if row.note)]
-        lines += ["", *notes, ""] if notes else [""]
+        lines += ["", *(f"- {note}" for note in notes(rows)), ""]
     return "\n".join(lines)
 
 

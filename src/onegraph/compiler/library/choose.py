@@ -28,7 +28,6 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     constants = frozenset(node for number, node in enumerate(placeholders) if number in parameters)
     before = {node: node.meta.get("val") for node in graph.nodes}
     moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
-    if moved:
-        spread(graph, before | {new: before[old] for new, old in moved.items()})
+    spread(graph, before | {new: before[old] for new, old in moved.items()})
     choose_linear(graph, constants, config)
     return GraphModule(module, graph)

@@ -1,7 +1,9 @@
-"""Images with their channels last in memory, through a whole graph.
+"""The order of elements in memory, through a whole graph: not always the one that eager would choose.
 
-What convolutions give in that order, element-wise operators keep. Others get the order that they would have had: views
-are known by their indices and need nothing, calls of a library and results of the graph get a copy.
+What convolutions give with channels last, element-wise operators keep. Where eager keeps the order of a transposed
+operand, and another operand has rows in order, the result gets rows in order: what stands behind it mostly wants that.
+Operators that are not compiled, and results of the graph, get the order that they would have had, by a copy; compiled
+ones and views find elements by their indices and need nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.compiler.library.facts import static_shape
-from onegraph.compiler.lower.registry import LOWERINGS
+from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
 from onegraph.torchlib.aten import OpOverload, may_view
 
 aten = torch.ops.aten
@@ -77,7 +79,7 @@ def _copied(graph: Graph, node: Node, value: Tensor) -> Node:
 
 
 def spread(graph: Graph, before: Mapping[Node, Any]) -> None:
-    """Let the order of the convolutions' results spread. `before` has each node's value as it was without them."""
+    """Choose the order of what is compiled. `before` has each node's value as eager would make it."""
     changed: dict[Node, Tensor] = {}  # nodes in another order, with the value that they would have had
     for node in list(graph.nodes):
         touched = [source for source in node.all_input_nodes if source in changed]
@@ -85,7 +87,7 @@ def spread(graph: Graph, before: Mapping[Node, Any]) -> None:
             node.replace_all_uses_with(touched[0])
             graph.erase_node(node)
             continue
-        if touched and _keeps_order(node):
+        if _keeps_order(node) and (touched or _is_transposed(node)):
             node.meta["val"] = _reordered(node)
         elif touched and not _takes_any_order(node):
             with graph.inserting_before(node):
@@ -109,8 +111,23 @@ def _reordered(node: Node) -> Any:
         return value
     if node.target in _NORMS:
         return (channels_last(value[0]), *value[1:])
-    is_image = isinstance(value, Tensor) and value.dim() == 4 and static_shape(value) is not None
-    return channels_last(value) if is_image else value
+    if not isinstance(value, Tensor) or static_shape(value) is None:
+        return value
+    operands = [item for source in node.all_input_nodes if isinstance(item := source.meta["val"], Tensor)]
+    if value.dim() == 4 and any(is_channels_last(item) for item in operands):
+        return channels_last(value)
+    rows = [item for item in operands if item.dim() > 1 and item.shape[-2:] == value.shape[-2:]]
+    if node.target in POINTWISE and any(item.is_contiguous() for item in rows):
+        return value.new_empty(value.shape)
+    return value
+
+
+def _is_transposed(node: Node) -> bool:
+    """Whether an operator that works element by element gives its result in another order than rows."""
+    value = node.meta.get("val")
+    if node.target not in POINTWISE or not isinstance(value, Tensor) or static_shape(value) is None:
+        return False
+    return not value.is_contiguous() and not is_channels_last(value)
 
 
 def _keeps_order(node: Node) -> bool:

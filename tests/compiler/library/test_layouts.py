@@ -1,0 +1,50 @@
+"""The order of elements that the compiler chooses stays inside: what the program sees is eager's."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from compiler.graphs import record
+from torch import Tensor, nn
+
+import onegraph
+from onegraph.base.config import Config
+from onegraph.compiler.library.choose import choose_calls
+
+
+def residual_stream(x: Tensor, table: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    """Eager keeps the order of the permuted operand in every sum behind it."""
+    x = x.permute(0, 2, 1) + table
+    y = x + F.gelu(x.reshape(-1, 6) @ weight).view(x.shape)
+    return F.layer_norm(y, (6,)), y * 2, x.as_strided((2, 2), (1, 3)), x.sum((0, 1))
+
+
+def test_rows_in_order_where_eager_keeps_a_transposed_order() -> None:
+    inputs = torch.randn(2, 6, 5), torch.randn(5, 6), torch.randn(6, 6)
+    graph = choose_calls(record(residual_stream, *inputs), frozenset(), Config(cache=False)).graph
+    first = next(node for node in graph.nodes if node.target is torch.ops.aten.add.Tensor)
+    assert first.meta["val"].is_contiguous()
+    compiled = onegraph.compile(residual_stream, fullgraph=True)
+    for ours, theirs in zip(compiled(*inputs), residual_stream(*inputs), strict=True):
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_graph_without_library_calls_is_left_as_it_is() -> None:
+    module = record(lambda x: x.t() + 1, torch.randn(3, 4))
+    assert choose_calls(module, frozenset(), Config(cache=False)) is module
+
+
+def test_the_order_of_channels_spreads_without_copies() -> None:
+    layers = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.Hardswish()).eval()
+    parameters = dict(layers.named_parameters()) | dict(layers.named_buffers())
+    names = [name for name in parameters if "num_batches" not in name]
+
+    def run(x: Tensor, *values: Tensor) -> Tensor:
+        return torch.func.functional_call(layers, dict(zip(names, values, strict=True)), (x,))
+
+    x = torch.randn(1, 8, 9, 9)
+    module = record(run, x, *(parameters[name].detach() for name in names))
+    graph = choose_calls(module, frozenset(range(1, len(names) + 1)), Config(library_calls="packed", cache=False)).graph
+    copies = [node for node in graph.nodes if node.target is torch.ops.aten.clone.default]
+    assert len(copies) == 2  # of the image that comes in, and of the one that goes out
