@@ -302,38 +302,42 @@ static PyObject *spec_strides(TensorSpecObject *self, void *UNUSED(closure))
     return self->strided ? numbers_tuple(self->ndim, self->strides) : Py_NewRef(Py_None);
 }
 
+static PyObject *spec_dtype(TensorSpecObject *self, void *UNUSED(closure))
+{
+    static const char *const names[] = {"uint8",     "int8",       "int16",     "int32",      "int64",    "float16",
+                                        "float32",   "float64",    "complex32", "complex64",  "complex128", "bool",
+                                        "qint8",     "quint8",     "qint32",    "bfloat16"};
+    const int count = sizeof(names) / sizeof(names[0]);
+    return !self->native ? PyObject_Str(PyTuple_GET_ITEM(self->attributes, 0))
+                         : PyUnicode_FromFormat("torch.%s", self->dtype < count ? names[self->dtype] : "dtype");
+}
+
+static PyObject *spec_device(TensorSpecObject *self, void *UNUSED(closure))
+{
+    static const char *const names[] = {"cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",
+                                        "fpga", "maia", "xla", "vulkan", "metal", "xpu", "mps", "meta"};
+    const int count = sizeof(names) / sizeof(names[0]);
+    if (!self->native) {
+        return PyObject_Str(PyTuple_GET_ITEM(self->attributes, 1));
+    }
+    const char *name = self->device_type < count ? names[self->device_type] : "device";
+    return self->device_index < 0 ? PyUnicode_FromString(name)
+                                  : PyUnicode_FromFormat("%s:%d", name, self->device_index);
+}
+
 static PyObject *spec_repr(TensorSpecObject *self)
 {
-    static const char *const dtypes[] = {"uint8",     "int8",       "int16",     "int32",      "int64",    "float16",
-                                         "float32",   "float64",    "complex32", "complex64",  "complex128", "bool",
-                                         "qint8",     "quint8",     "qint32",    "bfloat16"};
-    static const char *const devices[] = {"cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",
-                                          "fpga", "maia", "xla", "vulkan", "metal", "xpu", "mps", "meta"};
-    PyObject *sizes = spec_sizes(self, NULL);
-    PyObject *strides = sizes == NULL ? NULL : spec_strides(self, NULL);
+    PyObject *parts[] = {spec_dtype(self, NULL), spec_device(self, NULL), spec_sizes(self, NULL),
+                         spec_strides(self, NULL)};
     PyObject *text = NULL;
-    const char *grad = self->requires_grad ? ", requires_grad" : "";
-    if (strides == NULL) {
-        /* the error is set */
-    } else if (!self->native) {
-        text = PyUnicode_FromFormat("<TensorSpec %s: %S, %S, sizes %R, strides %R%s>", _PyType_Name(self->type),
-                                    PyTuple_GET_ITEM(self->attributes, 0), PyTuple_GET_ITEM(self->attributes, 1),
-                                    sizes, strides, grad);
-    } else {
-        const int n_dtypes = sizeof(dtypes) / sizeof(dtypes[0]), n_devices = sizeof(devices) / sizeof(devices[0]);
-        PyObject *index =
-            self->device_index < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat(":%d", self->device_index);
-        if (index != NULL) {
-            text = PyUnicode_FromFormat("<TensorSpec %s: torch.%s, %s%U, sizes %R, strides %R%s>",
-                                        _PyType_Name(self->type),
-                                        self->dtype < n_dtypes ? dtypes[self->dtype] : "dtype",
-                                        self->device_type < n_devices ? devices[self->device_type] : "device", index,
-                                        sizes, strides, grad);
-            Py_DECREF(index);
-        }
+    if (parts[0] != NULL && parts[1] != NULL && parts[2] != NULL && parts[3] != NULL) {
+        text = PyUnicode_FromFormat("<TensorSpec %s: %U, %U, sizes %R, strides %R%s>", _PyType_Name(self->type),
+                                    parts[0], parts[1], parts[2], parts[3],
+                                    self->requires_grad ? ", requires_grad" : "");
     }
-    Py_XDECREF(sizes);
-    Py_XDECREF(strides);
+    for (int i = 0; i < 4; i++) {
+        Py_XDECREF(parts[i]);
+    }
     return text;
 }
 
@@ -349,6 +353,8 @@ static PyMethodDef spec_methods[] = {
 };
 
 static PyGetSetDef spec_attributes[] = {
+    {"dtype", (getter)spec_dtype, NULL, "as text", NULL},
+    {"device", (getter)spec_device, NULL, "as text", NULL},
     {"sizes", (getter)spec_sizes, NULL, "a tuple; None in it: not checked", NULL},
     {"strides", (getter)spec_strides, NULL, "a tuple; None in it: not checked; None: it has none", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -350,3 +350,20 @@ def test_arguments_of_a_long_display_are_read_behind_a_break() -> None:
         return x + 1, list({a: 1, b: 2, c: 3})
 
     assert onegraph.compile(f, backend="eager")(torch.zeros(1), 1.5, "b", 7)[1] == [1.5, "b", 7]
+
+
+def test_each_place_of_a_helper_has_its_own_recompile_limit() -> None:
+    source = "def helper(x):\n" + "".join(f"    print({n}); x = x + {n}\n" for n in range(12)) + "    return x\n"
+    space: dict = {}
+    exec(source, space)
+    helper = space["helper"]
+
+    def program(x):
+        return helper(x) * 2
+
+    compiled, x = onegraph.compile(program, backend="eager"), torch.ones(2)
+    with Watch() as watch:
+        for _ in range(2):
+            assert torch.equal(compiled(x), program(x))
+    assert watch.graphs == [1] * 11 + [2]
+    assert not watch.of(ev.Recompiled) and not watch.of(ev.RecompileLimitReached)

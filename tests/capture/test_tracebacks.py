@@ -136,6 +136,28 @@ def in_a_generator(x: torch.Tensor) -> list[Any]:
     return list(parts())
 
 
+def fails_on_its_data(x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(3)[x.long() + 7]
+
+
+def in_a_graph(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    return fails_on_its_data(y)
+
+
+def in_a_graph_behind_a_break(x: torch.Tensor) -> torch.Tensor:
+    print("break")
+    return torch.arange(3)[x.long() + 7]
+
+
+def in_a_graph_with_a_handler(x: torch.Tensor) -> torch.Tensor:
+    x = x + 1
+    try:
+        return fails_on_its_data(x)
+    finally:
+        print("finally")
+
+
 def with_a_warning(x: torch.Tensor) -> None:
     print("break")
     warnings.warn("of the caller", stacklevel=2)
@@ -144,7 +166,8 @@ def with_a_warning(x: torch.Tensor) -> None:
 
 PROGRAMS = [
     before_a_break, behind_a_break, two_deep_behind_a_break, in_python, raise_from, raised_again, group, behind_a_group,
-    through_a_context, at_the_break, at_the_break_in_a_loop, handled_at_the_break, in_a_generator, with_a_warning,
+    through_a_context, at_the_break, at_the_break_in_a_loop, handled_at_the_break, in_a_generator,
+    in_a_graph, in_a_graph_behind_a_break, in_a_graph_with_a_handler, with_a_warning,
 ]  # fmt: skip
 
 

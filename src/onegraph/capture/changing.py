@@ -13,7 +13,7 @@ import torch
 
 from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
-from onegraph.capture.source import Arg, Item, Source, Through, describe, placeholder_name
+from onegraph.capture.source import Arg, Item, Source, Through, placeholder_name, written
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
 from onegraph.torchlib.state import tracing_suspended
@@ -73,8 +73,8 @@ class Numbers:
         for source in self._known:
             low = (("const", 0), ("int", source), ("ILE",))
             high = (("int", source), ("const", LARGEST), ("ILT",))
-            yield ShapeCondition(low, f"0 <= {describe(source)}")
-            yield ShapeCondition(high, f"{describe(source)} < {LARGEST}")
+            yield ShapeCondition(low, f"0 <= {written(source)}")
+            yield ShapeCondition(high, f"{written(source)} < {LARGEST}")
 
     def carrier(self, recorder: Any, symbol: Symbol) -> torch.Tensor:
         """The tensor through which a number enters the graph: graphs have tensors as inputs only."""

@@ -7,10 +7,12 @@ is read through it, and returns the program with one explanation for each instru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, assert_never
+
+import torch
 
 from onegraph import _C
 from onegraph.base.events import Location
@@ -27,7 +29,7 @@ from onegraph.capture.source import (
     Source,
     Through,
     TypeOf,
-    describe,
+    written,
 )
 
 Kind = Literal[
@@ -73,43 +75,58 @@ class Guard:
     location: Location | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{describe(self.source)} {fact(self)}"
+        return guard_text(self)
 
 
-def fact(guard: Guard) -> str:
-    """The predicate of a guard, in words."""
-    arg = guard.arg
+def guard_text(guard: Guard) -> str:
+    """The guard as the condition that a person would write."""
+    what, arg = written(guard.source), guard.arg
     match guard.kind:
         case "type":
-            return (
-                f"is a {arg.__module__}.{arg.__qualname__}" if arg.__module__ != "builtins" else f"is a {arg.__name__}"
-            )
-        case "is":
-            return f"is {short(arg)}"
-        case "is_not":
-            return f"is not {short(arg)}"
+            return f"type({what}) is {type_text(arg)}"
+        case "is" | "is_not":
+            return f"{what} {guard.kind.replace('_', ' ')} {short(arg)}"
         case "equal":
-            return f"== {short(arg)}"
+            return f"{what} == {short(arg)}"
         case "length":
-            return f"has length {arg}"
+            return f"len({what}) == {arg}"
         case "keys":
-            return f"has the keys {short(list(arg))}"
+            return f"list({what}) == {short(list(arg))}"
         case "same":
-            return f"is {describe(arg)}"
+            return f"{what} is {written(arg)}"
         case "different":
-            return f"is not {describe(arg)}"
+            return f"{what} is not {written(arg)}"
         case "tensor":
-            return f"is a tensor {arg!r}"
+            return f"{what} is {tensor_text(arg)}"
+        case "has" | "lacks" if isinstance(guard.source, Globals):
+            return f"{arg} is {'a' if guard.kind == 'has' else 'no'} global of {guard.source.module}"
         case "has":
-            return f"has the key {arg!r}"
+            return f"{arg!r} in {what}"
         case "lacks":
-            return f"has no entry {arg!r}"
+            return f"{arg!r} not in {what}"
         case "lacks_attr":
-            return f"has no attribute {arg!r}"
+            return f"not hasattr({what}, {arg!r})"
         case "check":
-            return f"satisfies {getattr(arg, '__name__', arg)}"
+            return f"{what} satisfies {getattr(arg, '__name__', arg)}"
         case _:
             assert_never(guard.kind)
+
+
+def tensor_text(spec: _C.TensorSpec) -> str:
+    """What a tensor has to be, in a line; None for a size or stride that may be any."""
+    kind = "tensor" if spec.type is torch.Tensor else spec.type.__name__
+    sizes, strides = (anything(numbers) for numbers in (spec.sizes, spec.strides or ()))
+    grad = " that requires grad" if spec.requires_grad else ""
+    layout = f" and strides {strides}" if spec.strides else ""
+    return f"a {spec.dtype.removeprefix('torch.')} {kind} on {spec.device} of size {sizes}{layout}{grad}"
+
+
+def anything(numbers: Sequence[int | None]) -> str:
+    return "[" + ", ".join("any" if number is None else str(number) for number in numbers) + "]"
+
+
+def type_text(cls: type) -> str:
+    return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def short(value: object) -> str:
@@ -123,7 +140,7 @@ class SameMembers:
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
-        self.__name__ = f"having the members {short(list(members))}"
+        self.__name__ = f"list(it) == {short(list(members))}"
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(map(same_member, container, self.members))
@@ -172,15 +189,19 @@ class ShapeCondition:
     location: Location | None = None
 
 
+#: What an instruction of a guard program is for: the state of the process, a guard or a condition.
+Reason = Guard | ShapeCondition | _C.GlobalState
+
+
 @dataclass(frozen=True, slots=True)
 class GuardProgram:
     """An assembled program with the text of what each instruction checks."""
 
     native: Any
-    explanations: tuple[Guard | ShapeCondition | None, ...]
+    explanations: tuple[Reason, ...]
     listing: Callable[[], str]
 
-    def failing(self, function: object, values: tuple[Any, ...]) -> Guard | ShapeCondition | None:
+    def failing(self, function: object, values: tuple[Any, ...]) -> Reason | None:
         """The first guard that does not hold for a call, or None."""
         index = self.native.failing(function, values)
         return None if index < 0 else self.explanations[index]
@@ -192,7 +213,7 @@ class Assembler:
     def __init__(self, frame_globals: dict[str, Any]) -> None:
         self.frame_globals = frame_globals
         self.code: list[tuple[Any, ...]] = []
-        self.why: list[Guard | ShapeCondition | None] = []
+        self.why: list[Reason] = []
         self.consts: list[Any] = []
         self.const_index: dict[tuple[int, type], int] = {}
         self.registers: dict[Source, int] = {}
@@ -206,11 +227,11 @@ class Assembler:
             self.consts.append(value)
         return self.const_index[key]
 
-    def emit(self, why: Guard | ShapeCondition | None, *instruction: Any) -> None:
+    def emit(self, why: Reason, *instruction: Any) -> None:
         self.code.append(instruction)
         self.why.append(why)
 
-    def load(self, source: Source, why: Guard | ShapeCondition | None) -> int:
+    def load(self, source: Source, why: Reason) -> int:
         """The register that holds the value at `source`, loading it (and its own checks first) when needed."""
         if source in self.registers:
             return self.registers[source]
@@ -224,7 +245,7 @@ class Assembler:
             self.check(guard)
         return register
 
-    def load_operands(self, source: Source, why: Guard | ShapeCondition | None) -> tuple[Any, ...]:
+    def load_operands(self, source: Source, why: Reason) -> tuple[Any, ...]:
         match source:
             case Arg(index, _):
                 return ("ARG", index)
@@ -306,7 +327,7 @@ def assemble(
     """The program that checks all of `guards`, then the shape conditions; `state` is the global state's snapshot."""
     assembler = Assembler(frame_globals)
     if state is not None:
-        assembler.emit(None, "STATE", assembler.const(state))
+        assembler.emit(state, "STATE", assembler.const(state))
     relations = []
     for guard in guards:
         if guard.kind in ("same", "different"):
@@ -326,17 +347,17 @@ def assemble(
     return GuardProgram(native, tuple(assembler.why), partial(listing, assembler.code, assembler.why))
 
 
-def listing(code: list[tuple[Any, ...]], why: list[Guard | ShapeCondition | None]) -> str:
+def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:
     """The program as text."""
     return "\n".join(map(listing_line, code, why))
 
 
-def listing_line(instruction: tuple[Any, ...], why: Guard | ShapeCondition | None) -> str:
+def listing_line(instruction: tuple[Any, ...], why: Reason) -> str:
     text = " ".join(str(operand) for operand in instruction)
     match why:
-        case None:
-            return f"{text:<24} # state of the process"
         case ShapeCondition(_, condition, location):
             return f"{text:<24} # {condition}" + (f"  ({location})" if location else "")
         case Guard():
             return f"{text:<24} # {why}" + (f"  ({why.location})" if why.location else "")
+        case _:
+            return f"{text:<24} # state of the process"

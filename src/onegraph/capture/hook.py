@@ -23,10 +23,11 @@ from onegraph.base.errors import GraphBreakError, RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
-from onegraph.capture.guards import Guard, GuardProgram, fact
+from onegraph.capture.guards import GuardProgram
+from onegraph.capture.recompiling import explain_failure
+from onegraph.capture.resume_function import places
 from onegraph.capture.shapes import History
 from onegraph.capture.skip import OWN, is_skipped
-from onegraph.capture.source import describe
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
 from onegraph.torchlib.state import saves_through_hooks
@@ -46,13 +47,14 @@ class Version:
 
 @dataclass(slots=True)
 class Versions:
-    """The versions of one code object in one region, newest last, and what is known of its changing sizes."""
+    """The versions of one code object (see `places`) in one region, newest last, and what is known of its sizes."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     compiled: list[Version] = field(default_factory=list)
     history: History = field(default_factory=History)
     exhausted: bool = False
     skipped: int = 0
+    closed: bool = False
 
 
 class Region:
@@ -65,7 +67,7 @@ class Region:
         self.dynamic = dynamic
         self.context = _C.Context(self.callback)
         # By identity: equal code objects of different functions have different constants and cells.
-        self._versions: dict[int, tuple[CodeType, Versions]] = {}
+        self._versions: dict[tuple[int, ...], tuple[tuple[CodeType, ...], Versions]] = {}
         self._lock = threading.Lock()
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
@@ -75,9 +77,12 @@ class Region:
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
         if saves_through_hooks():
             return None
+        at = places(code, values)
         with self._lock:
-            _, versions = self._versions.setdefault(id(code), (code, Versions()))
+            _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))
         with versions.lock:
+            if versions.closed:
+                return None
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
                     return None if version.entry is None else version.entry
@@ -100,7 +105,8 @@ class Region:
         if isinstance(result, Skipped):
             cx.emit(ev.FrameSkipped(frame, result.reason))
             versions.skipped += 1
-            return _C.SKIP if versions.skipped > result.again else None
+            versions.closed = versions.skipped > result.again
+            return _C.SKIP if versions.closed and len(places(code, values)) == 1 else None
         if isinstance(result, Failing):
             return result
         entry = _C.Entry(result.code, result.guards.native, self.context)
@@ -136,12 +142,12 @@ class Region:
     def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
         """Report why no version fits; False when the limit is reached."""
         failed = versions.compiled[-1].guards.failing(function, values)
-        reason, cause = explain_failure(failed)
+        reason, cause = explain_failure(failed, function, values)
         limit = self.cx.config.recompile_limit
         if len(versions.compiled) >= limit:
             if self.fullgraph:
                 raise RecompileLimitError(
-                    f"{cx.frame} was compiled {limit} times, the limit; last failed guard: {reason}"
+                    f"{cx.frame} was compiled {limit} times, which is the limit; once more is needed, because {reason}"
                 )
             if not versions.exhausted:
                 versions.exhausted = True
@@ -169,18 +175,6 @@ def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], ver
     frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
     if not versions.compiled:
         return f"{frame} was not compiled yet"
-    reason, cause = explain_failure(versions.compiled[-1].guards.failing(function, values))
-    return f"no compiled version of {frame} fits; in the newest this guard failed: {reason}" + (
-        f", which {cause} needs" if cause else ""
-    )
-
-
-def explain_failure(failed: Any) -> tuple[str, Location | None]:
-    """A failed guard in words, and the user's line that needed it."""
-    match failed:
-        case None:
-            return "the state of the process changed", None
-        case Guard():
-            return f"{describe(failed.source)} {fact(failed)}: no longer", failed.location
-        case _:
-            return f"{failed.text}: no longer", failed.location
+    failed = versions.compiled[-1].guards.failing(function, values)
+    reason, cause = explain_failure(failed, function, values)
+    return f"no compiled version of {frame} fits the call: {reason}" + (f", which {cause} needs" if cause else "")

@@ -104,6 +104,15 @@ def resumed_by(code: CodeType) -> Resumed | None:
     return _resumed.get(id(code))
 
 
+def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
+    """What has versions of its own: a code object, together with the resume functions that it is to call."""
+    resumed = _resumed.get(id(code))
+    if resumed is None or not isinstance(resumed.way, InnerCall):
+        return (code,)
+    inner = [value.__code__ for value in values if type(value) is FunctionType]
+    return (code, *(each for each in inner if id(each) in _resumed))
+
+
 def original_place(frame: Frame) -> tuple[Bytecode, int]:
     """The bytecode that a frame runs or resumes, and the index of the running instruction in it."""
     resumed = _resumed.get(id(frame.bytecode.code))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers, is_variable
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.scalars import Scalars
-from onegraph.capture.source import Source, describe
+from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import Condition, Float, Sizes
 
@@ -71,6 +72,10 @@ class ShapePolicy:
         return source in self.history.changing_numbers and 0 <= value < LARGEST
 
 
+def size_text(source: Source, dim: int) -> str:
+    return f"{written(source)}.size({dim})"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the value of a symbol is read: dimension `dim` of the input at `source`."""
@@ -106,11 +111,11 @@ class Symbols:
             symbol = known.node.index.symbol
             self.places[symbol] = Place(source, dim, tensor)
             steps = (("const", 2), ("size", source, dim), ("ILE",))
-            self._conditions.append(ShapeCondition(steps, f"2 <= size {dim} of {describe(source)}"))
+            self._conditions.append(ShapeCondition(steps, f"2 <= {size_text(source, dim)}"))
         else:
             place = self.places[known.node.index.symbol]
             steps = (("size", place.source, place.dim), ("size", source, dim), ("IEQ",))
-            text = f"size {place.dim} of {describe(place.source)} == size {dim} of {describe(source)}"
+            text = f"{size_text(place.source, place.dim)} == {size_text(source, dim)}"
             self._conditions.append(ShapeCondition(steps, text))
         return known
 
@@ -120,7 +125,8 @@ class Symbols:
         for dim, stride in enumerate(strides):
             if isinstance(stride, torch.SymInt):
                 steps = (*self._steps(stride.node.index), ("stride", source, dim), ("IEQ",))
-                self._conditions.append(ShapeCondition(steps, f"stride {dim} of {describe(source)} == {stride.node}"))
+                text = f"{written(source)}.stride({dim}) == {self._in_sources(str(stride.node))}"
+                self._conditions.append(ShapeCondition(steps, text))
                 fixed.append(None)
             else:
                 fixed.append(stride)
@@ -133,9 +139,13 @@ class Symbols:
 
     def _as_guard(self, condition: Condition, location: Location | None) -> ShapeCondition:
         steps = (*self._steps(condition.left), *self._steps(condition.right), (GUARD_COMPARISONS[condition.op],))
-        named = [f"{symbol} = size {place.dim} of {describe(place.source)}" for symbol, place in self.places.items()]
-        named += [f"{symbol} = {describe(source)} + 2" for symbol, (source, _) in self.numbers.values.items()]
-        return ShapeCondition(steps, f"{condition}  [{', '.join(named)}]", location)
+        return ShapeCondition(steps, self._in_sources(str(condition)), location)
+
+    def _in_sources(self, text: str) -> str:
+        """The text of an expression with the sources of its symbols in place of their names."""
+        named = {str(symbol): size_text(place.source, place.dim) for symbol, place in self.places.items()}
+        named |= {str(symbol): f"({written(source)} + 2)" for symbol, (source, _) in self.numbers.values.items()}
+        return re.sub(r"\b[a-z]+\d+\b", lambda found: named.get(found[0], found[0]), text)
 
     # ---- as guard steps ----------------------------------------------------------------------------------------------
 

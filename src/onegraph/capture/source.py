@@ -10,6 +10,7 @@ people (as text). The set is closed: every consumer is one `match`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -146,3 +147,20 @@ def describe(source: Source) -> str:
             return f"{getattr(function, '__name__', 'value')}({describe(base)})"
         case _:
             assert_never(source)
+
+
+#: The variables of resume functions: what they are to the user.
+_OF_RESUMING = re.compile(r"\b(stack|result|inner|call|handled|self)(\d*)_\d+\b")
+_MEANINGS = {
+    "stack": "<value {} of the expression>",
+    "result": "<result {} of the break>",
+    "inner": "<value {} behind the break>",
+    "call": "<the place of the break>",
+    "handled": "<handled exception {}>",
+    "self": "self",
+}
+
+
+def written(source: Source) -> str:
+    """The source as the user would write it."""
+    return _OF_RESUMING.sub(lambda found: _MEANINGS[found[1]].format(found[2]), describe(source))

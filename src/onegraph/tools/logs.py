@@ -97,9 +97,9 @@ def describe(event: Event) -> str:
         case ev.FrameSkipped(reason=reason):
             return f"runs eagerly: {reason}"
         case ev.Recompiled(reason=reason, compile_index=index):
-            return f"version {index} is needed, because this guard failed: {reason}"
+            return f"version {index} is needed, because {reason}"
         case ev.RecompileLimitReached(limit=limit, reason=reason):
-            return f"reached the limit of {plural(limit, 'version')}; the last guard that failed: {reason}"
+            return f"reached the limit of {plural(limit, 'version')}; another version is needed, because {reason}"
         case ev.GraphFailed(error=error, resolved=resolved):
             return f"the graph failed: {error}" + ("; the frame runs as it was written" if resolved else "")
         case ev.FunctionalGraphBuilt(operations=operations):
