@@ -17,7 +17,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import GraphFailed
 from onegraph.capture.record import Recorder
-from onegraph.torchlib.state import GlobalState
+from onegraph.torchlib.state import GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
 OPENING = frozenset({autocast_mode._enter_autocast, torch._C._functorch._vmap_increment_nesting})
@@ -66,6 +66,7 @@ class Fallback:
             before.state.restore()
         torch._C._set_grad_enabled(self.grad_enabled)
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
+        resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
         if resolved and before is not None and before.random is not None:
             torch.default_generator.set_state(before.random)
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import Any, Literal, assert_never
 
 import torch
@@ -107,7 +108,7 @@ def guard_text(guard: Guard) -> str:
         case "lacks_attr":
             return f"not hasattr({what}, {arg!r})"
         case "check":
-            return f"{what} satisfies {getattr(arg, '__name__', arg)}"
+            return arg.text(what) if isinstance(arg, Predicate) else f"{what} satisfies {getattr(arg, '__name__', arg)}"
         case _:
             assert_never(guard.kind)
 
@@ -130,17 +131,32 @@ def type_text(cls: type) -> str:
 
 
 def short(value: object) -> str:
+    if isinstance(value, ModuleType):
+        return f"the module {value.__name__}"
     name = getattr(value, "__qualname__", None)
     text = name if isinstance(name, str) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class SameMembers:
-    """Guard predicate: a dict or set has exactly these members, in this order."""
+class Predicate:
+    """What a guard of kind "check" asks of a value, in code and in words."""
+
+    def __call__(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def text(self, what: str) -> str:
+        """The condition on a value that is written like this."""
+        raise NotImplementedError
+
+
+class SameMembers(Predicate):
+    """A dict or set has exactly these members, in this order."""
 
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
-        self.__name__ = f"list(it) == {short(list(members))}"
+
+    def text(self, what: str) -> str:
+        return f"list({what}) == {short(list(self.members))}"
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(map(same_member, container, self.members))

@@ -30,7 +30,7 @@ from onegraph.capture.shapes import History
 from onegraph.capture.skip import OWN, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
-from onegraph.torchlib.state import saves_through_hooks
+from onegraph.torchlib.state import saving_plainly
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
 CompiledGraph = Callable[..., tuple[Any, ...]]
@@ -75,8 +75,6 @@ class Region:
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
-        if saves_through_hooks():
-            return None
         at = places(code, values)
         with self._lock:
             _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))
@@ -118,7 +116,8 @@ class Region:
         policy = versions.history.policy(self.dynamic)
         began = time.perf_counter()
         try:
-            return translate(start, self.compile_graph, cx, self.fullgraph, policy)
+            with saving_plainly():
+                return translate(start, self.compile_graph, cx, self.fullgraph, policy)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user
             raise

@@ -78,8 +78,22 @@ def function_modes() -> list[Any]:
 
 
 def saves_through_hooks() -> bool:
-    """Whether hooks see each tensor that autograd saves: fakes must not reach them."""
+    """Whether hooks see each tensor that autograd saves."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+@contextmanager
+def saving_plainly() -> Iterator[None]:
+    """Hooks that see each tensor that autograd saves see none of a trace: its fakes must not reach them."""
+    taken = []
+    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+        taken.append(hooks)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for hooks in reversed(taken):
+            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 @contextmanager
