@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import pickle
+import xxsubtype
 
 import numpy
 import torch
@@ -101,6 +102,16 @@ def calls_script(x):
 @calls_script.fixed("call the Python function", uses=(scaled,))
 def calls_python(x):
     return scaled(x) + 1
+
+
+@breaks(b.UNKNOWN_NATIVE_CLASS)
+def native_list(x):
+    return x + len(xxsubtype.spamlist([1, 2]))
+
+
+@native_list.fixed("make it outside")
+def native_list_outside(graph, x):
+    return graph(lambda x, number: x + number)(x, len(xxsubtype.spamlist([1, 2])))
 
 
 @breaks(b.UNKNOWN_NATIVE)

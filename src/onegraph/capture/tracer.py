@@ -176,7 +176,7 @@ class Tracer(Frames, Containers):
                 return self.call_again(plain, function.func, (*function.args, *args), named)
             case type():
                 if hasattr(function, "__del__"):
-                    refuse_outside_class(function)
+                    refuse_outside_class(function, is_library)
                     raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
@@ -366,7 +366,7 @@ class Tracer(Frames, Containers):
         disabled = find_disabled(find_in_class(cls, "__init__")[1])
         if disabled is not None:
             run_eagerly(self, False, disabled, args, kwargs)
-        refuse_outside_class(cls)
+        refuse_outside_class(cls, is_library)
         return self.note_birth(self.run_native(cls, args, kwargs))
 
     def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

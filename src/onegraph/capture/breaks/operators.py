@@ -44,6 +44,12 @@ UNKNOWN_NATIVE = _define(
     "call it outside of the compiled function",
     "wrap it in torch.library.custom_op if it works on tensors",
 )
+UNKNOWN_NATIVE_CLASS = _define(
+    "unknown-native-class",
+    "making a {name}",
+    "The class is written in C and is not known to be free of side effects, so it is not made while tracing.",
+    "make it outside of the compiled function",
+)
 NUMPY = _define(
     "numpy-function",
     "call of {name}",

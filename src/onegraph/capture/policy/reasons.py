@@ -11,6 +11,7 @@ import io
 import linecache
 import random
 import types
+from collections.abc import Callable
 from typing import Any
 
 from onegraph.capture import breaks as b
@@ -109,13 +110,25 @@ def refused_native(function: Any, module: str, name: str) -> GraphBreak:
     return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
 
 
-def refuse_outside_class(cls: type) -> None:
-    """Break the graph where a native class is made an instance of that acts on the world outside, as files do."""
+def refuse_outside_class(cls: type, is_library: Callable[[str], bool]) -> None:
+    """Break the graph where making an instance of a native class acts on the world outside, or may do so."""
     for name in ("__new__", "__init__") if not issubclass(cls, io.BytesIO | io.StringIO) else ():
-        owner = next(kind for kind in cls.__mro__ if name in kind.__dict__)
-        known = longest(NATIVE_MODULES, owner.__module__ or "")
+        home = home_of_method(cls, name)
+        known = longest(NATIVE_MODULES, home)
         if known is not None and known not in (b.NUMPY, b.NUMPY_RANDOM):
             raise refused_native(cls, cls.__module__, cls.__qualname__)
+        if known is None and not is_library(home):
+            raise GraphBreak(b.UNKNOWN_NATIVE_CLASS, name=f"{cls.__module__}.{cls.__qualname__}")
+
+
+def home_of_method(cls: type, name: str) -> str:
+    """The module of the class that a native method of a class belongs to; of a Python one, that of this package."""
+    owner = next(kind for kind in cls.__mro__ if name in kind.__dict__)
+    method = owner.__dict__[name]
+    if isinstance(method, types.FunctionType | staticmethod | classmethod):
+        return __name__
+    native = getattr(method, "__objclass__", getattr(method, "__self__", owner))
+    return (native if isinstance(native, type) else owner).__module__ or ""
 
 
 def refused_method(owner: type, name: str) -> GraphBreak:
