@@ -170,6 +170,24 @@ def test_a_timing_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(made) == 2
 
 
+def test_what_cannot_be_done_is_not_chosen() -> None:
+    def fail() -> None:
+        raise RuntimeError("not for this shape")
+
+    found = measure.times("partly impossible", lambda: {"aten": lambda: None, "packed": fail}, Config(cache=False))
+    assert measure.fastest(found) == "aten"
+    found = measure.times("impossible", lambda: {"aten": fail, "packed": fail}, Config(cache=False))
+    assert measure.fastest(found) == "aten"
+
+
+def test_the_programs_modes_do_not_see_the_timing() -> None:
+    layer, x = nn.Linear(512, 512), torch.randn(64, 512)
+    with torch.no_grad(), torch.device("meta"), torch.autocast("cpu", torch.bfloat16):
+        found = onegraph.compile(layer, options={"cache": False, "library_calls": "measured"})(x)
+        torch.testing.assert_close(found, layer(x), rtol=2e-2, atol=2e-2)
+    onegraph.reset()
+
+
 def test_only_what_is_clearly_faster_is_chosen() -> None:
     assert measure.fastest({"aten": 1.0, "onednn": 0.97, "packed": 0.99}) == "aten"
     assert measure.fastest({"aten": 1.0, "onednn": 0.9, "packed": 0.8}) == "packed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from time import perf_counter, thread_time
 
@@ -11,6 +12,7 @@ import torch
 from onegraph.base.config import Config
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.target import description
+from onegraph.torchlib.state import untraced
 
 ROUNDS = 3
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
@@ -36,7 +38,8 @@ def times(what: str, candidates: Callable[[], Mapping[str, Run]], config: Config
         if found is not None:
             _KNOWN[key] = json.loads(found)
         else:
-            _KNOWN[key] = _measured(candidates())
+            with untraced(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+                _KNOWN[key] = _measured(candidates())
             if disk is not None:
                 disk.store(key, json.dumps(_KNOWN[key]).encode())
     return _KNOWN[key]
@@ -50,22 +53,27 @@ def fastest(found: Mapping[str, float]) -> str:
 
 
 def _measured(candidates: Mapping[str, Run]) -> dict[str, float]:
-    """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only."""
+    """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only.
+
+    One that cannot do it takes forever.
+    """
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
-    best: dict[str, float] = {}
+    best = dict.fromkeys(candidates, math.inf)
     repeats: dict[str, int] = {}
     for name, run in candidates.items():
-        start = clock()
-        run()
-        run()
+        try:
+            start = clock()
+            run()
+            run()
+        except RuntimeError:  # a library need not know every shape
+            continue
         repeats[name] = int(1 + 2 * SHORT / max(clock() - start, 1e-7))
-        best[name] = float("inf")
     for turn in range(ROUNDS):
-        for name, run in candidates.items():
+        for name, count in repeats.items():
             if turn and best[name] > ENOUGH:
                 continue
             start = clock()
-            for _ in range(repeats[name]):
-                run()
-            best[name] = min(best[name], (clock() - start) / repeats[name])
+            for _ in range(count):
+                candidates[name]()
+            best[name] = min(best[name], (clock() - start) / count)
     return best

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from onegraph import _C
+from onegraph.torchlib.state import untraced
 
 #: What was made, by recipe and contents: graphs with the same parameters share it.
 _MADE: weakref.WeakValueDictionary[Any, Tensor] = weakref.WeakValueDictionary()
@@ -39,7 +40,7 @@ class Recipe:
         return self.function.__name__
 
     def __call__(self, *tensors: Tensor | None) -> Tensor:
-        with torch.no_grad():
+        with untraced(), torch.no_grad():
             return self.function(*(t if t is None else t.detach() for t in tensors), *self.settings)
 
 
