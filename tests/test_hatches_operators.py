@@ -47,6 +47,26 @@ def _(xs, name, factor):
     return torch.empty_like(xs[0]), [torch.empty_like(x) for x in xs]
 
 
+@torch.library.custom_op("onegraph_tests::add_to_all", mutates_args={"totals", "last"})
+def add_to_all(x: torch.Tensor, totals: list[torch.Tensor], last: torch.Tensor | None = None) -> list[torch.Tensor]:
+    for total in totals if last is None else [*totals, last]:
+        total += x
+    return [total * 2 for total in totals]
+
+
+@add_to_all.register_fake
+def _(x, totals, last=None):
+    return [torch.empty_like(total) for total in totals]
+
+
+@torch.library.custom_op("onegraph_tests::largest", mutates_args=())
+def largest(x: torch.Tensor) -> tuple[torch.Tensor, float]:
+    return x.clone(), float(x.max())
+
+
+largest.register_fake(lambda x: (torch.empty_like(x), 0.0))
+
+
 @torch.library.custom_op("onegraph_tests::unknown", mutates_args=())
 def unknown(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
@@ -98,10 +118,61 @@ def test_written_arguments(backend: str) -> None:
 @backends
 def test_lists_among_the_results(backend: str) -> None:
     def f(x):
-        a, b = several([x, x + 1], "name", 2.0)
-        return a + b[1]
+        a, b = several([x * 2, x + 1], "name", 2.0)
+        return (a + b[1]) * 2, b
+
+    with Watch() as watch:
+        check(f, backend, X)
+    assert {event.operator for event in watch.of(ev.OperatorFellBack)} <= {"onegraph_tests.several.default"}
+    assert len(watch.of(ev.LoweringDone)) == (backend == "native")  # what stands around it is compiled
+
+
+@backends
+def test_lists_and_optional_arguments_are_written(backend: str) -> None:
+    def f(x, a, b):
+        before = a + b
+        doubled = add_to_all(x + 1, [a, b])
+        last = torch.ones(4)
+        add_to_all(x, [b], last=last)
+        return before, a + b, doubled, last * 2
+
+    check(f, backend, X, X + 1, X + 2)
+
+
+@backends
+def test_arguments_that_share_memory(backend: str) -> None:
+    """New values made apart from each other would not see what the operator writes through another argument."""
+
+    def f(x):
+        y = x + 1
+        add_to_all(x[:2], [y[1:3], y[:2]])
+        return y * 2
+
+    def same(x):
+        add_to_all(x, [x, x])
+        return x + 1
+
+    def both(x):
+        torch._foreach_add_([x, x[:2]], 1.0)
+        return x * 2
 
     check(f, backend, X)
+    check(same, backend, X)
+    check(both, backend, X)
+
+
+def test_numbers_that_an_operator_gives() -> None:
+    """The fake's number is no result."""
+
+    def f(x):
+        y, number = largest(x + 1)
+        return y * number
+
+    with pytest.raises(onegraph.GraphBreakError, match="largest.default gives a Python value"):
+        onegraph.compile(f, fullgraph=True)(X)
+    compiled = onegraph.compile(f)
+    for x in (X, X + 1):
+        assert torch.equal(compiled(x), f(x))
 
 
 @backends

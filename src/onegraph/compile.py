@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.autograd import functional_graph
+from onegraph.autograd import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base import events as ev
 from onegraph.base.arguments import check_backend, check_dynamic, check_options, check_switch, check_target
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import InvalidArgument
+from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.capture.hook import Region
 from onegraph.capture.policy.registry import policy
@@ -52,8 +52,8 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
     if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
-    graph = functional_graph(module, fake_inputs(module), cx)
-    return bind(graph.spec, graph.module.forward, module.forward)
+    graph = functional(module, cx)
+    return bind(graph.spec, graph.module.forward, module.forward) if graph is not None else module.forward
 
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -73,12 +73,10 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
     began = time.perf_counter()
-    graph = functional_graph(module, fake_inputs(module), cx)
+    graph = functional(module, cx)
     cx.emit(ev.StageTimed(cx.frame, "functionalize", time.perf_counter() - began))
-    nested = next((node for node in graph.module.graph.nodes if gives_nested_lists(node)), None)
-    if nested is not None:
-        cx.emit(ev.OperatorFellBack(cx.frame, str(nested.target), "one of its results is a list"))
-        return bind(graph.spec, graph.module.forward, module.forward)
+    if graph is None:
+        return module.forward
     began = time.perf_counter()
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     compiled = compile_graph(graph.module, cx, parameters)
@@ -94,10 +92,13 @@ def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
     return found
 
 
-def gives_nested_lists(node: torch.fx.Node) -> bool:
-    """Whether the node is an operator with a list among several results, as only custom operators have."""
-    value = node.meta.get("val")
-    return isinstance(value, tuple | list) and any(isinstance(item, tuple | list) for item in value)
+def functional(module: torch.fx.GraphModule, cx: Context) -> FunctionalGraph | None:
+    """The functional graph of the captured one, or None if it has none."""
+    try:
+        return functional_graph(module, fake_inputs(module), cx)
+    except CompileError as error:
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", str(error)))
+        return None
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:

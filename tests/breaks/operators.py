@@ -67,6 +67,37 @@ def operator_outside(graph, x):
     return graph(lambda y: y + 1)(torch.ops.table_of_breaks.triple(x))
 
 
+@torch.library.custom_op("table_of_breaks::largest", mutates_args=())
+def largest(x: torch.Tensor) -> float:
+    return float(x.max())
+
+
+largest.register_fake(lambda x: 0.0)
+
+
+@torch.library.custom_op("table_of_breaks::largest_tensor", mutates_args=())
+def largest_tensor(x: torch.Tensor) -> torch.Tensor:
+    return x.max().clone()
+
+
+largest_tensor.register_fake(lambda x: x.new_empty(()))
+
+
+@breaks(b.NUMBER_OF_OPERATOR, uses=(largest,))
+def scaled_by_number(x):
+    return x * largest(x)
+
+
+@scaled_by_number.fixed("let the operator give a tensor", uses=(largest_tensor,))
+def scaled_by_tensor(x):
+    return x * largest_tensor(x)
+
+
+@scaled_by_number.fixed("call it outside")
+def number_passed_in(graph, x):
+    return graph(lambda x, number: x * number)(x, largest(x))
+
+
 @breaks(b.SPARSE_RESULT)
 def sparse(x):
     return (x * 2).to_sparse().to_dense()

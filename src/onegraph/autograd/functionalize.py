@@ -25,12 +25,14 @@ from torch.fx import Node
 from onegraph.autograd.views import ALIAS, View, scatter
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
-    as_list,
     functional_form,
     is_mutable,
     is_random,
+    leaves,
     may_view,
     on_copies,
+    opened,
+    results_of,
     written_tensors,
 )
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
@@ -159,14 +161,25 @@ class Functionalizer(AtenRecorder):
         # Into a new tensor, random numbers may go in another order than into one that is not contiguous.
         ordered = is_random(func) and not all(target.is_contiguous() for target in targets)
         twin = on_copies(func) if ordered else functional_form(func)
+        self._refuse_shared_memory(twin, targets, args, kwargs)
         with self:
-            results = as_list(twin(*args, **_arguments_of_twin(func, twin, args, kwargs)))
-        plain = len(results) - len(targets)
-        for target, value in zip(targets, results[plain:], strict=True):
+            results = results_of(twin, twin(*args, **_arguments_of_twin(func, twin, args, kwargs)))
+        plain = sum(item.alias_info is None for item in func._schema.returns)
+        for target, value in zip(targets, opened(results[plain:]), strict=True):
             if target.shape != value.shape and any(target is out for out in kwargs.values()):
                 self._resize(target, value)
             self.write(target, value)
         return _as_returned(func, results[:plain], targets)
+
+    def _refuse_shared_memory(self, twin: Any, targets: list[Tensor], args: Any, kwargs: Any) -> None:
+        """Refuse a call that sees its own writes. The new values are made apart from each other, and would not."""
+        operands = targets
+        if twin.namespace == "onegraph":  # what is written is a copy, one for each tensor that is given
+            tensors = {id(leaf): leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)}
+            operands = list(tensors.values())
+        families = [self._values[id(tensor)].family for tensor in operands if id(tensor) in self._values]
+        if any(families.count(self._values[id(target)].family) > 1 for target in targets):
+            raise CompileError("functionalize", f"{twin} would write to memory that its arguments share")
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Let `target`, and everything that shares its storage, hold `value`."""
@@ -261,9 +274,12 @@ def _arguments_of_twin(op: Any, twin: Any, args: Any, kwargs: Mapping[str, Any])
 def _as_returned(func: Any, plain: list[Any], written: list[Tensor]) -> Any:
     """The results of a writing operator in the form that its schema promises."""
     fresh, targets = iter(plain), iter(written)
-    values = [next(fresh) if item.alias_info is None else next(targets) for item in func._schema.returns]
+    values: list[Any] = []
+    for item in func._schema.returns:
+        if item.alias_info is None:
+            values.append(next(fresh))
+        else:
+            values.append(written if isinstance(item.type, torch.ListType) else next(targets))
     if not values:
         return None
-    if "[]" in str(func._schema).rpartition("->")[2]:
-        return written
     return values[0] if len(values) == 1 else tuple(values)

@@ -16,12 +16,23 @@ def owner_of(node: Node) -> tuple[Node, object]:
     """The call that allocates the memory of the value of `node`, and which of its results that is."""
     while node.op == "call_function":
         if node.target is operator.getitem:
-            if not may_view(node.args[0].target):
-                return node.args[0], node.args[1]
+            call, position = _taken_from(node)
+            if not may_view(call.target):
+                return call, position
         elif not (may_view(node.target) or node.target is _RESHAPE):
             break
         node = node.args[0]
     return node, None
+
+
+def _taken_from(node: Node) -> tuple[Node, object]:
+    """The call of which the node is a result, and which: there may be lists among the results."""
+    source, position = node.args
+    assert isinstance(source, Node)
+    if source.target is operator.getitem:
+        call, outer = _taken_from(source)
+        return call, (outer, position)
+    return source, position
 
 
 def owners(graph: Graph) -> frozenset[Node]:

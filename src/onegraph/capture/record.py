@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNTRACEABLE_OPERATOR, GraphBreak
-from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once
+from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
@@ -129,6 +129,9 @@ class Recorder(TorchFunctionMode):
             raise refused_after(func, args, error) from error
         if self.fake.effects.writes:
             self.note_writes()
+        refused = refused_result(func, result)
+        if refused is not None:
+            raise refused
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result

@@ -21,7 +21,8 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
               decides by the amount of work how many threads it uses. A code other than 0 means an error was found: it
               is `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
     Extern    results = operator(*args, **kwargs); slots[outputs[k]] = results[k] (None: dropped). With `several` the
-              operator returns a tuple or list; without, its one result is results[0]. A register target takes an int.
+              operator returns a tuple or list, of which lists are opened; without, its one result is results[0].
+              A register target takes an int.
               expected[k] = (sizes, strides) that the plan was made for: a result with other strides (in a dimension of
               more than one element) is replaced by a copy that has them. None: anything goes.
               Operators: "aten.addmm.default" is torch.ops.aten.addmm.default. `Slot` and `Register` in args stand for

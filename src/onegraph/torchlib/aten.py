@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import OpOverload as OpOverload
+from torch._ops import OpOverloadPacket as OpOverloadPacket
 
 
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -126,16 +127,19 @@ def on_copies(op: OpOverload) -> OpOverload:
     text = re.sub(r"\(\w+!\)", "", str(schema))
     parameters = text[text.index("(") : text.rindex(" -> ")]
     plain = [item for item in schema.returns if item.alias_info is None]
-    results = [str(item.type) for item in plain] + [str(schema.arguments[i].type) for i in written]
-    results = [re.sub(r"List\[(\w+)\]", r"\1[]", item) for item in results]
+    results = [re.sub(r"List\[(\w+)\]", r"\1[]", str(item.type)) for item in plain]
+    # A list, or an argument that may be None, gives as many tensors as the call has there.
+    results += ["Tensor" if str(schema.arguments[i].type) == "Tensor" else "Tensor[]" for i in written]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         copies = {id(tensor): tensor.clone() for tensor in written_tensors(op, args, kwargs)}
         args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
-        result = op(*args, **kwargs)
-        kept = [r for r, info in zip(as_list(result), schema.returns, strict=True) if info.alias_info is None]
-        values = (*kept, *copies.values())
-        return values if len(results) > 1 else values[0]
+        returned = results_of(op, op(*args, **kwargs))
+        values = [r for r, info in zip(returned, schema.returns, strict=True) if info.alias_info is None]
+        for position, type in zip(written, results[len(plain) :], strict=True):
+            tensors = written_tensors_of(op, position, args, kwargs)
+            values.append(tensors if type == "Tensor[]" else tensors[0])
+        return tuple(values) if len(results) > 1 else values[0]
 
     tags = (torch.Tag.nondeterministic_seeded,) if is_random(op) else ()
     _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
@@ -145,16 +149,34 @@ def on_copies(op: OpOverload) -> OpOverload:
 
 def written_tensors(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """The tensors that this call writes to, in the order of the schema."""
-    written: list[torch.Tensor] = []
-    for position in written_arguments(op):
-        name = op._schema.arguments[position].name
-        given = args[position] if position < len(args) else kwargs.get(name)
-        written += [leaf for leaf in leaves((given,), {}) if isinstance(leaf, torch.Tensor)]
-    return written
+    found = [written_tensors_of(op, position, args, kwargs) for position in written_arguments(op)]
+    return [tensor for tensors in found for tensor in tensors]
 
 
-def as_list(result: Any) -> list[Any]:
-    """The results of an operator call, however many there are."""
-    if result is None:
-        return []
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+def written_tensors_of(
+    op: OpOverload, position: int, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """The tensors in one argument of the call."""
+    given = args[position] if position < len(args) else kwargs.get(op._schema.arguments[position].name)
+    return [leaf for leaf in leaves((given,), {}) if isinstance(leaf, torch.Tensor)]
+
+
+def results_of(op: OpOverload, result: Any) -> list[Any]:
+    """The results of a call, one for each in the schema."""
+    match len(op._schema.returns):
+        case 0:
+            return []
+        case 1:
+            return [result]
+    return list(result)
+
+
+def gives_lists(op: OpOverload) -> bool:
+    """Are there lists among several results?"""
+    returns = op._schema.returns
+    return len(returns) > 1 and any(isinstance(item.type, torch.ListType) for item in returns)
+
+
+def opened(values: Sequence[Any]) -> list[Any]:
+    """The values, with the items of lists in the place of the lists."""
+    return list(leaves(values, {}))

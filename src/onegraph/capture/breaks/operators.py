@@ -19,6 +19,13 @@ UNTRACEABLE_OPERATOR = _define(
     "register a fake implementation with torch.library.register_fake",
     "call it outside of the compiled function",
 )
+NUMBER_OF_OPERATOR = _define(
+    "number-of-operator",
+    "{name} gives a Python value",
+    "A custom operator is not run while tracing, and what its fake implementation gives stands for tensors only.",
+    "let the operator give a tensor of no dimensions",
+    "call it outside of the compiled function, and pass the value in",
+)
 SPARSE_RESULT = _define(
     "layout-change",
     "{name} makes a tensor that is not dense",

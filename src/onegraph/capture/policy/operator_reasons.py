@@ -8,6 +8,7 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, DynamicOutputShapeException
 
 
@@ -41,6 +42,8 @@ SIZES = {
     **_named(b.REPEAT_INTERLEAVE, "repeat_interleave"),
     **_named(b.COUNTS, "one_hot bincount"),
 }
+#: The namespaces of torch's own operators.
+LIBRARIES = frozenset({"aten", "prims", "prim"})
 LAYOUT_CHANGES = frozenset(
     """to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_mkldnn sparse_coo_tensor
     sparse_csr_tensor sparse_compressed_tensor quantize_per_tensor quantize_per_channel""".split()
@@ -74,6 +77,22 @@ def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:
     if isinstance(error, UNSUPPORTED_ERRORS) or "no fake impl registered" in str(error):
         return operator_break(b.UNTRACEABLE_OPERATOR, func, first_line(error))
     return operator_break(b.FAILED_OPERATOR, func, f"{type(error).__name__}: {first_line(error)}")
+
+
+def refused_result(func: Any, result: Any) -> GraphBreak | None:
+    """The graph break of a custom operator with results that its fake implementation has only made up."""
+    if not isinstance(func, OpOverload | OpOverloadPacket) or str(func).partition(".")[0] in LIBRARIES:
+        return None
+    results = [result]
+    while results:
+        match results.pop():
+            case tuple() | list() as items:
+                results.extend(items)
+            case torch.Tensor() | None:
+                pass
+            case _:
+                return operator_break(b.NUMBER_OF_OPERATOR, func)
+    return None
 
 
 def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:

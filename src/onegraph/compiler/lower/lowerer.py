@@ -21,6 +21,7 @@ from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
 from onegraph.ir.loop import Buffer, BufferArgument, Coordinates, Extern, Kernel, Step
 from onegraph.ir.scalar import REDUCTIONS
 from onegraph.ir.types import BOOL, F64, I64, DType, TensorType, contiguous_strides
+from onegraph.torchlib.aten import map_leaves, opened
 from onegraph.torchlib.size_expression import Float
 
 
@@ -145,11 +146,10 @@ class Lowerer:
     # ---- library calls -----------------------------------------------------------------------------------------------
 
     def extern(self, operator: str, args: Sequence[Any], kwargs: dict[str, Any], results: Any) -> Any:
-        """A library call; `results` are the fake results: one value or a tuple of them. Gives views."""
+        """A library call; `results` are the fake results: one value, or several, lists among them. Gives views."""
         several = isinstance(results, (tuple, list))
-        values = []
-        for value in results if several else [results]:
-            values.append(self.whole(self.buffer(tensor_type(value))) if isinstance(value, torch.Tensor) else None)
+        views = map_leaves(self._result_of_library, results)
+        values = opened(views) if several else [views]
         call = Extern(
             operator,
             tuple(self.argument(a) for a in args),
@@ -158,7 +158,10 @@ class Lowerer:
             several,
         )
         self.steps.append(call)
-        return tuple(values) if several else values[0]
+        return views
+
+    def _result_of_library(self, value: Any) -> View | None:
+        return self.whole(self.buffer(tensor_type(value))) if isinstance(value, torch.Tensor) else None
 
     def made(self, recipe: Recipe, tensors: Sequence[Any]) -> Any:
         """What a recipe makes of constants."""

@@ -26,6 +26,7 @@ from onegraph.ir.plan import (
     ViewOf,
 )
 from onegraph.ir.types import DType
+from onegraph.torchlib.aten import gives_lists, opened
 
 NO_RECIPES: Mapping[str, Callable[..., Any]] = MappingProxyType({})
 _INTEGER_OPS: dict[str, Callable[[int, int], int]] = {
@@ -41,9 +42,11 @@ _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, cty
 
 
 def find_operator(name: str) -> Callable[..., Any]:
-    """The callable behind `aten.addmm.default`."""
+    """The callable behind `aten.addmm.default`. Lists among several results are opened."""
     namespace, packet, overload = name.split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    call: Callable[..., Any] = found._op
+    return (lambda *args, **kwargs: opened(call(*args, **kwargs))) if gives_lists(found) else call
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:

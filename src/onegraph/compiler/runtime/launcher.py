@@ -129,7 +129,7 @@ class Translation:
         expected = tuple(
             None if layout is None else (self.integers(layout[0]), self.integers(layout[1])) for layout in step.expected
         )
-        operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)._op
+        operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
         return ("extern", operator, args, names, outputs, expected, step.several)
 
 
