@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import types
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -288,6 +289,60 @@ def test_argument_change(change: str) -> None:
     for y in (torch.rand(3, 3), other, torch.rand(3, 3), other):
         x = torch.rand(3, 3)
         assert tree_equal(f(x, y), compiled(x, y))
+
+
+def closing_over(number: int) -> Callable[[], int]:
+    return lambda: number
+
+
+Pair = namedtuple("Pair", "a b")
+PAIRS = [
+    (Base, Holder),
+    (len, sum),
+    (set_number, closing_over),
+    (closing_over(1), closing_over(2)),
+    (torch.float32, torch.float64),
+    (torch.sin, torch.cos),
+    ((1, 2), (3, 4)),
+    ((Base,), (Holder,)),
+    ((1, (2, Base)), (1, (2, Holder))),
+    (Pair(1, 2), Pair(3, 4)),
+    (frozenset([1]), frozenset([2])),
+    (range(2), range(3)),
+    (slice(1), slice(2)),
+    (torch.device("cpu"), torch.device("meta")),
+    ([1], [2]),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("program", ["pair", "compared", "in_a_list", "behind_a_break"])
+def test_one_object_at_two_places(program: str, one: Any, other: Any) -> None:
+    """What is found twice is guarded twice: the next call may bring another object to one of the places."""
+
+    def pair(x, a, b):
+        return x + 1, a, b
+
+    def compared(x, a, b):
+        return x + (1 if a is b else 2)
+
+    def in_a_list(x, a, items):
+        return x + len(items), [(a, item) for item in items]
+
+    def behind_a_break(x, a, items):
+        found = []
+        for item in items:
+            onegraph.graph_break()
+            found.append((a, item, items[0]))
+        return x + 1, found
+
+    function = {f.__name__: f for f in (pair, compared, in_a_list, behind_a_break)}[program]
+    listed = program in ("in_a_list", "behind_a_break")
+    compiled = onegraph.compile(function, backend="eager")
+    x = torch.ones(2)
+    for a, b in ((one, one), (one, other), (other, one), (other, other)):
+        args = (x, a, [b, one]) if listed else (x, a, b)
+        assert tree_equal(function(*args), compiled(*args))
 
 
 def test_the_garbage_collector_rests_while_a_frame_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,6 @@ class Rebuild:
         origin = self.world.origin.get(id(value))
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
-            by_identity = by_identity and id(value) not in self.world.by_value
             return self.const(value) if by_identity else self.source(origin)
         for kinds, recipe in RECIPES:
             if isinstance(value, kinds):

@@ -162,7 +162,10 @@ class World(Namespaces):
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
-        return self.real_of.get(id(value)) is value and id(value) not in self.unpinned
+        if isinstance(value, FunctionType) and value.__closure__:
+            return False  # it is guarded by its code
+        unpinned = id(value) in self.unpinned or id(value) in self.by_value
+        return not unpinned and self.real_of.get(id(value)) is value
 
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.origin
@@ -176,7 +179,7 @@ class World(Namespaces):
             for other in self.by_value.get(id(a), ()):
                 if other != left:
                     self.guard(left, "same", other)
-        elif not any(self.is_pinned(value) and id(value) not in self.by_value for value in (a, b)):
+        elif not (self.is_pinned(a) or self.is_pinned(b)):
             self.guard(left, "different", right)
 
     def with_addresses(self, text: str) -> str:
