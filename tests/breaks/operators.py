@@ -10,6 +10,7 @@ import xxsubtype
 import numpy
 import torch
 
+import onegraph
 from onegraph.capture import breaks as b
 from tests.breaks.table import breaks
 
@@ -143,6 +144,24 @@ def native_list(x):
 @native_list.fixed("make it outside")
 def native_list_outside(graph, x):
     return graph(lambda x, number: x + number)(x, len(xxsubtype.spamlist([1, 2])))
+
+
+@breaks(b.UNSEEN)
+def script_in_nonstrict_code(x):
+    return onegraph.nonstrict_trace(scripted)(x + 1) * 2
+
+
+@torch.library.custom_op("table_of_breaks::scripted", mutates_args=())
+def scripted_operator(x: torch.Tensor) -> torch.Tensor:
+    return scripted(x)
+
+
+scripted_operator.register_fake(torch.empty_like)
+
+
+@script_in_nonstrict_code.fixed("wrap what makes it", uses=(scripted_operator,))
+def script_in_an_operator(x):
+    return scripted_operator(x + 1) * 2
 
 
 @breaks(b.UNKNOWN_NATIVE)

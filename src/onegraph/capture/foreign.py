@@ -6,6 +6,7 @@ Nothing of torch's compiler is imported. Its functions are recognised by module 
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -195,13 +196,21 @@ _REPLACED: dict[str, tuple[str, Any]] = {
 }
 
 
+#: The body of a module that is imported while a region runs is no part of the program, nor is what it calls.
+_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
+_IMPORTED = ("k0_(name, import_)", importlib._bootstrap._find_and_load)  # type: ignore[attr-defined]
+
+
 def foreign_replacement(code: CodeType) -> CodeType | None:
-    """What runs in the place of a frame of torch's compiler, if anything."""
+    """What runs in the place of a frame of torch's compiler or of an import, if anything."""
     found = _REPLACED.get(code.co_qualname) if code.co_filename.startswith(_FOLDER) else None
+    if (code.co_filename, code.co_qualname) == _IMPORT:
+        found = _IMPORTED
     if found is None:
         return None
     expression, function = found
-    return compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]
+    replaced = compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]
+    return replaced.replace(co_filename=code.co_filename)  # by which tracebacks leave frames of the import out
 
 
 # ---- settings of the process -----------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.guards import GuardProgram
 from onegraph.capture.recompiling import explain_failure
+from onegraph.capture.record import is_recording
 from onegraph.capture.resume_function import places
 from onegraph.capture.shapes import History
 from onegraph.capture.skip import OWN, is_skipped
@@ -75,6 +76,8 @@ class Region:
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
+        if is_recording():  # a part of another trace, which records what it does
+            return None
         at = places(code, values)
         with self._lock:
             _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
-from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
@@ -191,6 +191,8 @@ class Recorder(TorchFunctionMode):
         """A value as an FX argument: tensors and symbolic integers by their nodes."""
         match value:
             case torch.Tensor():
+                if id(value) not in self.nodes:
+                    raise GraphBreak(UNSEEN, name="native code")
                 return self.nodes[id(value)]
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
                 return self._symbol_node(self, value)

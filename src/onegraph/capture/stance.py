@@ -128,6 +128,15 @@ def remember_compiled(target: Any, compiled: Any) -> None:
         return
 
 
+def compiled_from(target: Any) -> Any:
+    """What was made of a function or module last, if it still lives."""
+    try:
+        known = COMPILED.get(target)
+    except TypeError:
+        return None
+    return known() if known is not None else None
+
+
 class frozen:  # noqa: N801 - a context manager in the spelling of a function
     """Within, in this thread, compiled versions are used where they fit, and nothing new is compiled."""
 
@@ -157,8 +166,7 @@ def run(fn: Any = None) -> Any:
     if fn is None:
         return frozen()
     check_callable("run", fn)
-    known = COMPILED.get(fn) if type(fn).__hash__ is not None else None
-    compiled = (known() if known is not None else None) or fn
+    compiled = compiled_from(fn) or fn
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with frozen():

@@ -145,6 +145,10 @@ class Tracer(Frames, Containers):
         mark = MARKS.get(identity) or self.own_marks.get(identity)
         if mark is not None:
             return mark(self, self.take_plain(), function, args, kwargs)
+        real = self.world.real_of.get(identity)
+        if id(real) in MARKS:  # a callable object of the program, whose shadow is called
+            self.world.guard(self.world.origin[identity], "is", real)
+            return MARKS[id(real)](self, self.take_plain(), real, args, kwargs)
         handler = HANDLERS.get(identity)
         if handler is not None:
             self._plain = self._plain and identity in PLAIN

@@ -44,6 +44,12 @@ SCRIPTED = _define(
     "What TorchScript has compiled has no Python code that could be traced.",
     "call the Python function that was scripted or traced",
 )
+UNSEEN = _define(
+    "unseen-operation",
+    "{name} makes a tensor out of sight",
+    "Operators that TorchScript or C++ code calls are not seen while tracing, so the tensor has no place in the graph.",
+    "wrap what makes it in torch.library.custom_op",
+)
 UNKNOWN_NATIVE = _define(
     "unknown-native-function",
     "call of the native function {name}",

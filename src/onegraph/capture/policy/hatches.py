@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import sys
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from onegraph.capture.breaks import (
     NOT_A_TREE,
     NOT_CONSTANT,
     SKIPPED,
+    UNSEEN,
     GraphBreak,
 )
 from onegraph.capture.interp.frame import Abort
@@ -27,16 +29,22 @@ from onegraph.capture.policy.operator_reasons import first_line, function_name, 
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.shadows import ATOMS, cell_value
 from onegraph.capture.source import Const
-from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeTensor
 from onegraph.torchlib.pytree import leaves_of, map_leaves_of
 from onegraph.torchlib.state import untraced
 
 
 def name_of(function: Any) -> str:
     """A function's name as the user knows it."""
-    if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
+    qualified = getattr(function, "__qualname__", None) or ""
+    if isinstance(function, OpOverload | OpOverloadPacket):
+        return f"torch.ops.{function}"
+    if isinstance(function, BuiltinFunctionType | MethodDescriptorType) or qualified.startswith("_VariableFunctions"):
         return function_name(function)
-    return getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    if isinstance(function, partial):
+        return f"a partial of {name_of(function.func)}"
+    return qualified or getattr(function, "__name__", None) or f"a {type(function).__qualname__}"
 
 
 def break_graph(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,10 +112,11 @@ def call_opaque(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], 
 
 
 def printable(function: Any) -> Any:
-    """The function as the target of a node: FX takes what torch has made for a member of torch's modules."""
+    """The function as the target of a node: FX asks for its name, and takes torch's for members of torch's modules."""
     name = (getattr(function, "__qualname__", None) or "").partition(".")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
-    if getattr(module, name[0], None) is function or (function.__module__ or "").partition(".")[0] != "torch":
+    of_torch = (getattr(function, "__module__", None) or "").partition(".")[0] == "torch"
+    if getattr(module, name[0], None) is function or (hasattr(function, "__name__") and not of_torch):
         return function
 
     def opaque(*args: Any, **kwargs: Any) -> Any:
@@ -124,6 +133,9 @@ def trace_nonstrictly(tracer: Any, plain: bool, function: Any, args: tuple[Any, 
     check_tree(function, "is given", (args, kwargs))
     result = function.__wrapped__(*args, **kwargs)
     check_tree(function, "returns", result)
+    for leaf in leaves_of(result):
+        if isinstance(leaf, FakeTensor) and id(leaf) not in tracer.recorder.nodes:
+            raise GraphBreak(UNSEEN, name=name_of(function))
     return map_leaves_of(tracer.recorder.as_traced, result)
 
 
@@ -153,6 +165,11 @@ def call_for_constant(tracer: Any, plain: bool, function: Any, args: tuple[Any, 
     """`assume_constant_result`: the function is called for real, now, and its result is used as it is."""
     real_args = tuple(real_argument(tracer, function, value) for value in args)
     real_kwargs = {name: real_argument(tracer, function, value) for name, value in kwargs.items()}
+    if not isinstance(function, FunctionType | BuiltinFunctionType) and next(tracer.world.changed(), None) is not None:
+        raise GraphBreak(NOT_CONSTANT, name=name_of(function), what="objects while compiled code has changed some")
+    receiver = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinFunctionType) and not isinstance(receiver, ModuleType | type | None):
+        function = getattr(real_argument(tracer, function, receiver), function.__name__)
     with untraced():
         result = function(*real_args, **real_kwargs)
     return tracer.world.admit(result, Const(id(result), f"{name_of(function)}(...)", result), guarded=False)
