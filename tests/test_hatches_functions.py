@@ -208,6 +208,13 @@ def test_allowed_inside_of_compiled_code(spelling: Any) -> None:
     assert graphs_of(f, torch.arange(6.0).reshape(2, 3), fullgraph=True) == [1]
 
 
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian])
+def test_allowed_transforms_of_functions(transform: Any) -> None:
+    scalar = transform in (torch.func.grad, torch.func.hessian)
+    transformed = onegraph.allow_in_graph(transform((lambda x: x.sin().sum()) if scalar else torch.sin))
+    assert graphs_of(lambda x: transformed(x.cos()) * 2, X, fullgraph=True) == [3]
+
+
 def test_allowed_function_with_gradients() -> None:
     square = onegraph.allow_in_graph(lambda x: x * x)
     x = X.clone().requires_grad_()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import onegraph
 from onegraph.capture import breaks as b
 from tests.breaks.table import breaks
 
@@ -41,6 +42,16 @@ def slope_behind(graph, x):
 @breaks(b.FUNCTION_TRANSFORM)
 def transformed(x):
     return torch.func.grad(lambda y: (y * y).sum())(x) + 1
+
+
+@onegraph.allow_in_graph
+def gradient_of_square(x):
+    return torch.func.grad(lambda y: (y * y).sum())(x)
+
+
+@transformed.fixed("call what the transformation gives through", uses=(gradient_of_square,))
+def transformed_in_the_graph(x):
+    return gradient_of_square(x) + 1
 
 
 @transformed.fixed("apply the transformation outside")

@@ -18,7 +18,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import GraphBroken, Location
 from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
-from onegraph.capture.breaks import RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import is_counter
 from onegraph.capture.foreign import captures_scalars
@@ -171,6 +171,8 @@ class Trace:
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        if torch._C._functorch.is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
+            raise GraphBreak(FUNCTION_TRANSFORM, name="a function of torch.func")
         if real.is_nested:
             raise GraphBreak(TENSOR_LAYOUT, error="it is nested")
         dims = self.shapes.symbolic_dims(source, real) if guarded else ()

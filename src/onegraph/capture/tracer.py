@@ -214,6 +214,10 @@ class Tracer(Frames, Containers):
         if isinstance(method, types.FunctionType) and not runs_natively(method):
             method = self._admit_class_value(type(function), owner, method, "__call__")
             return self.call_again(plain, method, (function, *args), kwargs)
+        if isinstance(method, staticmethod | classmethod):
+            method = self._admit_class_value(type(function), owner, method, "__call__")
+            receiver = (type(function),) if isinstance(method, classmethod) else ()
+            return self.call_again(plain, method.__func__, (*receiver, *args), kwargs)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if isinstance(function, SCRIPTED_TYPES):

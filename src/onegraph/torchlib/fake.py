@@ -147,7 +147,13 @@ class FakeMode(FakeTensorMode):
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or _NO_KWARGS
+        if torch._C._len_torch_function_stack():
+            # Called by TorchScript or C++, past all function modes: what is called here is none of their business.
+            with torch._C.DisableTorchFunction():
+                return self._dispatch(func, args, kwargs or _NO_KWARGS)
+        return self._dispatch(func, args, kwargs or _NO_KWARGS)
+
+    def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if (answer := _DISPATCH_META_HANDLERS.get(func)) is not None:
             return answer(args)
         if func in _DISPATCH_HANDLE_DIRECTLY:

@@ -22,6 +22,7 @@ FUNCTION_TRANSFORM = _define(
     "function-transform",
     "call of {name}, which transforms a function",
     "Functions that are differentiated by torch.func are not captured.",
+    "call what the transformation gives through onegraph.allow_in_graph, if it works on tensors alone",
     "apply the transformation outside, and compile what is done with its result",
 )
 FUNCTIONAL_CALL = _define(

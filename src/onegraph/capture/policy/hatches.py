@@ -25,6 +25,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.interp.frame import Abort
+from onegraph.capture.marks import MARKS
 from onegraph.capture.policy.operator_reasons import first_line, function_name, refused_after
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.shadows import ATOMS, cell_value
@@ -135,7 +136,7 @@ def trace_nonstrictly(tracer: Any, plain: bool, function: Any, args: tuple[Any, 
     check_tree(function, "returns", result)
     for leaf in leaves_of(result):
         if isinstance(leaf, FakeTensor) and id(leaf) not in tracer.recorder.nodes:
-            raise GraphBreak(UNSEEN, name=name_of(function))
+            raise GraphBreak(UNSEEN, name=name_of(function.__wrapped__))
     return map_leaves_of(tracer.recorder.as_traced, result)
 
 
@@ -168,7 +169,8 @@ def call_for_constant(tracer: Any, plain: bool, function: Any, args: tuple[Any, 
     if not isinstance(function, FunctionType | BuiltinFunctionType) and next(tracer.world.changed(), None) is not None:
         raise GraphBreak(NOT_CONSTANT, name=name_of(function), what="objects while compiled code has changed some")
     receiver = getattr(function, "__self__", None)
-    if isinstance(function, BuiltinFunctionType) and not isinstance(receiver, ModuleType | type | None):
+    bound = isinstance(function, BuiltinFunctionType) and not isinstance(receiver, ModuleType | type | None)
+    if bound and id(function) not in MARKS:  # the mark is on the method of the class
         function = getattr(real_argument(tracer, function, receiver), function.__name__)
     with untraced():
         result = function(*real_args, **real_kwargs)

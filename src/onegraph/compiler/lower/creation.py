@@ -38,6 +38,7 @@ def filled(g: Lowerer, value: Any) -> Any:
     aten.zeros_like.default,
     aten.new_zeros.default,
     aten.zero.default,
+    aten._efficientzerotensor.default,
     aten.empty.memory_format,
     aten.empty_like.default,
     aten.empty_strided.default,
