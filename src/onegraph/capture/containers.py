@@ -41,7 +41,7 @@ class Containers(Operators):
 
     def getitem(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict):
-            key = self.concrete(key, "hash")
+            key = self.concrete_deep(key, "hash")
         match container:
             case dict() if type(container).__getitem__ is dict.__getitem__:
                 try:
@@ -60,7 +60,7 @@ class Containers(Operators):
         self.world.refuse_opaque(container)
         self.world.touch(container)
         if isinstance(container, dict):
-            key = self.concrete(key, "hash")
+            key = self.concrete_deep(key, "hash")
             self.world.hashed(key)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self.world.realize(container)
@@ -72,11 +72,11 @@ class Containers(Operators):
         self.world.refuse_opaque(container)
         self.world.touch(container)
         self.world.realize(container)
-        super().delitem(container, self.concrete(key, "hash") if isinstance(container, dict) else key)
+        super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
 
     def contains(self, item: Any, container: Any) -> bool:
         if isinstance(container, dict | set | frozenset):
-            item = self.concrete(item, "hash")
+            item = self.concrete_deep(item, "hash")
         if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
             return self.world.present(container, item)
         if not isinstance(container, torch.Tensor):

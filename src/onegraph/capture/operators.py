@@ -162,8 +162,12 @@ class Operators(Attributes):
         if not self.numbers.sizes.hints or not contains_symbolic(value, set()):
             return value
         match value:
+            case torch.Size():
+                return torch.Size([self.concrete(item, what) for item in tuple.__iter__(value)])
             case tuple() if type(value) is tuple:
                 return tuple(self.concrete_deep(item, what) for item in value)
+            case tuple() if hasattr(type(value), "_make"):
+                return type(value)._make([self.concrete_deep(item, what) for item in tuple.__iter__(value)])
             case list():
                 list.__setitem__(value, slice(None), [self.concrete_deep(item, what) for item in list.__iter__(value)])
             case dict():
@@ -173,11 +177,11 @@ class Operators(Attributes):
 
     def set_add(self, container: set[Any], item: Any) -> None:
         self.world.hashed(item)
-        super().set_add(container, self.concrete(item, "hash"))
+        super().set_add(container, self.concrete_deep(item, "hash"))
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.hashed(key)
-        super().map_add(container, self.concrete(key, "hash"), value)
+        super().map_add(container, self.concrete_deep(key, "hash"), value)
 
 
 def contains_symbolic(value: Any, seen: set[int]) -> bool:

@@ -295,19 +295,19 @@ def list_append(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
     try:
-        return tracer.world.lookup(container, tracer.concrete(key, "hash"))
+        return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
     except KeyError:
         return default[0] if default else None
 
 
 @policy(dict.__getitem__)
 def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.world.lookup(args[0], tracer.concrete(args[1], "hash"))
+    return tracer.world.lookup(args[0], tracer.concrete_deep(args[1], "hash"))
 
 
 @policy(dict.__contains__)
 def dict_contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.world.present(args[0], tracer.concrete(args[1], "hash"))
+    return tracer.world.present(args[0], tracer.concrete_deep(args[1], "hash"))
 
 
 @policy(functools.cached_property.__get__)
