@@ -345,6 +345,41 @@ def test_one_object_at_two_places(program: str, one: Any, other: Any) -> None:
         assert tree_equal(function(*args), compiled(*args))
 
 
+ELEMENTS = [0, 8, 16, 24, 5, "a", "b", (1, 2), (5, 1), "hello", 3.5, None, -1, 33, 40]
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_sets_have_the_order_of_their_elements(count: int) -> None:
+    """It depends on the order in which they came, where two want one place in the table."""
+    for start in range(0, 15, 2):
+        items = [ELEMENTS[(start + 4 * n) % 15] for n in range(count)]
+        space: dict[str, Any] = {}
+        exec(
+            f"def shown(x):\n    return x + 1, {{ {', '.join(map(repr, items))} }}\n"
+            f"def added(x):\n    s = set()\n    for item in {items}:\n        s.add(item)\n    return x + 1, s\n",
+            space,
+        )
+        for function in (space["shown"], space["added"]):
+            assert list(onegraph.compile(function, backend="eager")(torch.ones(1))[1]) == list(function(1)[1])
+
+
+def test_sizes_are_keys() -> None:
+    masks: dict[Any, torch.Tensor] = {}
+
+    def f(x):
+        key = x.size(0), x.dtype
+        if key not in masks:
+            masks[key] = torch.ones(x.size(0))
+        seen = {x.shape: 1, (x.size(0), 2): 3}
+        return x + masks[key], seen, {n for n in x.shape}, Pair(x.size(0), 1) in {Pair(4, 1)}, hash((x.size(0), 1))
+
+    compiled = onegraph.compile(f, fullgraph=True)
+    for size in (2, 3, 4, 3, 5):
+        x = torch.rand(size)
+        masks.clear()
+        assert tree_equal(f(x), compiled(x))
+
+
 def test_the_garbage_collector_rests_while_a_frame_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     run = Trace.run

@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import operator
+import random
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -26,7 +27,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import stand_ins
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
-from onegraph.capture.shadows import DELETED, cell_value, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
 ITERATORS = tuple(
@@ -104,7 +105,40 @@ def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
 def rebuild_set(rebuild: Any, value: set[Any] | frozenset[Any]) -> str:
     if type(value) not in (set, frozenset):
         return rebuild_object(rebuild, value)
-    return rebuild.assign(f"{rebuild.const(type(value))}([{rebuild.values(list(value))}])")
+    kind = rebuild.const(type(value))
+    items = list(value)
+    if not all(map(hashes_by_value, items)):
+        return rebuild.assign(f"{kind}([{rebuild.values(items)}])")
+    order = in_order_of_entry(items, type(value))
+    if order is not None:
+        return rebuild.assign(f"{kind}([{rebuild.values(order)}])")
+    order = in_order_of_entry(items, lambda items: set(frozenset(items)))  # as a display of constants is made
+    if order is None or type(value) is frozenset:
+        raise GraphBreak(CANNOT_REBUILD, what="set whose order depends on its past")
+    return rebuild.assign(f"{kind}({rebuild.const(frozenset)}([{rebuild.values(order)}]))")
+
+
+TRIALS = 1000
+
+
+def in_order_of_entry(items: list[Any], make: Callable[[list[Any]], Any]) -> list[Any] | None:
+    """In which order the elements must come so that the set that is made of them has them in the order of `items`.
+
+    Where two elements want one place in the table, the one that comes later goes elsewhere, to the front perhaps.
+    """
+    order, draw = list(items), random.Random(0)
+    for _ in range(TRIALS):
+        wrong = [item for found, item in zip(make(order), items, strict=True) if found is not item]
+        if not wrong:
+            return order
+        moved = draw.choice(wrong)
+        order.remove(moved)
+        order.insert(draw.choice((0, len(order))), moved)
+    return None
+
+
+def hashes_by_value(value: Any) -> bool:
+    return all(map(hashes_by_value, value)) if type(value) is tuple else type(value) in ATOMS
 
 
 def rebuild_slice(rebuild: Any, value: slice) -> str:
