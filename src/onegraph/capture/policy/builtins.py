@@ -82,6 +82,14 @@ breaks(b.FRAME_ACCESS, globals, locals)
 breaks(b.DYNAMIC_CODE, exec, eval)
 
 
+@policy(os.fspath)
+def fspath(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    (path,) = args
+    if isinstance(path, str | bytes) or not hasattr(type(path), "__fspath__"):
+        return os.fspath(path)
+    return tracer.call(tracer.getattr(path, "__fspath__"), (), {})
+
+
 @policy(isinstance)
 def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     value, kinds = args

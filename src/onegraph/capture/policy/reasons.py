@@ -38,7 +38,10 @@ OUTSIDE_MODULES = {
     **_modules(b.THREADS, "threading _threading_local queue concurrent sched"),
     **_modules(b.ASYNCHRONOUS, "asyncio"),
     **_modules(b.PROCESS, "multiprocessing subprocess"),
-    **_modules(b.NETWORK, "socket selectors ssl http urllib socketserver ftplib smtplib"),
+    **_modules(
+        b.NETWORK,
+        "socket selectors ssl http urllib.request urllib.error urllib.robotparser socketserver ftplib smtplib",
+    ),
     **_modules(b.DATABASE, "sqlite3 shelve dbm"),
     **_modules(b.FILE_SYSTEM, "tempfile shutil"),
     **_modules(b.SIGNALS, "signal"),

@@ -106,7 +106,7 @@ SAFE_RECEIVERS: tuple[type, ...] = (
 IMMUTABLE: tuple[type, ...] = (
     re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
     decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
-    operator.methodcaller, torch.Generator,
+    operator.methodcaller, torch.Generator, torch.torch_version.TorchVersion,
 )  # fmt: skip
 
 #: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
