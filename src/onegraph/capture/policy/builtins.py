@@ -310,7 +310,10 @@ def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @policy(dict.__getitem__)
 def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.world.lookup(args[0], tracer.concrete_deep(args[1], "hash"))
+    container, key = args
+    if hasattr(type(container), "__missing__") and not tracer.contains(key, container):
+        return tracer.call(tracer.getattr(container, "__missing__"), (key,), {})
+    return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
 
 
 @policy(dict.__contains__)
