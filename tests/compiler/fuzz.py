@@ -33,7 +33,8 @@ def difference(seed: int, symbolic: bool) -> str:
         expected = graph.expected()
     except Unfit:
         return ""
-    tolerance = TOLERANCE.get(graph.dtype, 0.1)
+    types = {graph.dtype, *(x.dtype for x in expected if x.is_floating_point())}
+    tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in types)
     run: Any = None
     try:
         run = compiled(graph.function, *graph.inputs, symbolic=symbolic_dims(graph) if symbolic else None)
