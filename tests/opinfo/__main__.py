@@ -14,8 +14,8 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import re
+import signal
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -40,8 +40,9 @@ def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
     return compiled, compiled.fallbacks
 
 
-def check(op: Any, dtype: torch.dtype, limit: int | None, pipe: Any) -> None:
+def check(op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
     """Runs in a child: sends what became of the operator's samples."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.stdout = sys.stderr = open(os.devnull, "w")
@@ -56,32 +57,27 @@ def check(op: Any, dtype: torch.dtype, limit: int | None, pipe: Any) -> None:
 def outcomes(work: list[tuple[Any, str]], limit: int | None, jobs: int, seconds: int) -> Iterator[tuple[Any, str, Any]]:
     """What each child sent, as they end; children that take too long are ended."""
     fork = multiprocessing.get_context("fork")
-    running: dict[Any, tuple[Any, Any, str, float]] = {}
+    running: dict[Any, tuple[Any, Any, str]] = {}
     todo = iter(work)
     while True:
         while len(running) < jobs and (item := next(todo, None)) is not None:
             ours, theirs = fork.Pipe(duplex=False)
-            child = fork.Process(target=check, args=(item[0], getattr(torch, item[1]), limit, theirs))
+            child = fork.Process(target=check, args=(item[0], getattr(torch, item[1]), limit, seconds, theirs))
             child.start()
             theirs.close()
-            running[ours] = (child, *item, time.monotonic())
+            running[ours] = (child, *item)
         if not running:
             return
         for pipe in multiprocessing.connection.wait(list(running), timeout=1.0):
-            child, op, name, _ = running.pop(pipe)
+            child, op, name = running.pop(pipe)
             try:
                 result = pipe.recv()
             except EOFError:
                 child.join()
-                result = ("crashed", f"exit status {child.exitcode}")
+                late = child.exitcode == -signal.SIGPROF
+                result = ("slow", f"took more than {seconds} s") if late else ("crashed", f"status {child.exitcode}")
             child.join()
             yield op, name, result
-        for pipe, (child, op, name, start) in list(running.items()):
-            if time.monotonic() - start > seconds:
-                del running[pipe]
-                child.kill()
-                child.join()
-                yield op, name, ("slow", f"did not end within {seconds} s")
 
 
 def shown(console: Console, total: int) -> Progress:
@@ -125,7 +121,7 @@ def main() -> int:
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=int, default=600, help="time for one operator in one type")
+    parser.add_argument("--seconds", type=int, default=600, help="of CPU for one operator in one type")
     options = parser.parse_args()
     console = Console(stderr=True)
     chosen = [op for op in operators() if re.search(options.operators, op.formatted_name)]

@@ -85,7 +85,7 @@ def softshrink(x: Scalar, bound: Any = 0.5) -> Scalar:
     return where((x <= bound) & (x >= -bound), 0, shrunk)
 
 
-@pointwise(aten.hardshrink.default)
+@pointwise(aten.hardshrink.default, exact=False)
 def hardshrink(x: Scalar, bound: Any = 0.5) -> Scalar:
     return where((x <= bound) & (x >= -bound), 0, x)
 

@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Lowerer
-from onegraph.compiler.lower.pointwise import pointwise
+from onegraph.compiler.lower.pointwise import pointwise, rounded
 from onegraph.compiler.lower.promotion import promoted
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
@@ -45,12 +45,12 @@ def floor_divide(x: Scalar, y: Scalar) -> Scalar:
     return apply("floor_div", x, nonzero(y))
 
 
-@pointwise(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
+@pointwise(aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor, exact=False)
 def remainder(x: Scalar, y: Scalar) -> Scalar:
     return apply("remainder", x, nonzero(y))
 
 
-@pointwise(aten.fmod.Tensor, aten.fmod.Scalar)
+@pointwise(aten.fmod.Tensor, aten.fmod.Scalar, exact=False)
 def fmod(x: Scalar, y: Scalar) -> Scalar:
     return apply("fmod", x, nonzero(y))
 
@@ -70,7 +70,8 @@ def pow_scalar(g: Lowerer, x: View, exponent: Any) -> Any:
         return NotImplemented
     if dtype is BOOL:
         return NotImplemented
-    return g.pointwise(result.shape, result.dtype, lambda cell: powered(cell.load(x).to(dtype), value))
+    power = rounded(value, result.dtype)
+    return g.pointwise(result.shape, result.dtype, lambda cell: powered(cell.load(x).to(dtype), power))
 
 
 def powered(x: Scalar, exponent: float) -> Scalar:
@@ -220,7 +221,7 @@ def nextafter(g: Lowerer, x: View, y: View) -> Any:
     return g.pointwise(result.shape, result.dtype, lambda cell: apply("nextafter", cell.load(x), cell.load(y)))
 
 
-@pointwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
+@pointwise(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other, exact=False)
 def xlogy(x: Scalar, y: Scalar) -> Scalar:
     return where(s.isnan(y), math.nan, where(x.eq(0), 0, x * s.log(y)))
 

@@ -11,6 +11,9 @@ Tensors are broadcast to the result's shape. `types` says in which element type 
     "result"   that of the result; 16-bit floats compute in f32
     "operands" the common type of the operands (comparisons)
     "own"      operands come in their own types
+
+Where that is wider than the common type of the operands (16-bit floats), tensors are rounded to the common type first,
+as in eager. Numbers and 0-dim tensors are too, if the operator is `exact=False`; others take them as they are.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.compiler.lower import scalars as s
+from onegraph.compiler.lower.arguments import torch_dtype
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.promotion import promoted
 from onegraph.compiler.lower.registry import POINTWISE, lower
@@ -34,7 +38,9 @@ aten = torch.ops.aten
 Types = Literal["result", "operands", "own"]
 
 
-def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[..., Scalar]], Callable[..., Any]]:
+def pointwise(
+    *ops: OpOverload, types: Types = "result", exact: bool = True
+) -> Callable[[Callable[..., Scalar]], Callable[..., Any]]:
     """Register a function on scalars as the lowering of operators that work element by element."""
 
     def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
@@ -44,11 +50,12 @@ def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[.
             operands = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers)]
             promoted_type = promoted(operands) if types == "operands" else None
             common = {"result": result.dtype, "operands": promoted_type, "own": None}
-            wanted = common[types].compute if common[types] is not None else None
+            given = common[types]
+            wanted = given.compute if given is not None else None
 
             def compute(cell: Cell) -> Scalar:
-                values = [_scalar(cell, arg, wanted) for arg in args]
-                named = {name: _scalar(cell, arg, wanted) for name, arg in kwargs.items()}
+                values = [_scalar(cell, arg, wanted, given, exact) for arg in args]
+                named = {name: _scalar(cell, arg, wanted, given, exact) for name, arg in kwargs.items()}
                 return function(*values, **named)
 
             return g.pointwise(result.shape, result.dtype, compute)
@@ -60,21 +67,38 @@ def pointwise(*ops: OpOverload, types: Types = "result") -> Callable[[Callable[.
     return register
 
 
-def _scalar(cell: Cell, arg: Any, wanted: DType | None) -> Any:
+def _scalar(cell: Cell, arg: Any, wanted: DType | None, common: DType | None, exact: bool) -> Any:
     """An operand as a scalar: loaded, or a number; converted if a type is wanted. Other arguments stay."""
+    if wanted is None or common is None:
+        if isinstance(arg, torch.SymFloat):
+            return cell.fraction(arg.node.value).to(F32)
+        return cell.load(arg) if isinstance(arg, View) else cell.index(arg) if _is_symbolic(arg) else _plain(arg)
     if isinstance(arg, View):
         value = cell.load(arg)
-        return value if wanted is None else value.to(wanted)
-    if isinstance(arg, Index):
-        if arg.constant is None:
-            value = cell.index(arg)
-            return value if wanted is None else value.to(wanted)
-        arg = arg.constant
+        return value.to(wanted) if exact and not arg.rank else value.to(common).to(wanted)
+    if _is_symbolic(arg):
+        return cell.index(arg).to(wanted)
     if isinstance(arg, torch.SymFloat):
-        return cell.fraction(arg.node.value).to(wanted or F32)
-    if isinstance(arg, bool | int | float) and wanted is not None:
-        return cell.literal(arg, wanted)
+        return cell.fraction(arg.node.value).to(wanted)
+    arg = _plain(arg)
+    if isinstance(arg, bool | int | float):
+        return cell.literal(arg if exact else rounded(arg, common), wanted)
     return arg
+
+
+def _is_symbolic(arg: Any) -> bool:
+    return isinstance(arg, Index) and arg.constant is None
+
+
+def _plain(arg: Any) -> Any:
+    return arg.constant if isinstance(arg, Index) else arg
+
+
+def rounded(number: float, dtype: DType) -> float:
+    """A number as a 16-bit float holds it."""
+    if dtype.compute is dtype or not dtype.is_float:
+        return number
+    return torch.tensor(number, dtype=torch.float64).to(torch_dtype(dtype)).item()
 
 
 def _table(rows: dict[Any, Callable[..., Scalar]], types: Types = "result") -> None:
@@ -143,19 +167,19 @@ def sign(x: Scalar) -> Scalar:
     return x if x.dtype is BOOL else s.sign(x)
 
 
-@pointwise(aten.add.Tensor, aten.add.Scalar)
+@pointwise(aten.add.Tensor, aten.add.Scalar, exact=False)
 def add(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
     if x.dtype is BOOL:
         return x | (y & alpha if isinstance(alpha, Scalar) else y)
     return x + (y if _is_one(alpha) else y * alpha)
 
 
-@pointwise(aten.sub.Tensor, aten.sub.Scalar)
+@pointwise(aten.sub.Tensor, aten.sub.Scalar, exact=False)
 def sub(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
     return x - (y if _is_one(alpha) else y * alpha)
 
 
-@pointwise(aten.rsub.Tensor, aten.rsub.Scalar)
+@pointwise(aten.rsub.Tensor, aten.rsub.Scalar, exact=False)
 def rsub(x: Scalar, y: Scalar, alpha: Scalar | int = 1) -> Scalar:
     return y - (x if _is_one(alpha) else x * alpha)
 
@@ -185,7 +209,7 @@ for _name, _op in {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "
     def _comparison(x: Scalar, y: Scalar, op: str = _op) -> Scalar:
         return s.compare(op, x, y)
 
-    pointwise(_packet.Tensor, _packet.Scalar, types="operands")(_comparison)
+    pointwise(_packet.Tensor, _packet.Scalar, types="operands", exact=False)(_comparison)
 
 
 @pointwise(aten.where.self, types="own")
