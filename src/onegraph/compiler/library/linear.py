@@ -8,8 +8,9 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
-from onegraph.compiler.library.measure import Run, fastest, times
+from onegraph.compiler.library.measure import Run, copies, fastest, in_turn, times
 from onegraph.compiler.library.recipe import Recipe, keeping
 
 aten = torch.ops.aten
@@ -85,7 +86,7 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return "aten"
     timed = (rows, inner, min(columns, COLUMNS))
     dtype = product.x.meta["val"].dtype
-    what = f"linear {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
+    what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
     what += f" constant {constant} frozen {config.freeze_parameters}"
     setting = (product.tall, product.bias is not None, constant, config.freeze_parameters)
     return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
@@ -97,16 +98,20 @@ def _candidates(
     """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
     rows, inner, columns = sizes
     x = torch.full((rows, inner), 0.5, dtype=dtype)
-    weight = torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype)
+    weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype))
     bias = torch.full((columns,), 0.5, dtype=dtype) if biased else None
-    seen = weight if tall else weight.t()
+    seen = [weight if tall else weight.t() for weight in weights]
     found: dict[str, Run] = {
-        "aten": (lambda: torch.mm(x, seen)) if bias is None else (lambda: torch.addmm(bias, x, seen)),
-        "onednn": lambda: mkldnn._linear_pointwise(x, seen.t(), bias, *EPILOGUE),
+        "aten": in_turn(partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen),
+        "onednn": in_turn(partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen),
     }
     if constant:
-        keep = keeping(_packing(weight, tall, rows), frozen)
-        found["packed"] = lambda: mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)
+        keeps = [(keeping(_packing(weight, tall, rows), frozen), weight) for weight in weights]
+
+        def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
+            return mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)
+
+        found["packed"] = in_turn(partial(packed, *pair) for pair in keeps)
     return found
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import cycle
 from time import perf_counter, thread_time
 
 import torch
+from torch import Tensor
 
 from onegraph.base.config import Config
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
@@ -18,6 +20,9 @@ ROUNDS = 3
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
 SHORT = 0.0002  # seconds that one sample takes at least
 CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
+
+COLD = 16 << 20  # bytes of the weights that a sample goes through: more than the caches of one core
+COPIES = 16  # of one weight at most
 
 Run = Callable[[], object]
 
@@ -43,6 +48,18 @@ def times(what: str, candidates: Callable[[], Mapping[str, Run]], config: Config
             if disk is not None:
                 disk.store(key, json.dumps(_KNOWN[key]).encode())
     return _KNOWN[key]
+
+
+def copies(weight: Tensor) -> list[Tensor]:
+    """So many equal weights that using one after the other finds none in a near cache: in a model it is the same."""
+    count = COLD // max(weight.numel() * weight.element_size(), 1)
+    return [weight, *(weight.clone() for _ in range(min(count, COPIES) - 1))]
+
+
+def in_turn(runs: Iterable[Run]) -> Run:
+    """One of the runs in each call."""
+    turn = cycle(runs)
+    return lambda: next(turn)()
 
 
 def fastest(found: Mapping[str, float]) -> str:
