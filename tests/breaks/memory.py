@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 
 from onegraph.capture import breaks as b
@@ -49,6 +51,21 @@ def shared(x):
 def shared_outside(graph, x):
     y = graph(lambda x: x * 2)(x)
     return graph(lambda y: y + 1)(y.share_memory_())
+
+
+@breaks(b.TENSOR_COPY)
+def copied(x):
+    return copy.deepcopy(x[1:]) * 2
+
+
+@copied.fixed("copy the values")
+def copied_values(x):
+    return x[1:].detach().clone() * 2
+
+
+@copied.fixed("copy outside")
+def copied_outside(graph, x):
+    return graph(lambda x: x * 2)(copy.deepcopy(x[1:]))
 
 
 @breaks(b.TENSOR_HISTORY)

@@ -21,7 +21,7 @@ ATOMS = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented)
 TRACED = (FakeTensor, Unfilled, torch.SymInt, torch.SymFloat, torch.SymBool)
 SKIPPED_CLASS_NAMES = frozenset(
     """__dict__ __weakref__ __doc__ __module__ __abstractmethods__ _abc_impl _autograd_function_id
-    _backward_cls""".split()
+    _backward_cls __slotnames__""".split()
 )
 Path = str
 Pair = tuple[Any, Any, Path]
@@ -105,6 +105,8 @@ class Bisimulation:
                 return
             case weakref.ref():
                 yield a(), b(), f"{path}()"
+                return
+            case weakref.WeakKeyDictionary():  # the cache of single dispatch, which forgets by itself
                 return
             case property():
                 yield (a.fget, a.fset, a.fdel), (b.fget, b.fset, b.fdel), path

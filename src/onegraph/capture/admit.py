@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import enum
 import functools
 import operator
@@ -21,6 +22,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
+from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
@@ -52,7 +54,7 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
         return admit_opaque(world, real, source, guarded)
     if isinstance(real, type | enum.Enum):
         return admit_identity(world, real, source, guarded)
-    for base in (dict, list, tuple, set, frozenset):
+    for base in (dict, list, tuple, set, frozenset, collections.deque):
         if isinstance(real, base):
             return ADMISSIONS[base](world, real, source, guarded)
     if isinstance(real, BaseException):
@@ -102,6 +104,10 @@ for _kind in (
     property,
     classmethod,
     staticmethod,
+    type(dataclasses.MISSING),
+    type(dataclasses._FIELD),  # type: ignore[attr-defined]
+    type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
+    type(dataclasses.KW_ONLY),
     torch.dtype,
     torch.layout,
     torch.memory_format,
@@ -190,6 +196,8 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
 @admits(tuple, torch.Size)
 def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bool) -> Any:
     """Tuples are immutable, so they are admitted whole; a named tuple keeps its class."""
+    if has_hidden_fields(type(real)):
+        return admit_record(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))
         world.guard(source, "length", len(real))
@@ -202,6 +210,31 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
     if has_instance_dict(shadow):
         world.attributes_record(shadow, real, source, guarded)
     return shadow
+
+
+@functools.cache
+def has_hidden_fields(cls: type[tuple[Any, ...]]) -> bool:
+    """Whether a class of native records (`os.stat_result`) has fields that are no items of the tuple."""
+    return getattr(cls, "n_fields", 0) > getattr(cls, "n_sequence_fields", 0)
+
+
+def fields_of(record: Any) -> tuple[Any, ...]:
+    """All fields of a native record."""
+    visible, hidden = record.__reduce__()[1]
+    return (*visible, *hidden.values())
+
+
+def admit_record(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """The record itself, if it holds atoms only."""
+    fields = fields_of(real)
+    if not all(type(field) in ATOMS for field in fields):
+        return admit_opaque(world, real, source, guarded)
+    if guarded:
+        world.guard(source, "type", type(real))
+    for index, field in enumerate(fields):
+        world.admit(field, Item(Through(source, fields_of), index), guarded)
+    world.adopt_value(real, source)
+    return real
 
 
 @admits(set, frozenset)
@@ -264,6 +297,24 @@ def has_instance_dict(value: Any) -> bool:
 def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """An object of a Python class: a blank one with a lazy `__dict__`; slots are read on demand."""
     shadow = object.__new__(type(real))
+    begin_shadow(world, real, shadow, source, guarded)
+    return shadow
+
+
+@admits(collections.deque)
+def admit_deque(world: World, real: collections.deque[Any], source: Source, guarded: bool) -> Any:
+    shadow = collections.deque.__new__(type(real))
+    collections.deque.__init__(shadow, map(Slot, range(len(real))), real.maxlen)
+    if guarded:
+        world.guard(Attr(source, "maxlen"), "equal" if real.maxlen is not None else "is", real.maxlen)
+    begin_shadow(world, real, shadow, source, guarded)
+    world.record(shadow, real, source, guarded, [])
+    return shadow
+
+
+@admits(types.SimpleNamespace)
+def admit_namespace(world: World, real: types.SimpleNamespace, source: Source, guarded: bool) -> Any:
+    shadow = types.SimpleNamespace()
     begin_shadow(world, real, shadow, source, guarded)
     return shadow
 
@@ -366,6 +417,18 @@ def admit_weak_reference(world: World, real: weakref.ref[Any], source: Source, g
     target = world.admit(real(), Through(source, call_reference), guarded)
     shadow = weakref.ref(target) if target is not None else real
     world.adopt(real, shadow, source)
+    return shadow
+
+
+@admits(weakref.KeyedRef)
+def admit_keyed_reference(world: World, real: weakref.KeyedRef[Any, Any], source: Source, guarded: bool) -> Any:
+    """A value of a weak dictionary."""
+    if guarded:
+        world.guard(source, "type", weakref.KeyedRef)
+    target = world.admit(real(), Through(source, call_reference), guarded)
+    key = world.admit(real.key, Attr(source, "key"), guarded)
+    shadow = weakref.KeyedRef(target, None, key) if target is not None else real  # type: ignore[arg-type]
+    world.adopt(real, world.keep(shadow), source)
     return shadow
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import types
 from typing import Any
 
@@ -54,7 +55,7 @@ class Attributes(Machine):
         if isinstance(obj, enum.Enum):
             return getattr(obj, name)
         cls = type(obj)
-        if cls.__flags__ & HEAP_TYPE == 0:
+        if cls.__flags__ & HEAP_TYPE == 0 and cls is not types.SimpleNamespace:
             return self._native_attribute(obj, name)
         custom = self.class_lookup(cls, "__getattribute__")
         if isinstance(custom, types.FunctionType):
@@ -74,6 +75,7 @@ class Attributes(Machine):
             return self.type_of(obj)
         attributes = self.world.attributes(obj)
         if name == "__dict__" and attributes is not None:
+            self.world.parts.setdefault(id(attributes), (obj, name))
             return attributes
         owner, found = find_in_class(cls, name)
         if id(obj) in self.world.opaque:
@@ -159,11 +161,17 @@ class Attributes(Machine):
         """A `__slots__` attribute: a shadow's slot is filled when it is first read."""
         if self.world.real(obj) is not obj:
             self.world.fill_slot(obj, member, name)
-        return member.__get__(obj, type(obj))
+        value = member.__get__(obj, type(obj))
+        if name == "keywords" and isinstance(obj, functools.partial):
+            self.world.parts.setdefault(id(value), (obj, name))
+        return value
 
     def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
         if name == "__class__":
             return self.type_of(obj)
+        method = vars(torch.nn.Parameter).get(name) if self.type_of(obj) is torch.nn.Parameter else None
+        if isinstance(method, types.FunctionType):
+            return types.MethodType(method, obj)
         real = self.world.real(obj)
         if name == "grad" and real is not obj:
             with torch._C.DisableTorchFunction():
@@ -194,6 +202,8 @@ class Attributes(Machine):
             "__base__",
         ):
             return getattr(cls, name)
+        if name == "__class__":
+            return self.type_of(cls)
         meta = find_in_class(type(cls), name)[1]
         if meta is not MISSING and is_data_descriptor(meta) and isinstance(meta, property):
             return self.call(meta.fget, (cls,), {})

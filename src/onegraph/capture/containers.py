@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import operator
+import weakref
 from collections.abc import Iterator
 from types import MethodType
 from typing import Any
@@ -24,7 +26,7 @@ class Containers(Operators):
 
     def getattr(self, obj: Any, name: str) -> Any:
         if not isinstance(obj, StandIn):
-            return super().getattr(obj, name)
+            return super().getattr(self._behind_weak_proxy(obj), name)
         if name in STAND_IN_METHODS:
             return MethodType(STAND_IN_METHODS[name], obj)
         found = getattr(obj.kind, name, MISSING)
@@ -34,10 +36,15 @@ class Containers(Operators):
             return obj.kind if name == "__class__" else found
         raise refused_object(self.world.real(obj)) if self.world.is_outside(obj) else hidden(obj)
 
+    def _behind_weak_proxy(self, obj: Any) -> Any:
+        """The object that a weak proxy of the trace stands for; any other value itself."""
+        made = type(obj) in weakref.ProxyTypes and id(obj) not in self.world.opaque
+        return obj.__repr__.__self__ if made else obj
+
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         if isinstance(obj, StandIn):
             raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
-        super().setattr(obj, name, value)
+        super().setattr(self._behind_weak_proxy(obj), name, value)
 
     def getitem(self, container: Any, key: Any) -> Any:
         if isinstance(container, dict):
@@ -82,7 +89,7 @@ class Containers(Operators):
         if not isinstance(container, torch.Tensor):
             self.world.realize(container)
         match container:
-            case list() | tuple():
+            case list() | tuple() | collections.deque():
                 for member in container:
                     self.world.told_apart(item, member)
             case set() | frozenset():

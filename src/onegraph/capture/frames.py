@@ -135,6 +135,11 @@ class Frames(Operators):
         self.world.made_functions[id(made)] = made
         return made
 
+    def note_new_class(self, cls: type) -> None:
+        """A class that native code is making right now, and shows to what is in it."""
+        if id(cls) not in self.world.shadow_of:
+            self.world.made_classes[id(self.world.keep(cls))] = cls
+
     def note_birth(self, made: Any) -> Any:
         """Remember where a native object was made: what cannot be made again is made there for real."""
         if self.frames and type(made) not in ATOMS and not isinstance(made, torch.Tensor):

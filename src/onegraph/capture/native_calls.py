@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import types
 from typing import Any
 
@@ -39,6 +40,11 @@ def refuse_tensor_like(value: Any) -> None:
         case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
             if not is_library(type(value).__module__):
                 raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
+
+
+def is_buffer(cls: type) -> bool:
+    """Whether a class is that of a file in memory, whose finalizer only closes it."""
+    return cls in (io.StringIO, io.BytesIO)
 
 
 def keeps_texts(function: Any) -> bool:

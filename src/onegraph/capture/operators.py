@@ -5,6 +5,7 @@ How far it looks decides how much is filled, and guarded: `[*a]` one level, `a =
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ from onegraph.capture.texts import Shown, refuse_marked
 #: What symbolic numbers compute, with each other, with plain numbers and with tensors.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+#: What native code looks into where it compares or prints.
+LOOKED_INTO = dict | list | tuple | set | frozenset | SimpleNamespace
 OPERANDS = int | float | torch.SymInt | torch.SymFloat | torch.Tensor
 
 
@@ -135,7 +138,7 @@ class Operators(Attributes):
     def _filled_deep(self, value: Any) -> Any:
         if type(value) in ATOMS or isinstance(value, torch.Tensor):
             return value
-        return self.world.realize_deep(value) if isinstance(value, dict | list | tuple | set | frozenset) else value
+        return self.world.realize_deep(value) if isinstance(value, LOOKED_INTO) else value
 
     def shown(self, value: Any) -> Any:
         """An argument of a native function that prints it, or a tuple or dict of them."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import io
 import itertools
 import operator
 import random
+import weakref
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -256,6 +258,29 @@ def rebuild_deque(rebuild: Any, value: collections.deque[Any]) -> str:
     return name
 
 
+def rebuild_buffer(rebuild: Any, value: io.StringIO | io.BytesIO) -> str:
+    """A file in memory, at its place; what it has become by other means is not known."""
+    name = rebuild.assign(f"{rebuild.const(type(value))}()")
+    if value.closed:
+        rebuild.lines.append(f"{name}.close()")
+        return name
+    state = value.__getstate__()
+    rebuild.lines.append(f"{name}.__setstate__({rebuild.value(state)})")
+    return name
+
+
+def rebuild_bytearray(rebuild: Any, value: bytearray) -> str:
+    return rebuild.assign(f"{rebuild.const(bytearray)}({bytes(value)!r})")
+
+
+def rebuild_weak_reference(rebuild: Any, value: weakref.ref[Any]) -> str:
+    target = value()
+    if target is None or type(value) is not weakref.ref:
+        raise GraphBreak(CANNOT_REBUILD, what="weak reference")
+    parts = [target] if value.__callback__ is None else [target, value.__callback__]
+    return rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})")
+
+
 def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     """An exception with its arguments, attributes, cause, context, and the user's part of its traceback."""
     cls = rebuild.value(type(value))
@@ -347,6 +372,9 @@ RECIPES: list[tuple[Any, Recipe]] = [
     (ITERATORS, rebuild_iterator),
     (tuple(VIEW_ITERATORS), rebuild_view_iterator),
     (collections.deque, rebuild_deque),
+    (bytearray, rebuild_bytearray),
+    (weakref.ref, rebuild_weak_reference),
+    ((io.StringIO, io.BytesIO), rebuild_buffer),
     (SimpleNamespace, rebuild_namespace),
     (BaseException, rebuild_exception),
     (_C.disabled, rebuild_disabled),

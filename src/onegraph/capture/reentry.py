@@ -27,6 +27,8 @@ class Reentry:
         """The code to run for a frame: onegraph's own as it is, any other by the tracer."""
         if code.co_filename.startswith(OWN):
             return code
+        if code.co_name == "__set_name__" and len(values) > 1 and isinstance(values[1], type):
+            self._tracer.note_new_class(values[1])
         objects = {_CALL: self._tracer.call, _FUNCTION: function}
         made = template(code)
         return made.replace(co_consts=tuple(objects.get(c, c) if type(c) is object else c for c in made.co_consts))

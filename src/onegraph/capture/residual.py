@@ -27,6 +27,7 @@ from typing import Any, assert_never
 import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
+from onegraph.capture.deques import write_deque
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
@@ -186,6 +187,9 @@ class Rebuild:
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
             return self.const(value) if by_identity else self.source(origin)
+        if part := self.world.parts.get(id(value)):
+            owner, name = part
+            return self.assign(f"{self.value(owner)}.{name}")
         for kinds, recipe in RECIPES:
             if isinstance(value, kinds):
                 return recipe(self, value)
@@ -263,6 +267,8 @@ class Rebuild:
                 return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(list(shadow))}])"]
             case set():
                 return self._write_set(entry)
+            case collections.deque():
+                return write_deque(self, entry)
             case _:
                 raise AssertionError(f"no replay for {type(shadow).__name__}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
@@ -83,6 +83,10 @@ def differs(entry: Record) -> bool:
             return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
         case set():
             return len(shadow) != len(snapshot) or any(map(operator.is_not, set.__iter__(shadow), snapshot))
+        case deque():  # of one that was not looked at, it holds what was appended
+            items = list(deque.__iter__(shadow))
+            same = len(items) == len(snapshot) and all(map(operator.is_, items, snapshot))
+            return not same if entry.complete else bool(snapshot)
         case CellType():
             value = cell_value(shadow)
             return value is not UNFILLED and value is not snapshot[0]

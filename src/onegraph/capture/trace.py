@@ -25,7 +25,18 @@ from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
-from onegraph.capture.policy import builtins, distributed, iteration, module, numbers, tensors, transforms
+from onegraph.capture.policy import (
+    builtins,
+    copies,
+    deques,
+    distributed,
+    iteration,
+    library,
+    module,
+    numbers,
+    tensors,
+    transforms,
+)
 from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.policy.tensors import leave_autocasts
@@ -41,7 +52,7 @@ from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 
-POLICIES = (builtins, distributed, generators, iteration, module, numbers, tensors, transforms)
+POLICIES = (builtins, copies, deques, distributed, generators, iteration, library, module, numbers, tensors, transforms)
 
 
 class Trace:

@@ -7,6 +7,7 @@ native function runs only if the policy knows it.
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from typing import Any
@@ -29,6 +30,7 @@ from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
     QUIET,
     SCRIPTED_TYPES,
+    is_buffer,
     is_torch,
     keeps_texts,
     kept_by,
@@ -179,7 +181,7 @@ class Tracer(Frames, Containers):
                 named = {**function.keywords, **kwargs}
                 return self.call_again(plain, function.func, (*function.args, *args), named)
             case type():
-                if hasattr(function, "__del__"):
+                if hasattr(function, "__del__") and not is_buffer(function):
                     refuse_outside_class(function, is_library)
                     raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
                 return self.call_type(function, args, kwargs)
@@ -278,7 +280,7 @@ class Tracer(Frames, Containers):
         self.world.refuse_opaque(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
-        if isinstance(receiver, list | tuple) and function.__name__ in COMPARING:
+        if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):

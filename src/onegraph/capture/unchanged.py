@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import enum
 from types import CellType
 from typing import Any
 
@@ -36,12 +38,16 @@ def fingerprint(real: Any) -> Any:
             with torch._C.DisableTorchFunction():
                 version = None if real.is_inference() else real._version  # inference tensors count none
                 return version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
+        case enum.Enum():
+            return None  # they remember what they were asked for
         case _ if is_outside_class(type(real)) or type(real).__module__ == "torch._ops":
             return None  # others change the one, and operators remember their overloads when they are asked for
         case dict():
             return [(id(key), id(value)) for key, value in dict.items(real)]
         case list():
             return [id(item) for item in list.__iter__(real)]
+        case collections.deque():
+            return [id(item) for item in collections.deque.__iter__(real)]
         case set():
             return {id(item) for item in set.__iter__(real)}
         case CellType():

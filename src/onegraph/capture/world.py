@@ -17,6 +17,7 @@ import contextlib
 import functools
 import gc
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
@@ -24,13 +25,14 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
+from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, is_dict_of_partial, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
-from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, TypeOf
+from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
 from onegraph.capture.texts import refuse_marked
 
 #: The hash functions of objects that equal nothing but themselves.
@@ -74,6 +76,8 @@ class World(Namespaces):
         self.generators: dict[int, tuple[Any, Any]] = {}
         #: What the program has drawn from iterators from outside.
         self.draws = Draws()
+        #: Dicts that are parts of objects of the trace, and were handed out -> (the object, its attribute).
+        self.parts: dict[int, tuple[Any, str]] = {}
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         self.made_classes: dict[int, Any] = {}
@@ -321,6 +325,8 @@ class World(Namespaces):
                 self.guard(entry.source, *(("keys", keys) if exact else ("check", SameMembers(keys))))
             case list():
                 self.guard(entry.source, "length", len(entry.real))
+            case deque():
+                self.guard(Through(entry.source, items_of), "length", len(entry.real))
 
     def refuse_opaque(self, value: Any) -> None:
         """Break the graph where the hidden state of a native object from outside would be read or written."""
@@ -348,6 +354,8 @@ class World(Namespaces):
                             self.element(entry.shadow, index)
                 case CellType():
                     self.contents(entry.shadow)
+                case deque():
+                    fill_deque(self, entry)
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             self.realize(attributes)

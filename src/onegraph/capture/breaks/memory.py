@@ -25,6 +25,13 @@ TENSOR_PLACE = _define(
     "Pinned and shared memory is the business of the process, not of a graph.",
     "do it outside of the compiled function",
 )
+TENSOR_COPY = _define(
+    "tensor-copy",
+    "copy of a tensor by the copy module: {why}",
+    "The copy would be a leaf of autograd, or share its memory with other copies, which a graph cannot say.",
+    "copy the values: x.detach().clone()",
+    "copy outside of the compiled function",
+)
 TENSOR_HISTORY = _define(
     "tensor-history",
     "{what} looks at how autograd has made a tensor",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import copy
 import datetime
 import functools
 import inspect
@@ -30,6 +29,7 @@ import torch
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.policy.iteration import StandIn
+from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.torchlib.state import tracing_suspended
@@ -62,7 +62,6 @@ def set_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
 breaks(b.LOGGING, logging.getLogger, logging.basicConfig, logging.debug, logging.info, logging.warning, logging.error)
 breaks(b.LOGGING, logging.log, logging.critical, logging.exception)
-breaks(b.PRINT, print)
 breaks(b.INPUT, input)
 breaks(b.FILE_SYSTEM, open, io.open)
 breaks(b.CODE_COMPILATION, compile)
@@ -75,7 +74,7 @@ breaks(b.CLOCK, time.perf_counter_ns, time.monotonic_ns, vars(datetime.datetime)
 breaks(b.CLOCK, vars(datetime.datetime)["utcnow"], vars(datetime.date)["today"])
 breaks(b.SLEEP, time.sleep)
 breaks(b.ENTROPY, os.urandom)
-breaks(b.PROCESS_IDENTITY, os.getpid, threading.get_ident, threading.get_native_id)
+breaks(b.PROCESS_IDENTITY, os.getpid, threading.get_native_id)
 breaks(b.PYTHON_RANDOM, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
 breaks(b.PYTHON_RANDOM, random.gauss, random.randrange, random.sample, random.choices)
 breaks(b.FRAME_ACCESS, globals, locals)
@@ -130,7 +129,7 @@ def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @policy(id)
 def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    return identity(tracer, args[0], id)
+    return id(args[0]) if asks_for_itself(tracer) else identity(tracer, args[0], id)
 
 
 def identity(tracer: Any, value: Any, number: Any) -> int:
@@ -209,7 +208,10 @@ def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         raise GraphBreak(b.FRAME_ACCESS, name="vars")
-    return tracer.getattr(args[0], "__dict__")
+    try:
+        return tracer.getattr(args[0], "__dict__")
+    except AttributeError:
+        raise TypeError("vars() argument must have __dict__ attribute") from None
 
 
 @policy(dir)
@@ -356,17 +358,6 @@ def super_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args = tracer.super_arguments()
     return super(*args)
 
-
-def _copy(function: Any) -> None:
-    @policy(function)
-    def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if function is copy.copy and isinstance(args[0], StandIn):
-            return args[0].copied()
-        return tracer.run_native(function, (tracer.world.realize_deep(args[0]), *args[1:]), kwargs)
-
-
-_copy(copy.copy)
-_copy(copy.deepcopy)
 
 native(
     "identity",

@@ -1,0 +1,66 @@
+"""`copy.copy` and `copy.deepcopy`: the module's own code is interpreted; iterators and tensors are copied here."""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import TENSOR_COPY, GraphBreak
+from onegraph.capture.policy.iteration import StandIn
+from onegraph.capture.policy.registry import policy
+from onegraph.torchlib.state import untraced
+
+
+@policy(copy.copy)
+def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value = args[0] if args else None
+    if isinstance(value, StandIn):
+        return value.copied()
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad:
+            raise GraphBreak(TENSOR_COPY, why="it requires gradients")
+        return value.detach()  # which shares its memory, as the copy does
+    return tracer.interpret(copy.copy, args, kwargs)
+
+
+@policy(torch.Tensor.__deepcopy__)
+def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, memo = args
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    with torch._C.DisableTorchFunction():
+        computed, storage = tensor.grad_fn is not None, tensor.untyped_storage()
+    if computed:
+        raise RuntimeError(NOT_A_LEAF)
+    known = memo.setdefault("torch", {})
+    if tensor.requires_grad:
+        raise GraphBreak(TENSOR_COPY, why="it requires gradients")
+    if storage.nbytes() != tensor.numel() * tensor.element_size() or storage._cdata in known:
+        raise GraphBreak(TENSOR_COPY, why="it shares its memory with others")
+    made = known[storage._cdata] = memo[id(tensor)] = tensor.clone()
+    return made
+
+
+@policy(copyreg._slotnames)  # type: ignore[attr-defined]
+def names_of_slots(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Classes remember the answer: that is the module's own business."""
+    with untraced():
+        return copyreg._slotnames(*args)  # type: ignore[attr-defined]
+
+
+@policy(torch.nn.Parameter.__deepcopy__)
+def deep_copy_of_parameter(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if id(args[0]) in args[1]:
+        return args[1][id(args[0])]
+    raise GraphBreak(TENSOR_COPY, why="it is a parameter")
+
+
+#: What torch says of tensors that were computed.
+NOT_A_LEAF = (
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+    "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+    "https://github.com/pytorch/pytorch/pull/103001"
+)
