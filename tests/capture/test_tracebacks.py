@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -158,6 +159,56 @@ def in_a_graph_with_a_handler(x: torch.Tensor) -> torch.Tensor:
         print("finally")
 
 
+OUTSIDE = ValueError("from outside")
+
+
+def raised_from_outside(x: torch.Tensor) -> None:
+    OUTSIDE.__traceback__ = None
+    try:
+        x = x + 1
+        raise OUTSIDE
+    except ValueError as error:
+        print("break")
+        assert error.__traceback__ is not None
+        print(error.__traceback__.tb_lineno, [step.lineno for step in traceback.extract_tb(error.__traceback__)])
+        raise
+
+
+class Looking:
+    def __enter__(self) -> None:
+        print("enter")
+
+    def __exit__(self, kind: Any, value: Any, entry: Any) -> bool:
+        print(kind, [step.lineno for step in traceback.extract_tb(entry)], sys.exc_info()[2] is not None)
+        return True
+
+
+def looked_at_by_a_context(x: torch.Tensor) -> torch.Tensor:
+    OUTSIDE.__traceback__ = None
+    for _ in range(2):
+        with Looking():
+            x = x + 1
+            raise OUTSIDE
+    return x
+
+
+@contextlib.contextmanager
+def managed() -> Any:
+    yield
+
+
+def stop_iteration_through_a_contextmanager(x: torch.Tensor) -> Any:
+    out = []
+    for stop in (StopIteration("one"), StopIteration("two")):
+        try:
+            with managed():
+                raise stop
+        except StopIteration as error:
+            print("break", len(traceback.extract_tb(error.__traceback__)))
+            out.append([step.lineno for step in traceback.extract_tb(error.__traceback__)])
+    return out
+
+
 def with_a_warning(x: torch.Tensor) -> None:
     print("break")
     warnings.warn("of the caller", stacklevel=2)
@@ -167,7 +218,8 @@ def with_a_warning(x: torch.Tensor) -> None:
 PROGRAMS = [
     before_a_break, behind_a_break, two_deep_behind_a_break, in_python, raise_from, raised_again, group, behind_a_group,
     through_a_context, at_the_break, at_the_break_in_a_loop, handled_at_the_break, in_a_generator,
-    in_a_graph, in_a_graph_behind_a_break, in_a_graph_with_a_handler, with_a_warning,
+    in_a_graph, in_a_graph_behind_a_break, in_a_graph_with_a_handler,
+    raised_from_outside, looked_at_by_a_context, stop_iteration_through_a_contextmanager, with_a_warning,
 ]  # fmt: skip
 
 

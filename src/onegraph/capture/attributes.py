@@ -12,7 +12,7 @@ import torch
 from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.layout import HEAP_TYPE
-from onegraph.capture.policy.reasons import reason_of_write
+from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
 from onegraph.capture.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
@@ -55,6 +55,8 @@ class Attributes(Machine):
         if isinstance(obj, enum.Enum):
             return getattr(obj, name)
         cls = type(obj)
+        if name == "__traceback__" and issubclass(cls, BaseException):
+            return self.traceback_of(obj)
         if cls.__flags__ & HEAP_TYPE == 0 and cls is not types.SimpleNamespace:
             return self._native_attribute(obj, name)
         custom = self.class_lookup(cls, "__getattribute__")
@@ -67,6 +69,16 @@ class Attributes(Machine):
             if fallback is MISSING:
                 raise
             return self.call(fallback, (obj, name), {})
+
+    def traceback_of(self, exception: BaseException) -> types.TracebackType | None:
+        """Of an exception from outside the traceback that it came with, of which nothing is known."""
+        real = self.world.real(exception)
+        if real is exception or real.__traceback__ is None:
+            return exception.__traceback__
+        if exception.__traceback__ is not None:  # it was raised again: its entries are of both kinds
+            raise refused_object(real)
+        source = self.world.origin[id(exception)]
+        return self.world.admit(real.__traceback__, Attr(source, "__traceback__"))
 
     def generic_getattr(self, obj: Any, name: str) -> Any:
         """object.__getattribute__ over a shadow: data descriptors, instance dict, then the rest of the class."""

@@ -28,6 +28,7 @@ import torch
 
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.deques import write_deque
+from onegraph.capture.interp.tracebacks import frames_of, pass_through
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
@@ -186,7 +187,10 @@ class Rebuild:
         origin = self.world.origin.get(id(value))
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
-            return self.const(value) if by_identity else self.source(origin)
+            name = self.const(value) if by_identity else self.source(origin)
+            if isinstance(value, BaseException) and (frames := frames_of(value.__traceback__)):
+                self.lines.append(f"{self.const(pass_through)}({self.const(frames)}, {name})")
+            return name
         if part := self.world.parts.get(id(value)):
             owner, name = part
             return self.assign(f"{self.value(owner)}.{name}")

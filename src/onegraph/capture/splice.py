@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
 from onegraph.capture.bytecode.flow import stack_effect
-from onegraph.capture.interp.tracebacks import LASTI
+from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.resume import Continuation, Exit, Handled
 from onegraph.capture.resume_function import call_with
 
@@ -108,10 +108,3 @@ class Ending:
 
 def value_name(number: int) -> str:
     return f"value{number}_"
-
-
-def pass_through(frames: tuple[FrameType, ...], raised: BaseException) -> BaseException:
-    """The exception, with entries of the frames that it leaves, outermost first, before those of its traceback."""
-    for frame in reversed(frames):
-        raised.__traceback__ = TracebackType(raised.__traceback__, frame, LASTI, frame.f_lineno)
-    return raised

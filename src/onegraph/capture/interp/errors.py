@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import TracebackType
 from typing import Any, NoReturn
 
 from onegraph.capture.interp.frame import Frame
@@ -29,6 +30,10 @@ class Errors:
             if frame.handled is not None:
                 return frame.handled
         return sys.exception()
+
+    def traceback_of(self, exception: BaseException) -> TracebackType | None:
+        """The traceback of an exception that the program looks at."""
+        return exception.__traceback__
 
     def raise_exception(self, *operands: Any) -> NoReturn:
         """The statement `raise`, with nothing, an exception, or an exception and its cause."""

@@ -59,4 +59,4 @@ def before_with(machine: Any, frame: Frame, instr: Instr) -> None:
 def with_except_start(machine: Any, frame: Frame, instr: Instr) -> None:
     exception = frame.stack[-1]
     leave = frame.stack[-4]
-    frame.stack.append(machine.call(leave, (type(exception), exception, exception.__traceback__), {}))
+    frame.stack.append(machine.call(leave, (type(exception), exception, machine.traceback_of(exception)), {}))

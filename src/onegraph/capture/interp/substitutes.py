@@ -222,7 +222,7 @@ def compile_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 @substitute(sys.exc_info)
 def exc_info(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     handled = machine.handled_exception()
-    return (None, None, None) if handled is None else (type(handled), handled, handled.__traceback__)
+    return (None, None, None) if handled is None else (type(handled), handled, machine.traceback_of(handled))
 
 
 @substitute(sys.exception)

@@ -76,3 +76,20 @@ def stand_ins(entry: TracebackType | None) -> TracebackType | None:
     for entry in reversed(kept):
         made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return made
+
+
+def frames_of(entry: TracebackType | None) -> tuple[FrameType, ...]:
+    """The frames of a traceback that stand for interpreted ones."""
+    frames = []
+    entry = stand_ins(entry)
+    while entry is not None:
+        frames.append(entry.tb_frame)
+        entry = entry.tb_next
+    return tuple(frames)
+
+
+def pass_through(frames: tuple[FrameType, ...], raised: BaseException) -> BaseException:
+    """The exception, with entries of the frames that it leaves, outermost first, before those of its traceback."""
+    for frame in reversed(frames):
+        raised.__traceback__ = TracebackType(raised.__traceback__, frame, LASTI, frame.f_lineno)
+    return raised
