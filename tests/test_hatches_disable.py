@@ -222,6 +222,43 @@ def test_static_and_class_methods() -> None:
     assert graphs_of(lambda x: Thing().nonstrict(x.cos()) * 2, X) == [3]
 
 
+def test_properties() -> None:
+    class Thing:
+        written = 0
+
+        @onegraph.disable
+        @property
+        def eager(self):
+            """Some words."""
+            return leaf(X)
+
+        @eager.setter
+        def eager(self, value):
+            self.written = value
+
+        @onegraph.error_on_graph_break(False)
+        @property
+        def lenient(self):
+            onegraph.graph_break()
+            return X + 1
+
+        @onegraph.nonstrict_trace
+        @property
+        def nonstrict(self):
+            onegraph.graph_break()
+            return 2
+
+    def f(x):
+        thing = Thing()
+        thing.eager = 3
+        return x.cos() * thing.eager + thing.written
+
+    assert Thing.eager.__doc__ == "Some words." and Thing().nonstrict == 2
+    assert graphs_of(f, X) == [1, 2]
+    thing = Thing()
+    assert graphs_of(onegraph.error_on_graph_break(True)(lambda x: x.cos() * thing.lenient), X) == [1, 1, 1]
+
+
 def test_bad_arguments() -> None:
     with pytest.raises(onegraph.InvalidArgument, match="disable expects a function or another callable, got 3"):
         onegraph.disable(3)

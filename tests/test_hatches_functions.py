@@ -297,7 +297,7 @@ def test_assumed_constant_tensor_and_object(spelling: Any) -> None:
 
 def test_assumed_constant_of_a_tensor_made_here_breaks() -> None:
     number = onegraph.assume_constant_result(lambda x: float(x.sum()))
-    with pytest.raises(onegraph.GraphBreakError, match="is called with a .*Tensor made here"):
+    with pytest.raises(onegraph.GraphBreakError, match="is called with a tensor made here"):
         onegraph.compile(lambda x: x + number(x + 1), fullgraph=True)(X)
 
 

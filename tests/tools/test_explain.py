@@ -122,3 +122,8 @@ def test_compile_times() -> None:
     assert {"translate", "functionalize", "compile"} <= set(names) and len(names) == len(seconds)
     with pytest.raises(onegraph.InvalidArgument, match="'repr' expects"):
         onegraph.compile_times("json")
+
+
+def test_what_cannot_be_compiled_cannot_be_explained() -> None:
+    with pytest.raises(onegraph.InvalidArgument, match="got an object of type 'int', which cannot be called"):
+        onegraph.explain(3)

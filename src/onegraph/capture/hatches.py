@@ -107,10 +107,22 @@ class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spel
         return under(disable_nested_graph_breaks, None, function)
 
 
+#: What a class makes of functions: hatches go inside.
+DESCRIPTORS = (staticmethod, classmethod, property)
+
+
+def within(descriptor: Any, mark: Callable[[Any], Any]) -> Any:
+    """The same descriptor of marked functions."""
+    if isinstance(descriptor, property):
+        members = (descriptor.fget, descriptor.fset, descriptor.fdel)
+        return type(descriptor)(*(member and mark(member) for member in members), doc=descriptor.__doc__)
+    return type(descriptor)(mark(descriptor.__func__))
+
+
 def under(manager: Any, setting: Any, function: Any) -> Any:
     """The function, called in a region of its own for each call."""
-    if isinstance(function, staticmethod | classmethod):
-        return type(function)(under(manager, setting, function.__func__))
+    if isinstance(function, DESCRIPTORS):
+        return within(function, lambda inner: under(manager, setting, inner))
     if not callable(function):
         check_callable(manager.__name__, function)
 
@@ -147,8 +159,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(fn, type):
         return disable_class(fn, recursive, reason)
-    if isinstance(fn, staticmethod | classmethod):
-        return type(fn)(disable_function(fn.__func__, recursive, reason))
+    if isinstance(fn, DESCRIPTORS):
+        return within(fn, lambda inner: disable_function(inner, recursive, reason))
     check_callable("disable", fn)
     if isinstance(fn, torch.nn.Module):
         return disable_module(fn, recursive, reason)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from onegraph.base.arguments import check_callable, check_switch
 from onegraph.base.errors import InvalidArgument
 from onegraph.capture import marks
+from onegraph.capture.hatches import DESCRIPTORS, within
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,8 +110,8 @@ def nonstrict_trace(fn: F) -> F:
     Raises:
         InvalidArgument: if it cannot be called.
     """
-    if isinstance(fn, staticmethod | classmethod):
-        return type(fn)(nonstrict_trace(fn.__func__))
+    if isinstance(fn, DESCRIPTORS):
+        return within(fn, nonstrict_trace)
     check_callable("nonstrict_trace", fn)
 
     @functools.wraps(fn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from onegraph.base.arguments import check_target
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.report import Explanation, summarize
@@ -24,7 +25,11 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,
         `ops_per_graph`, `library_calls`, `out_guards` and `compile_times`; and unpacks to `explanation, out_guards,
         graphs, ops_per_graph`, of which the first is its text.
+
+    Raises:
+        InvalidArgument: for what cannot be compiled.
     """
+    check_target(function)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         with recording(EVENTS) as recorded:

@@ -184,7 +184,8 @@ def real_argument(tracer: Any, function: Any, value: Any) -> Any:
     if isinstance(value, tuple | list) and not tracer.world.is_outside(value):
         return type(value)(real_argument(tracer, function, item) for item in value)
     if not tracer.world.is_outside(value):
-        raise GraphBreak(NOT_CONSTANT, name=name_of(function), what=f"a {type(value).__qualname__} made here")
+        kind = "tensor" if isinstance(value, torch.Tensor) else type(value).__qualname__
+        raise GraphBreak(NOT_CONSTANT, name=name_of(function), what=f"a {kind} made here")
     if next(tracer.world.changed(), None) is not None:
         raise GraphBreak(NOT_CONSTANT, name=name_of(function), what="objects while compiled code has changed some")
     return tracer.world.real(value)
