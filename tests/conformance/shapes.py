@@ -750,7 +750,6 @@ GRAPHS: dict[str, int] = {
     "while": 4,
     "contextmanager": 3,
     "inside_of_a_contextmanager": 4,
-    "exit_stack": 3,
     "list_comprehension": 6,
     "dict_and_set_comprehension": 3,
     "generator_expression": 5,
