@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
-from onegraph.compiler.library.measure import Run, copies, in_turn, times
+from onegraph.compiler.library.measure import Runs, copies, times
 from onegraph.compiler.library.recipe import Recipe, keeping
 
 aten = torch.ops.aten
@@ -151,7 +151,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     forms, gained = [], 0.0
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
-        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
+        what = f"convolution, primed {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
         what += f" constant {c.constant} frozen {config.freeze_parameters}"
         measured = times(what, lambda c=c: _candidates(c, config.freeze_parameters), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
@@ -160,7 +160,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     return forms if gained > 0 else []
 
 
-def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Run]:
+def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Runs]:
     """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
     dtype = c.x.meta["val"].dtype
     x = torch.full(c.image, 0.5, dtype=dtype)
@@ -168,20 +168,20 @@ def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Run]:
     weights = copies(torch.full(tuple(c.weight.meta["val"].shape), 0.5, dtype=dtype))
     padding, stride, dilation, groups = c.window.arguments()
     rest = (None, stride, padding, dilation, False, [0] * len(stride), groups)
-    found: dict[str, Run] = {
-        "aten": in_turn(partial(torch.convolution, x, weight, *rest) for weight in weights),
-        "plain": in_turn(partial(torch.convolution, last, weight, *rest) for weight in weights),
+    found: dict[str, Runs] = {
+        "aten": [partial(torch.convolution, x, weight, *rest) for weight in weights],
+        "plain": [partial(torch.convolution, last, weight, *rest) for weight in weights],
     }
     if c.is_product:
         rows = last.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
-        found["product"] = in_turn(partial(torch.mm, rows, weight.flatten(1).t()) for weight in weights)
+        found["product"] = [partial(torch.mm, rows, weight.flatten(1).t()) for weight in weights]
     if c.constant:
         recipe = Recipe(packed_weight, (c.window, c.image), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
-        found["packed"] = in_turn(partial(packed, keeping(recipe, frozen), weight) for weight in weights)
+        found["packed"] = [partial(packed, keeping(recipe, frozen), weight) for weight in weights]
     return found
 
 

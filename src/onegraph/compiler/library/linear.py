@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
-from onegraph.compiler.library.measure import Run, copies, fastest, in_turn, times
+from onegraph.compiler.library.measure import Runs, copies, fastest, times
 from onegraph.compiler.library.recipe import Recipe, keeping
 
 aten = torch.ops.aten
@@ -86,7 +86,7 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return "aten"
     timed = (rows, inner, min(columns, COLUMNS))
     dtype = product.x.meta["val"].dtype
-    what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
+    what = f"linear, primed {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
     what += f" constant {constant} frozen {config.freeze_parameters}"
     setting = (product.tall, product.bias is not None, constant, config.freeze_parameters)
     return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
@@ -94,16 +94,16 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
 
 def _candidates(
     sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, frozen: bool
-) -> Mapping[str, Run]:
+) -> Mapping[str, Runs]:
     """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
     rows, inner, columns = sizes
     x = torch.full((rows, inner), 0.5, dtype=dtype)
     weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype))
     bias = torch.full((columns,), 0.5, dtype=dtype) if biased else None
     seen = [weight if tall else weight.t() for weight in weights]
-    found: dict[str, Run] = {
-        "aten": in_turn(partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen),
-        "onednn": in_turn(partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen),
+    found: dict[str, Runs] = {
+        "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
+        "onednn": [partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen],
     }
     if constant:
         keeps = [(keeping(_packing(weight, tall, rows), frozen), weight) for weight in weights]
@@ -111,7 +111,7 @@ def _candidates(
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             return mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)
 
-        found["packed"] = in_turn(partial(packed, *pair) for pair in keeps)
+        found["packed"] = [partial(packed, *pair) for pair in keeps]
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from time import perf_counter, thread_time
 
@@ -21,15 +21,16 @@ ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
 SHORT = 0.0002  # seconds that one sample takes at least
 CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
 
-COLD = 16 << 20  # bytes of the weights that a sample goes through: more than the caches of one core
-COPIES = 16  # of one weight at most
+COLD = 8 << 20  # bytes of the weights that a sample goes through: more than the caches of one core
+COPIES = 8  # of one weight at most
 
 Run = Callable[[], object]
+Runs = Sequence[Run]  # the same on equal data, to be taken in turn
 
 _KNOWN: dict[str, Mapping[str, float]] = {}
 
 
-def times(what: str, candidates: Callable[[], Mapping[str, Run]], config: Config) -> Mapping[str, float]:
+def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Config) -> Mapping[str, float]:
     """Seconds of each candidate, measured once for each machine, number of threads and version of torch.
 
     Args:
@@ -56,12 +57,6 @@ def copies(weight: Tensor) -> list[Tensor]:
     return [weight, *(weight.clone() for _ in range(min(count, COPIES) - 1))]
 
 
-def in_turn(runs: Iterable[Run]) -> Run:
-    """One of the runs in each call."""
-    turn = cycle(runs)
-    return lambda: next(turn)()
-
-
 def fastest(found: Mapping[str, float]) -> str:
     """The name of the fastest, or of the first one unless another one is clearly faster."""
     first = next(iter(found))
@@ -69,7 +64,7 @@ def fastest(found: Mapping[str, float]) -> str:
     return best if found[best] < CLEARLY * found[first] else first
 
 
-def _measured(candidates: Mapping[str, Run]) -> dict[str, float]:
+def _measured(candidates: Mapping[str, Runs]) -> dict[str, float]:
     """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only.
 
     One that cannot do it takes forever.
@@ -77,20 +72,22 @@ def _measured(candidates: Mapping[str, Run]) -> dict[str, float]:
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
     best = dict.fromkeys(candidates, math.inf)
     repeats: dict[str, int] = {}
-    for name, run in candidates.items():
+    turns = {name: cycle(runs) for name, runs in candidates.items()}
+    for name, runs in candidates.items():
         try:
+            for run in runs:  # what is kept of each is made now
+                run()
             start = clock()
-            run()
-            run()
+            next(turns[name])()
         except RuntimeError:  # a library need not know every shape
             continue
-        repeats[name] = int(1 + 2 * SHORT / max(clock() - start, 1e-7))
+        repeats[name] = int(1 + SHORT / max(clock() - start, 1e-7))
     for turn in range(ROUNDS):
         for name, count in repeats.items():
             if turn and best[name] > ENOUGH:
                 continue
             start = clock()
             for _ in range(count):
-                candidates[name]()
+                next(turns[name])()
             best[name] = min(best[name], (clock() - start) / count)
     return best
