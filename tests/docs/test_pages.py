@@ -23,7 +23,8 @@ import onegraph
 
 PAGES = sorted((ROOT / "docs" / "programming_model").glob("*.md"))
 BLOCK = re.compile(r"^```(?P<kind>python|output)\n(?P<body>.*?)^```$", re.M | re.S)
-LINK = re.compile(r"\]\((?P<target>[^)#:]+)(#[^)]*)?\)")
+LINK = re.compile(r"\]\((?P<target>[^)#:\s]*)(#(?P<part>[^)\s]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,18 @@ def test_examples_print_what_the_page_says(path: Path, golden) -> None:
     golden(path, refreshed(path))
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.stem)
+def parts_of(page: Path) -> set[str]:
+    """What a link to a heading of the page may name."""
+    headings = HEADING.findall(BLOCK.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda path: path.stem
+)
 def test_links_lead_somewhere(path: Path) -> None:
-    for match in LINK.finditer(path.read_text()):
-        assert (path.parent / match["target"]).exists(), f"{path.name} links to {match['target']}"
+    for match in LINK.finditer(BLOCK.sub("", path.read_text())):
+        target = path.parent / match["target"] if match["target"] else path
+        assert target.exists(), f"{path.name} links to {match['target']}"
+        if match["part"]:
+            assert match["part"] in parts_of(target), f"{path.name} links to {match['target']}#{match['part']}"
