@@ -12,12 +12,13 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import random
+import resource
 import signal
 import sys
 import time
 import warnings
 from collections import Counter
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.fuzz.programs import draw_program
 from tests.fuzz.shrink import shrink
-from tests.fuzz.twin import Measured, Unfit, Way, compare, count_operators, way_of
+from tests.fuzz.twin import COMPILED_LIMIT, HANGS, Measured, Unfit, Way, compare, count_operators, way_of
 
 #: Programs that one process runs, and how many of one kind of difference are made small.
 CHUNK, SHRUNK = 100, 2
+#: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program
+#: that takes all memory, or that hangs where no signal is heard, must not end the run.
+MEMORY, SILENCE = 6 << 30, 200.0
+#: Seconds that a smaller program may take compiled, where the first one does not end.
+SMALL_LIMIT = 4.0
 
 
-def run_one(number: int, out: Path, fast: bool, tell: Any) -> None:
+def run_one(number: int, out: Path, fast: bool, tell: Any) -> bool:
+    """Run one program, and tell of it; whether the process can be trusted with the next one."""
     text, way, measured = draw_program(random.Random(number)), way_of(number), Measured()
     tell(("began", number))
     try:
@@ -42,16 +49,20 @@ def run_one(number: int, out: Path, fast: bool, tell: Any) -> None:
             count_operators(text, measured)
     except Unfit:
         tell(("unfit", number))
-        return
+        return True
     if difference is not None:
         path = out / f"program_{number}.py"
-        path.write_text(f"# {way}\n# {difference.kind}\n{text}")
+        path.write_text(f"# {way}\n# {difference.kind}\n{text}\n{commented(difference.text)}")
         tell(("differs", number, difference.kind))
         if not fast and claim(out, difference.kind):
             small = shrink(text, lambda candidate: same_kind(candidate, way, difference.kind))
-            explained = "".join(f"# {line}\n" for line in difference.text.splitlines()[-20:])
-            (out / f"small_{number}.py").write_text(f"# {way}\n{explained}{small}")
+            (out / f"small_{number}.py").write_text(f"# {way}\n{commented(difference.text)}{small}")
     tell(("ran", number, measured))
+    return difference is None or difference.kind != HANGS
+
+
+def commented(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines()[-30:])
 
 
 def claim(out: Path, kind: str) -> bool:
@@ -68,7 +79,7 @@ def claim(out: Path, kind: str) -> bool:
 
 def same_kind(text: str, way: Way, kind: str) -> bool:
     try:
-        found = compare(text, way)
+        found = compare(text, way, limit=SMALL_LIMIT if kind == HANGS else COMPILED_LIMIT)
     except Unfit:
         return False
     return found is not None and found.kind == kind
@@ -77,10 +88,21 @@ def same_kind(text: str, way: Way, kind: str) -> bool:
 def run_chunk(numbers: range, out: Path, fast: bool, pipe: Any) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     sys.stdout = open(os.devnull, "w")
-    for number in numbers:
-        run_one(number, out, fast, pipe.send)
-    pipe.send(("end",))
+    at = next((number for number in numbers if not run_one(number, out, fast, pipe.send)), numbers.stop)
+    pipe.send(("end", at + 1))
+
+
+@dataclass(slots=True)
+class Worker:
+    """A process, the programs it is to run, the one that it runs, and when it was heard last."""
+
+    process: Any
+    numbers: range
+    current: int
+    heard: float
 
 
 class Run:
@@ -92,7 +114,7 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         last = options.seed + options.count
         self.chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
-        self.workers: dict[Any, tuple[Any, range, int]] = {}
+        self.workers: dict[Any, Worker] = {}
         self.kinds: Counter[str] = Counter()
         self.first: dict[str, int] = {}
         self.total = Measured(ran=0)
@@ -104,7 +126,7 @@ class Run:
         process = multiprocessing.get_context("fork").Process(target=run_chunk, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        self.workers[mine] = (process, numbers, numbers.start)
+        self.workers[mine] = Worker(process, numbers, numbers.start, time.monotonic())
 
     def run(self, progress: Progress) -> None:
         task = progress.add_task("programs", total=self.options.count)
@@ -113,24 +135,26 @@ class Run:
                 self.start(self.chunks.pop(0))
             for pipe in multiprocessing.connection.wait(list(self.workers), timeout=1):
                 self.hear(pipe)
+            for worker in self.workers.values():
+                if time.monotonic() - worker.heard > SILENCE:
+                    worker.process.kill()
             progress.update(task, completed=self.done, description=f"{sum(self.kinds.values())} differ")
 
     def hear(self, pipe: Any) -> None:
-        process, numbers, current = self.workers[pipe]
+        worker = self.workers[pipe]
+        worker.heard = time.monotonic()
         try:
             told = pipe.recv()
         except EOFError:  # the process is dead
-            del self.workers[pipe]
-            process.join()
-            self.differs(current, f"the process died: {signal_name(process.exitcode)}")
-            (self.out / f"program_{current}.py").write_text(draw_program(random.Random(current)))
+            worker.process.join()
+            self.differs(worker.current, f"the process died: {signal_name(worker.process.exitcode)}")
+            (self.out / f"program_{worker.current}.py").write_text(draw_program(random.Random(worker.current)))
             self.done += 1
-            if current + 1 < numbers.stop:
-                self.chunks.append(range(current + 1, numbers.stop))
+            self.leave(pipe, worker.current + 1)
             return
         match told:
             case ("began", number):
-                self.workers[pipe] = (process, numbers, number)
+                worker.current = number
             case ("unfit", number):
                 self.done, self.unfit = self.done + 1, self.unfit + 1
             case ("differs", number, kind):
@@ -138,9 +162,15 @@ class Run:
             case ("ran", number, measured):
                 self.done += 1
                 self.note(measured)
-            case ("end",):
-                del self.workers[pipe]
-                process.join()
+            case ("end", following):
+                worker.process.join()
+                self.leave(pipe, following)
+
+    def leave(self, pipe: Any, following: int) -> None:
+        """A process has ended; another one runs what is left of its programs, from `following` on."""
+        stop = self.workers.pop(pipe).numbers.stop
+        if following < stop:
+            self.chunks.insert(0, range(following, stop))
 
     def differs(self, number: int, kind: str) -> None:
         self.kinds[kind] += 1
@@ -159,6 +189,7 @@ class Run:
         console.print(
             f"{total.calls} calls, {total.raised} of them raised; {total.graphs} graphs, {total.breaks} breaks"
         )
+        console.print(f"{total.failed} graphs failed on their data")
         console.print(f"no frame skipped: {self.whole / max(ran, 1):.1%} of the programs")
         console.print(
             f"operators compiled: {total.compiled / max(total.ran, 1):.1%} (counted in one program of twenty)"

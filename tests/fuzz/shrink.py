@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,15 +12,15 @@ from typing import Any
 PLAIN = ("0", "1", "x", "None", "True", "[]")
 
 
-def shrink(text: str, differs: Callable[[str], bool], most: int = 600) -> str:
-    """The smallest text found with at most so many tries."""
-    tries = 0
+def shrink(text: str, differs: Callable[[str], bool], most: int = 600, seconds: float = 120.0) -> str:
+    """The smallest text found with at most so many tries, in so many seconds."""
+    tries, end = 0, time.monotonic() + seconds
     tree = ast.parse(text)
     went = True
-    while went and tries < most:
+    while went and tries < most and time.monotonic() < end:
         went = False
         for change in changes(tree):
-            if tries >= most:
+            if tries >= most or time.monotonic() > end:
                 break
             before = copy.deepcopy(tree)
             if not change():

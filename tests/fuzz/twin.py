@@ -28,6 +28,7 @@ from tests.capture.twins import Outcome, differentiate, process_state, restore
 NAME = "program_under_test"
 #: Seconds that a program may take eagerly, and compiled.
 EAGER_LIMIT, COMPILED_LIMIT = 1.0, 30.0
+HANGS = "it does not end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Measured:
     ran: int = -1
     raised: int = 0
     calls: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,16 @@ def drain(outcome: Outcome) -> None:
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
+    """Raise `Timeout` in the block when its time is over; where a finalizer swallows it, once more a moment later.
+
+    The argument of the exception is the stack of the first time, which shows what does not end.
+    """
+    stacks: list[str] = []
+
     def stop(number: int, frame: Any) -> None:
-        raise Timeout
+        if not stacks:
+            stacks.append("".join(traceback.format_stack(frame)[-30:]))
+        raise Timeout(stacks[0])
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again and again: the program may catch it
@@ -155,7 +165,7 @@ UNCOUNTED = frozenset(
 )
 
 
-def compare(text: str, way: Way, measured: Measured | None = None) -> Difference | None:
+def compare(text: str, way: Way, measured: Measured | None = None, limit: float = COMPILED_LIMIT) -> Difference | None:
     """Run the program in both worlds.
 
     Raises:
@@ -174,20 +184,26 @@ def compare(text: str, way: Way, measured: Measured | None = None) -> Difference
         raise Unfit("how deep a recursion goes depends on the frames around it")
     measured.calls = len(eager.outcomes)
     measured.raised = sum(outcome.error is not None for outcome in eager.outcomes)
-    stop = EVENTS.subscribe(lambda event: note(measured, event))
+    failures: list[str] = []
+    stop = EVENTS.subscribe(lambda event: note(measured, event, failures))
     try:
-        with limited(COMPILED_LIMIT):
+        with limited(limit):
             options = {"check_unchanged": way.check_unchanged, "cache": False}
             compiled = World(
                 compile(text, "<program>", "exec"),
                 lambda f: onegraph.compile(f, backend=way.backend, dynamic=way.dynamic, options=options),
             )
             compiled.run()
-    except Timeout:
-        return Difference("it does not end", "it does not end")
+    except Timeout as error:
+        return Difference(f"{HANGS}:\n{error}", HANGS)
     finally:
         stop()
-    return judged(eager, compiled)
+    found = judged(eager, compiled)
+    if found is None and failures and not operator_fails(code):
+        return Difference(
+            f"a graph failed where no operator does: {failures[0]}", f"graph failed: {worded(failures[0])}"
+        )
+    return found
 
 
 def judged(eager: World, compiled: World) -> Difference | None:
@@ -210,8 +226,31 @@ def worded(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+|[-+]?\d[\d.e+-]*|'[^']*'|\[[^\]]*\]", "_", text)[:70]
 
 
-def note(measured: Measured, event: Any) -> None:
+class Failing(TorchFunctionMode):
+    """Counts the operators that raise."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception:
+            self.count += 1
+            raise
+
+
+def operator_fails(code: types.CodeType) -> bool:
+    """Whether an operator raises where the program runs eagerly."""
+    with Failing() as failing:
+        World(code, lambda function: function).run()
+    return failing.count > 0
+
+
+def note(measured: Measured, event: Any, failures: list[str]) -> None:
     match event:
+        case ev.GraphFailed(error=error):
+            measured.failed += 1
+            failures.append(error)
         case ev.GraphCaptured():
             measured.graphs += 1
         case ev.GraphBroken():
