@@ -130,7 +130,7 @@ def drain(outcome: Outcome) -> None:
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise `Timeout` in the block when its time is over; where a finalizer swallows it, once more a moment later.
+    """Raise `Timeout` in the block when its time is over, and behind it: finalizers and programs swallow exceptions.
 
     The argument of the exception is the stack of the first time, which shows what does not end.
     """
@@ -148,6 +148,8 @@ def limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    if stacks:
+        raise Timeout(stacks[0])
 
 
 class Counting(TorchFunctionMode):
