@@ -24,7 +24,8 @@ typedef struct {
 struct GlobalStateObject {
     PyObject_HEAD
     bool native;
-    bool lenient; /* does not hold where graph breaks are errors */
+    bool lenient;   /* does not hold where graph breaks are errors */
+    bool unhandled; /* does not hold where an exception is being handled */
     NativeState state;
     PyObject *values; /* what Python says, one value for each question */
 };
@@ -128,6 +129,13 @@ int global_state_holds(GlobalStateObject *self)
     if (self->lenient && hook_state.settings[ERROR_ON_GRAPH_BREAK] > 0) {
         return 0;
     }
+    if (self->unhandled) {
+        PyObject *handled = PyErr_GetHandledException();
+        Py_XDECREF(handled); /* somebody else holds it */
+        if (handled != NULL && handled != Py_None) {
+            return 0;
+        }
+    }
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
         return is_state(torch, &self->state);
@@ -223,9 +231,17 @@ static PyObject *state_set_lenient(GlobalStateObject *self, PyObject *UNUSED(ign
     Py_RETURN_NONE;
 }
 
+static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(ignored))
+{
+    self->unhandled = true;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef state_methods[] = {
     {"set_lenient", (PyCFunction)state_set_lenient, METH_NOARGS,
      "set_lenient()\n--\n\nFrom now on it does not hold where the program wants an error for each graph break."},
+    {"set_unhandled", (PyCFunction)state_set_unhandled, METH_NOARGS,
+     "set_unhandled()\n--\n\nFrom now on it does not hold where an exception is being handled."},
     {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},
     {"changed", (PyCFunction)state_changed, METH_NOARGS,
      "changed()\n--\n\nThe names of what is different now, as far as Python can tell."},

@@ -10,7 +10,7 @@ import torch
 
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.budget import INTERVAL, Budget
-from onegraph.capture.bytecode import Bytecode
+from onegraph.capture.bytecode import Bytecode, free_names
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn
@@ -71,7 +71,7 @@ class Frames(Operators):
         if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
             closure = Attr(self.source_of(function), "__closure__")
             guarded = self.is_guarded_function(function)
-            names = bytecode.code.co_freevars
+            names = free_names(bytecode.code)
             cells = {
                 name: self.world.admit(cell, Item(closure, index), guarded)
                 for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))

@@ -220,8 +220,13 @@ def rebuild_view_iterator(rebuild: Any, value: Any) -> str:
         raise GraphBreak(CANNOT_REBUILD, what="iterator over a set whose order depends on its past")
     if not held:  # it has come to its end
         return rebuild.assign(f"{rebuild.const(iter)}({rebuild.const(())})")
-    over = rebuild.const(VIEW_ITERATORS[type(value)])
-    return rebuild.assign(f"{rebuild.const(advanced)}({over}({rebuild.value(held[0])}), {left})")
+    try:
+        value.__reduce__()
+    except RuntimeError as error:
+        raise GraphBreak(CANNOT_REBUILD, what=f"iterator that fails: {error}") from None
+    over, container = rebuild.const(VIEW_ITERATORS[type(value)]), rebuild.value(held[0])
+    rebuild.settle(held[0])
+    return rebuild.assign(f"{rebuild.const(advanced)}({over}({container}), {left})")
 
 
 def advanced(iterator: Any, left: int) -> Any:

@@ -87,6 +87,7 @@ class Recorder(TorchFunctionMode):
             context = self.graph.inserting_after(self._last_input)
         with context:
             node = self.graph.placeholder(name)
+        node.target = node.name  # the parameter's name, which that of another input must not hide
         node.meta["example_value"] = value
         self._last_input = node
         self.inputs.append(GraphInput(node.name, source, example))

@@ -32,7 +32,7 @@ from onegraph.capture.interp.tracebacks import frames_of, pass_through
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -71,6 +71,7 @@ class Rebuild:
         self._source_names: dict[Source, str] = {}
         self._value_names: dict[int, str] = {}
         self._in_progress: set[int] = set()
+        self._settled: set[int] = set()
         self._names = 0
         self._arguments = argument_names(code)
 
@@ -242,7 +243,8 @@ class Rebuild:
         """The statements that replay the program's writes; their values are computed before any of them runs."""
         statements = write_draws(self)
         for entry in list(self.world.changed()):
-            statements += self._write(entry)
+            if id(entry.shadow) not in self._settled:
+                statements += self._write(entry)
         for shadow, descriptor, value in self.world.changed_slots():
             target = self.source(self.world.origin[id(shadow)])
             if value is DELETED:
@@ -254,6 +256,13 @@ class Rebuild:
                 target = f"{self.const(space.real)}[{name!r}]"
                 statements.append(f"del {target}" if value is DELETED else f"{target} = {self.value(value)}")
         return statements
+
+    def settle(self, shadow: Any) -> None:
+        """Replay the writes to a container from outside now, before the next value is made."""
+        entry = self.world.records.get(id(shadow))
+        if entry is not None and id(shadow) not in self._settled and differs(entry):
+            self._settled.add(id(shadow))
+            self.lines += self._write(entry)
 
     def _write(self, entry: Record) -> list[str]:
         shadow = entry.shadow

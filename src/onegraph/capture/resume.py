@@ -23,7 +23,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType
 from typing import Any
 
-from onegraph.capture.bytecode import Bytecode, Instr
+from onegraph.capture.bytecode import FREE_MARK, Bytecode, Instr
 from onegraph.capture.bytecode.flow import TERMINATORS, handled_slots, live_names, stack_effect
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.tracebacks import frame_object
@@ -247,7 +247,7 @@ class Planner:
         name = receiver_name(frame, bytecode)
         names = sorted(each for each in wanted if each in frame.locals and each != name)
         exceptions = handled_exceptions(frame, depth)
-        cells = tuple(sorted(frame.cells))
+        cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))
         shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first)
         leading = [] if name is None else [receiver(frame, name)]
         values = [*exceptions, *(as_it_is(frame.locals, each) for each in names)]

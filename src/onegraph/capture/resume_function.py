@@ -13,7 +13,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
-from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Handler, Instr, encode, remember
+from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, Instr, encode, remember
 from onegraph.capture.interp.frame import Frame
 
 
@@ -154,7 +154,10 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
     receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
     parameters = [*receiver, *results, *given, *exception_names, *shape.names, *inner]
+    own = tuple(name for name in shape.cells if name in bytecode.code.co_cellvars and name not in receiver)
     prologue = [Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []
+    for name in own:  # what an empty cell raises tells those of the function from those around it
+        prologue += [Instr("LOAD_CLOSURE", name + FREE_MARK), Instr("STORE_FAST_MAYBE_NULL", name)]
     if isinstance(way, Suspended):
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
     prologue += [Instr("RESUME", 0), *rebuild_stack(shape.kinds, stack_names, exception_names)]
@@ -187,7 +190,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_kwonlyargcount=0,
         co_flags=bytecode.code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
         co_varnames=(*parameters, *others),
-        co_cellvars=(),
+        co_cellvars=own,
         co_freevars=shape.cells,
     )
     return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way)

@@ -19,7 +19,7 @@ from onegraph.base.events import GraphBroken, Location
 from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
-from onegraph.capture.bytecode import decode
+from onegraph.capture.bytecode import decode, free_names
 from onegraph.capture.changing import is_counter
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
@@ -84,6 +84,7 @@ class Trace:
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
+        self.tracer.on_unhandled = self.state.set_unhandled
         self.root: Frame | None = None
         self._modes = contextlib.ExitStack()
 
@@ -123,8 +124,9 @@ class Trace:
         else:
             arguments.update((name, Unread(given[name], source)) for name, source in sources.items())
         cells: dict[str, CellType] = {}
-        for index, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or (), strict=True)):
-            cells[name] = self.world.admit(cell, FreeCell(index, name))
+        closure = zip(free_names(code), code.co_freevars, self.function.__closure__ or (), strict=True)
+        for index, (slot, name, cell) in enumerate(closure):
+            cells[slot] = self.world.admit(cell, FreeCell(index, name))
         self.world.adopt(
             self.function, self.function, Const(id(self.function), self.function.__qualname__, self.function)
         )

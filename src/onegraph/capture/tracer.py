@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
-from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
@@ -60,10 +62,19 @@ from onegraph.capture.policy.registry import (
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.shadows import ATOMS
-from onegraph.capture.source import Const
+from onegraph.capture.source import Const, Through
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.world import World
+from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.state import untraced
+
+
+def handled_now(_: None) -> BaseException | None:
+    """What is being handled where the code of a frame runs."""
+    return sys.exception()
+
+
+NOWHERE = Const(id(None), "", None)
 
 
 class Tracer(Frames, Containers):
@@ -89,8 +100,38 @@ class Tracer(Frames, Containers):
         self.own_marks = foreign_marks()
         #: Tensors in messages, and how often they had been written to then.
         self.logged: list[tuple[torch.Tensor, int]] = []
+        #: What was being handled when the traced frame started.
+        self.outside = sys.exception()
+        #: Called where it matters that this was nothing.
+        self.on_unhandled: Callable[[], None] = lambda: None
         self._plain = False
         self._reentry = Reentry(self)
+
+    # ---- exceptions --------------------------------------------------------------------------------------------------
+
+    def on_raise(self, frame: Frame, raised: BaseException) -> None:
+        """What native code says of the types of tensors is true of the real ones."""
+        if any(type(item) is str and FakeTensor.__name__ in item for item in raised.args):
+            name = torch.Tensor.__name__
+            raised.args = tuple(
+                item.replace(FakeTensor.__name__, name) if type(item) is str else item for item in raised.args
+            )
+        super().on_raise(frame, raised)
+
+    def handled_outside(self) -> BaseException | None:
+        if self.outside is None:
+            self.on_unhandled()
+            return None
+        return self.world.admit(self.outside, Through(NOWHERE, handled_now))
+
+    def _context(self, raised: BaseException | None = None) -> BaseException | None:
+        """Python has chained what native code raises here to the real exception that is handled around the trace."""
+        link = raised
+        while self.outside is not None and link is not None:
+            if link.__context__ is self.outside:
+                link.__context__ = None
+            link = link.__context__
+        return self.handled_exception()
 
     # ---- truth and types ---------------------------------------------------------------------------------------------
 

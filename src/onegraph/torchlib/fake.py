@@ -39,7 +39,7 @@ from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
-from onegraph.torchlib.quick_meta import is_lenient, quick_layout, try_on_numbers
+from onegraph.torchlib.quick_meta import INDEXING, check_masks, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
 
@@ -195,6 +195,8 @@ class FakeMode(FakeTensorMode):
         return value
 
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
+        if func in INDEXING:
+            check_masks(args[0], args[1])
         if is_lenient(func) and (symbolic or is_mutable(func)) and all(is_plain(tensor) for tensor in tensors):
             with torch._C._DisableTorchDispatch():
                 try_on_numbers(func, args, kwargs)

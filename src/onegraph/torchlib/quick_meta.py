@@ -51,6 +51,37 @@ def is_elementwise(func: OpOverload) -> bool:
     )
 
 
+#: Operators whose second argument is a list of indices.
+INDEXING = frozenset(
+    {
+        torch.ops.aten.index.Tensor,
+        torch.ops.aten.index_put.default,
+        torch.ops.aten.index_put_.default,
+        torch.ops.aten._index_put_impl_.default,
+    }
+)
+
+
+def check_masks(indexed: Tensor, indices: Sequence[Tensor | None]) -> None:
+    """Meta kernels look at the number of elements of a mask alone.
+
+    Raises:
+        IndexError: as the real kernels do, where a mask has not the shape of what it selects from.
+    """
+    dim = 0
+    for index in indices:
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            dim += 1
+            continue
+        for at, size in enumerate(index.shape):
+            if dim + at >= indexed.dim() or size != indexed.shape[dim + at]:
+                raise IndexError(
+                    f"The shape of the mask {list(index.shape)} at index {at} does not match the shape of the indexed "
+                    f"tensor {list(indexed.shape)} at index {dim + at}"
+                )
+        dim += index.dim()
+
+
 @cache
 def is_lenient(func: OpOverload) -> bool:
     """Whether the meta kernel of an element-wise operator may accept types that the real one refuses."""

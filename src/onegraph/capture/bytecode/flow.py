@@ -105,6 +105,9 @@ def handled_slots(bytecode: Bytecode) -> list[frozenset[int]]:
                 slots |= {depth - 1}
             elif depth is not None and instr.op == "POP_EXCEPT":
                 slots -= {depth - 1}
+            elif depth is not None and instr.op == "SWAP":  # below a value that a handler returns
+                places = {depth - 1: depth - instr.arg, depth - instr.arg: depth - 1}
+                slots = frozenset(places.get(slot, slot) for slot in slots)
             if instr.target is not None:
                 work.append((instr.target, slots))
             if not falls_through(instr):

@@ -26,9 +26,11 @@ class Errors:
 
     def handled_exception(self) -> BaseException | None:
         """What the interpreted program is handling: sys.exception()."""
-        for frame in reversed(self.frames):
-            if frame.handled is not None:
-                return frame.handled
+        handled = self._handled_here()
+        return self.handled_outside() if handled is None else handled
+
+    def handled_outside(self) -> BaseException | None:
+        """What is being handled around the interpreted program."""
         return sys.exception()
 
     def traceback_of(self, exception: BaseException) -> TracebackType | None:
@@ -48,7 +50,7 @@ class Errors:
             if cause is not None:
                 cause = self._instance(cause, "exception causes must derive from BaseException")
             exception.__cause__ = cause
-        chain(exception, self._handled_here())
+        chain(exception, self._context())
         self._raising = exception, exception.__context__, False
         raise exception
 
@@ -71,6 +73,10 @@ class Errors:
                 return frame.handled
         return None
 
+    def _context(self, raised: BaseException | None = None) -> BaseException | None:
+        """What an exception of the program, which native code has `raised`, is to be chained to."""
+        return self._handled_here()
+
     def _instance(self, value: Any, refusal: str) -> BaseException:
         if issubclass(type(value), type) and BaseException in mro_of(value):
             made = self.call(value, (), {})
@@ -88,7 +94,7 @@ class Errors:
             raised.__context__ = raising[1]
             note_frame(raised, frame, again=raising[2])
         elif not note_frame(raised, frame, again=False):
-            handled = self._handled_here()
+            handled = self._context(raised)
             if handled is not None:
                 chain_last(raised, handled)
 

@@ -36,7 +36,8 @@ class Names:
         del cell.cell_contents
 
     def _empty(self, frame: Frame, name: str) -> NameError:
-        if name in frame.bytecode.code.co_freevars:
+        code = frame.bytecode.code
+        if name in code.co_freevars and name not in code.co_cellvars:
             return NameError(
                 f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
                 name=name,
