@@ -34,7 +34,7 @@ from tests.fuzz.twin import COMPILED_LIMIT, HANGS, Measured, Unfit, Way, compare
 CHUNK, SHRUNK = 100, 2
 #: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program
 #: that takes all memory, or that hangs where no signal is heard, must not end the run.
-MEMORY, SILENCE = 6 << 30, 200.0
+MEMORY, SILENCE = 6 << 30, 900.0
 #: Seconds that a smaller program may take compiled, where the first one does not end.
 SMALL_LIMIT = 4.0
 

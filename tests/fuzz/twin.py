@@ -26,7 +26,7 @@ from tests.capture.bisimulation import Bisimulation
 from tests.capture.twins import Outcome, differentiate, process_state, restore
 
 NAME = "program_under_test"
-#: Seconds that a program may take eagerly, and compiled.
+#: Seconds of the processor that a program may take eagerly, and compiled.
 EAGER_LIMIT, COMPILED_LIMIT = 1.0, 30.0
 HANGS = "it does not end"
 
@@ -141,13 +141,13 @@ def limited(seconds: float) -> Iterator[None]:
             stacks.append("".join(traceback.format_stack(frame)[-30:]))
         raise Timeout(stacks[0])
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again and again: the program may catch it
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 0.2)  # again and again: the program may catch it
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     if stacks:
         raise Timeout(stacks[0])
 

@@ -184,6 +184,8 @@ class Attributes(Machine):
         method = vars(torch.nn.Parameter).get(name) if self.type_of(obj) is torch.nn.Parameter else None
         if isinstance(method, types.FunctionType):
             return types.MethodType(method, obj)
+        if name == "__dict__":  # that of the fake is our own
+            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
         real = self.world.real(obj)
         if name == "grad" and real is not obj:
             with torch._C.DisableTorchFunction():
