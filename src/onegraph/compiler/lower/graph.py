@@ -16,7 +16,7 @@ return (z,)                                       t1: f32 = mul(t0, 2.0)
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def lower_graph(module: GraphModule, cx: Context) -> Lowered:
             case "get_attr":
                 values[node] = _constant(g, module, node)
             case "output":
-                outputs = tuple(_output(g, item, values) for item in _flat(node.args[0]))
+                outputs = _outputs(g, _flat(node.args[0]), values)
             case _:
                 values[node] = _call(g, node, values)
     bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
@@ -149,14 +149,40 @@ def _flat(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _output(g: Lowerer, item: Any, values: Mapping[Node, Any]) -> str | Index | None:
-    """The result for an output of the graph, with the strides that its fake has."""
+def _outputs(g: Lowerer, items: Sequence[Any], values: Mapping[Node, Any]) -> tuple[str | Index | None, ...]:
+    """The results for the outputs of the graph, with the strides and the aliasing that their fakes have."""
+    storages = {
+        value.buffer: _storage(node.meta["val"])
+        for node, value in values.items()
+        if node.op == "placeholder" and isinstance(value, View)
+    }
+    return tuple(_output(g, item, values, storages) for item in items)
+
+
+def _output(
+    g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[str, int | None]
+) -> str | Index | None:
+    """The result for one output. `storages` says which storage of the fakes each buffer of earlier ones stands for.
+
+    What only moves elements about is a view here and a copy in eager: flipped along a dimension of size 1, a tensor
+    is the same elements in the same order, and yet another tensor.
+    """
     if item is None:
         return None
     value = _argument(item, values)
-    if isinstance(value, View):
-        wanted = tensor_type(item.meta["val"])
-        return g.tensor(value, wanted.strides)
     if isinstance(value, Index):
         return value
-    raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")
+    if not isinstance(value, View):
+        raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")
+    strides = tensor_type(item.meta["val"]).strides
+    name, storage = g.tensor(value, strides), _storage(item.meta["val"])
+    memory = g.memory_of(name)
+    is_constant = memory in g.constants and item.op != "get_attr"
+    if is_constant or storages.setdefault(memory, storage) != storage:
+        name = g.copied(value, strides)
+    return name
+
+
+def _storage(fake: torch.Tensor) -> int | None:
+    """The identity of the storage; None where there is none."""
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else None

@@ -185,7 +185,7 @@ class Lowerer:
         seen = self._as_strided(view, base, strides)
         if seen is None:
             strides = strides or contiguous_strides(view.shape)
-            name = self.pointwise(view.shape, view.dtype, lambda cell: cell.load(view), strides).buffer
+            name = self.copied(view, strides)
         elif seen == (base, ZERO):
             name = view.buffer
         else:
@@ -193,6 +193,17 @@ class Lowerer:
             self.steps.append(loop.View(name, view.buffer, seen[1]))
         self._tensors[view] = name
         return name
+
+    def copied(self, view: View, strides: Sequence[Index]) -> str:
+        """A buffer of its own that holds the tensor."""
+        return self.pointwise(view.shape, view.dtype, lambda cell: cell.load(view), strides).buffer
+
+    def memory_of(self, buffer: str) -> str:
+        """The buffer in whose memory this one is."""
+        bases = {step.name: step.base for step in self.steps if isinstance(step, loop.View)}
+        while buffer in bases:
+            buffer = bases[buffer]
+        return buffer
 
     def _as_strided(
         self, view: View, base: TensorType, wanted: Sequence[Index] | None
