@@ -201,6 +201,8 @@ def compare(text: str, way: Way, measured: Measured | None = None, limit: float 
     finally:
         stop()
     found = judged(eager, compiled)
+    if found is not None and differs_from_itself(eager, code):
+        raise Unfit("what it does depends on how deep a recursion goes")
     if found is None and failures and not operator_fails(code):
         return Difference(
             f"a graph failed where no operator does: {failures[0]}", f"graph failed: {worded(failures[0])}"
@@ -226,6 +228,18 @@ def judged(eager: World, compiled: World) -> Difference | None:
 def worded(text: str) -> str:
     """A difference without its numbers."""
     return re.sub(r"0x[0-9a-f]+|[-+]?\d[\d.e+-]*|'[^']*'|\[[^\]]*\]", "_", text)[:70]
+
+
+def differs_from_itself(eager: World, code: types.CodeType) -> bool:
+    """Whether the program does something else where Python allows of a deeper recursion."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 50)
+    try:
+        again = World(code, lambda function: function)
+        again.run()
+    finally:
+        sys.setrecursionlimit(limit)
+    return judged(eager, again) is not None
 
 
 class Failing(TorchFunctionMode):
