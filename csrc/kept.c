@@ -85,7 +85,16 @@ static int is_as_before(KeptObject *self, Py_ssize_t i, PyObject *tensor)
     if (seen->reference == NULL || tensor == Py_None) {
         return seen->reference == NULL && tensor == Py_None;
     }
-    if (seen->version != NULL && PyWeakref_GetObject(seen->reference) == tensor) {
+    bool is_same = false;
+    if (seen->version != NULL) {
+        PyObject *known = PyObject_CallNoArgs(seen->reference);
+        if (known == NULL) {
+            return -1;
+        }
+        is_same = known == tensor;
+        Py_DECREF(known);
+    }
+    if (is_same) {
         void *data;
         if (tensor_data(tensor, &data) < 0) {
             return -1;

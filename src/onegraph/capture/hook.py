@@ -82,7 +82,7 @@ class Region:
         with self._lock:
             _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))
         with versions.lock:
-            if versions.closed:
+            if versions.closed and _C.exchange_setting("error_on_graph_break") is not True:
                 return None
             for version in versions.compiled:
                 if version.guards.native.check(function, values):

@@ -147,8 +147,9 @@ class FakeMode(FakeTensorMode):
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
-        if torch._C._len_torch_function_stack():
+        if torch._C._len_torch_function_stack() and not is_mutable(func):
             # Called by TorchScript or C++, past all function modes: what is called here is none of their business.
+            # Writes must not be missed, and the modes see what is called for them.
             with torch._C.DisableTorchFunction():
                 return self._dispatch(func, args, kwargs or _NO_KWARGS)
         return self._dispatch(func, args, kwargs or _NO_KWARGS)

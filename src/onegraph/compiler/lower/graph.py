@@ -159,9 +159,7 @@ def _outputs(g: Lowerer, items: Sequence[Any], values: Mapping[Node, Any]) -> tu
     return tuple(_output(g, item, values, storages) for item in items)
 
 
-def _output(
-    g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[str, int | None]
-) -> str | Index | None:
+def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[str, int | None]) -> str | Index | None:
     """The result for one output. `storages` says which storage of the fakes each buffer of earlier ones stands for.
 
     What only moves elements about is a view here and a copy in eager: flipped along a dimension of size 1, a tensor
