@@ -231,15 +231,16 @@ def worded(text: str) -> str:
 
 
 def differs_from_itself(eager: World, code: types.CodeType) -> bool:
-    """Whether the program does something else where Python allows of a deeper recursion."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 50)
-    try:
+    """Whether the program does something else on a stack that is deeper already."""
+
+    def run(depth: int) -> World:
+        if depth:
+            return run(depth - 1)
         again = World(code, lambda function: function)
         again.run()
-    finally:
-        sys.setrecursionlimit(limit)
-    return judged(eager, again) is not None
+        return again
+
+    return judged(eager, run(50)) is not None
 
 
 class Failing(TorchFunctionMode):
