@@ -148,6 +148,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     bool is_tail = state->tail == code;
     if (is_tail) {
         state->tail = NULL;
+        resume_release_args(state->tail_args);
     }
     if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code) {
         state->direct = NULL;

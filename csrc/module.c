@@ -146,6 +146,8 @@ static PyMethodDef module_functions[] = {
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
      "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
      "compares the two; a test may choose one."},
+    {"resume", resume_call, METH_O,
+     "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
     {NULL, NULL, 0, NULL},
 };
 

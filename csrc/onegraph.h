@@ -123,6 +123,7 @@ typedef struct {
     void *passed_on;        /* the frame that was handed to another hook below ours */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
+    PyObject *tail_args;    /* borrowed: the arguments of that frame */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
 
@@ -152,5 +153,7 @@ extern PyTypeObject Graph_Type;
 extern PyTypeObject TailCall_Type;
 /* The result of a replacement, or of what it has asked to be called; consumes the reference. */
 PyObject *resume_tail_calls(PyObject *result);
+void resume_release_args(PyObject *args);
+PyObject *resume_call(PyObject *module, PyObject *call);
 
 #endif

@@ -61,15 +61,34 @@ PyTypeObject TailCall_Type = {
     .tp_dealloc = (destructor)tail_call_dealloc,
 };
 
+/* The frame of the tail call has its arguments: what it drops from now on must not live on in here. */
+void resume_release_args(PyObject *args)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
+        Py_SETREF(PyTuple_GET_ITEM(args, i), Py_NewRef(Py_None));
+    }
+}
+
 /* What comes behind a replacement whose frame has ended: what it asks for is called, until there is a result. */
 PyObject *resume_tail_calls(PyObject *result)
 {
     while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         TailCallObject *next = (TailCallObject *)result;
         hook_state.tail = (PyCodeObject *)PyFunction_GET_CODE(next->function);
+        hook_state.tail_args = next->args;
         result = PyObject_Call(next->function, next->args, NULL);
         hook_state.tail = NULL;
+        hook_state.tail_args = NULL;
         Py_DECREF(next);
     }
     return result;
+}
+
+PyObject *resume_call(PyObject *UNUSED(module), PyObject *call)
+{
+    if (!Py_IS_TYPE(call, &TailCall_Type)) {
+        PyErr_SetString(PyExc_TypeError, "resume needs a TailCall");
+        return NULL;
+    }
+    return resume_tail_calls(Py_NewRef(call));
 }

@@ -75,6 +75,9 @@ class TailCall:
 
     def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
 
+def resume(call: TailCall, /) -> Any:
+    """The result of the call. Its arguments live as long as the called function keeps them."""
+
 @final
 class trace_hook:  # noqa: N801
     """In its `with` block each Python frame that starts in this thread comes to `callback`, which returns the code to

@@ -7,6 +7,7 @@ import inspect
 import io
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -170,9 +171,26 @@ def every_kind_of_argument(x: torch.Tensor) -> list[Any]:
     return out
 
 
+def what_lives(x: torch.Tensor) -> list[Any]:
+    def parts() -> Iterator[int]:
+        big = x * 2
+        seen = weakref.ref(big)
+        yield 1
+        print("break", seen() is None)
+        big = None
+        print("break", seen() is None)
+        yield 2
+        print("break", seen() is None, big)
+
+    steps = parts()
+    next(steps)
+    print("break")
+    return list(steps)
+
+
 PROGRAMS = [
     sent_thrown_and_unbound, closed, methods_closures_and_delegation, stop_iteration_inside, recursive,
-    every_kind_of_argument,
+    every_kind_of_argument, what_lives,
 ]  # fmt: skip
 
 

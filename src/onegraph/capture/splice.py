@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 
 from onegraph import _C
@@ -10,7 +12,7 @@ from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
 from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.resume import Continuation, Exit, Handled
-from onegraph.capture.resume_function import call_with
+from onegraph.capture.resume_function import call_with, resumed_by
 
 
 def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeType:
@@ -25,7 +27,8 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeTy
     bytecode = decode(code)
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    ending = Ending(continuation, place)
+    done = code.co_varnames if resumed_by(root) is not None else code.co_varnames[argument_count(code) :]
+    ending = Ending(continuation, place, done)
     stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
     handlers = (*bytecode.handlers, *ending.handlers)
@@ -33,9 +36,12 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeTy
 
 
 class Ending:
-    """The instructions behind the residual code, from index `place` on."""
+    """The instructions behind the residual code, from index `place` on.
 
-    def __init__(self, continuation: Continuation, place: int) -> None:
+    The variables `done` let go of their values: what the program has dropped does not live longer.
+    """
+
+    def __init__(self, continuation: Continuation, place: int, done: Sequence[str]) -> None:
         self.continuation = continuation
         self.place = place
         self.out: list[Instr] = []
@@ -43,6 +49,8 @@ class Ending:
         names = [value_name(number) for number in range(len(continuation.values))]
         self.out.append(Instr("UNPACK_SEQUENCE", len(names)))
         self.out += [Instr("STORE_FAST", name) for name in names]
+        for name in done:
+            self.out += [Instr("LOAD_CONST", None), Instr("STORE_FAST", name)]
         self._rebuild_stack()
         instruction = continuation.instruction
         at = len(self.out)
@@ -104,6 +112,11 @@ class Ending:
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
         self.out += [*call_with(_C.TailCall, names), Instr("RETURN_VALUE")]
+
+
+def argument_count(code: CodeType) -> int:
+    flags = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + flags
 
 
 def value_name(number: int) -> str:

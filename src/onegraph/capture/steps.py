@@ -21,6 +21,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import CodeType
 from typing import Any
 
+from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, free_names
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
 from onegraph.capture.bytecode.instruction import Position
@@ -280,17 +281,22 @@ def call_step(original: Original, out: Assembler, index: int, step: Step) -> Non
     if original.cells:
         out.put("SET_FUNCTION_ATTRIBUTE", "closure")
     out.put("STORE_FAST", _STEP)
-    out.put_all(callable_pair(Instr("LOAD_FAST", _STEP)))
+    out.put_all(callable_pair(Instr("LOAD_CONST", _C.TailCall)))  # keeps no arguments that the step lets go of
+    out.put("LOAD_FAST", _STEP)
     first = [] if step.receiver is None else [step.receiver]
-    for depth, name in enumerate((*first, *values, *exceptions), 2):
+    for depth, name in enumerate((*first, *values, *exceptions), 3):
         out.load(name, True, depth)
-    for depth, name in enumerate(step.passed, 2 + len(first) + len(values) + len(exceptions)):
+    for depth, name in enumerate(step.passed, 3 + len(first) + len(values) + len(exceptions)):
         out.load(name, name in original.bound[index], depth)
     for name in (*values, *exceptions, *step.written):
         out.put("LOAD_CONST", None)
         out.put("STORE_FAST", name)
     count = len(first) + len(values) + len(exceptions) + len(step.passed)
-    out.put("CALL", count, caught=("raised", 0, False))
+    out.put("CALL", 1 + count)
+    out.put("STORE_FAST", _STEP)
+    out.put_all(callable_pair(Instr("LOAD_CONST", _C.resume)))
+    out.put("LOAD_FAST", _STEP)
+    out.put("CALL", 1, caught=("raised", 0, False))
     out.put("UNPACK_SEQUENCE", 2)
     out.put("STORE_FAST", _PLACE)
     for place in step.places:
