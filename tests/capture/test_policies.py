@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import logging
@@ -216,3 +217,41 @@ def test_native_classes_that_act_outside_are_not_called_while_tracing(tmp_path) 
         assert torch.equal(compiled(torch.ones(2), str(path)), torch.full((2,), 2.0))
         assert path.exists()
         path.unlink()
+
+
+# ---- copies of tensors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+def test_copies_of_tensors_have_their_attributes(how: Callable[..., Any]) -> None:
+    def f(x: torch.Tensor) -> Any:
+        made = how(x)
+        return made, getattr(made, "tag", None)
+
+    compiled = onegraph.compile(f, backend="eager")
+    plain, tagged = torch.ones(3), torch.ones(3)
+    tagged.tag = ["a"]  # type: ignore[attr-defined]
+    assert onegraph.explain(f)(plain).graph_break_count == 0
+    for x in (plain, tagged, plain):
+        assert compiled(x)[1] == f(x)[1]
+
+
+def test_a_copy_counts_its_own_writes() -> None:
+    def f(x: torch.Tensor) -> Any:
+        made = copy.copy(x)
+        made.add_(1)
+        return made
+
+    x = torch.ones(3)
+    made = whole(f)(x)
+    assert (x.tolist(), x._version) == ([2.0, 2.0, 2.0], 0)
+    assert made.data_ptr() == x.data_ptr()
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------
+
+
+def test_operators_stay_the_objects_that_they_are() -> None:
+    before = torch.ops.aten.add.Tensor
+    assert whole(lambda x: torch.ops.aten.add.Tensor(x, 1))(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert torch.ops.aten.add.Tensor is before

@@ -17,8 +17,11 @@ from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
 from onegraph.capture.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
 from onegraph.capture.world import World
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
 MISSING = DELETED
+#: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
+SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)
 
 
 class Attributes(Machine):
@@ -52,7 +55,7 @@ class Attributes(Machine):
             return self._super_attribute(obj, name)
         if isinstance(obj, types.FunctionType):
             return self._function_attribute(obj, name)
-        if isinstance(obj, enum.Enum):
+        if isinstance(obj, SHARED):
             return getattr(obj, name)
         cls = type(obj)
         if name == "__traceback__" and issubclass(cls, BaseException):

@@ -11,6 +11,7 @@ import torch
 from onegraph.capture.breaks import TENSOR_COPY, GraphBreak
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.source import DictOf
 from onegraph.torchlib.state import untraced
 
 
@@ -20,9 +21,8 @@ def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(value, StandIn):
         return value.copied()
     if isinstance(value, torch.Tensor):
-        if value.requires_grad:
-            raise GraphBreak(TENSOR_COPY, why="it requires gradients")
-        return value.detach()  # which shares its memory, as the copy does
+        refuse_uncopied(tracer, value)
+        return value.data  # which shares its memory, as the copy does, and counts its own writes
     return tracer.interpret(copy.copy, args, kwargs)
 
 
@@ -36,12 +36,22 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
     if computed:
         raise RuntimeError(NOT_A_LEAF)
     known = memo.setdefault("torch", {})
-    if tensor.requires_grad:
-        raise GraphBreak(TENSOR_COPY, why="it requires gradients")
+    refuse_uncopied(tracer, tensor)
     if storage.nbytes() != tensor.numel() * tensor.element_size() or storage._cdata in known:
         raise GraphBreak(TENSOR_COPY, why="it shares its memory with others")
     made = known[storage._cdata] = memo[id(tensor)] = tensor.clone()
     return made
+
+
+def refuse_uncopied(tracer: Any, tensor: torch.Tensor) -> None:
+    """Raise the GraphBreak of what only the real copy has: gradients, and attributes in Python."""
+    if tensor.requires_grad:
+        raise GraphBreak(TENSOR_COPY, why="it requires gradients")
+    real = tracer.world.real(tensor)
+    if real is not tensor:
+        if vars(real):
+            raise GraphBreak(TENSOR_COPY, why="it has attributes in Python")
+        tracer.world.guard(DictOf(tracer.world.origin[id(tensor)]), "keys", ())
 
 
 @policy(copyreg._slotnames)  # type: ignore[attr-defined]
