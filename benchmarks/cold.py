@@ -61,6 +61,7 @@ def first_call(contender: str, work: str, path: str | None = None) -> Cold:
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {name: f"{folder}/{name}" for name in CACHES}
         environment |= {} if path is None else {"PATH": path}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # packages that are installed have their bytecode
         # -P: the modules beside the script must not hide installed packages.
         command = [sys.executable, "-P", str(SCRIPT), contender, work]
         log = Path(folder, "log")

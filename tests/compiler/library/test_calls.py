@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 import onegraph
 from onegraph.base.config import Config
 from onegraph.compiler.codegen.disk_cache import DiskCache
-from onegraph.compiler.library import measure
+from onegraph.compiler.library import linear, measure
 
 CALLS = ("aten", "onednn", "packed", "measured")
 
@@ -179,6 +181,37 @@ def test_what_cannot_be_done_is_not_chosen() -> None:
     assert measure.fastest(found) == "aten"
     found = measure.times("impossible", lambda: {"aten": [fail], "packed": [fail]}, Config(cache=False))
     assert measure.fastest(found) == "aten"
+
+
+def test_what_is_far_behind_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent: dict[str, list[float]] = {"near": [0.001], "nearer": [0.0009], "far": [0.01]}
+    now, calls = [0.0], {name: 0 for name in spent}
+
+    def run(name: str) -> None:
+        calls[name] += 1
+        now[0] += spent[name][0]
+
+    monkeypatch.setattr(measure, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measure, "thread_time", lambda: now[0])
+    found = measure.times("far", lambda: {name: [partial(run, name)] for name in spent}, Config(cache=False))
+    assert measure.fastest(found) == "nearer"
+    assert calls == {"near": 4, "nearer": 4, "far": 2}
+
+
+def test_weights_to_time_share_nothing_that_is_made_of_them() -> None:
+    weights = measure.copies(torch.full((64, 64), 0.5, dtype=torch.bfloat16))
+    assert len(weights) == measure.COPIES
+    assert not any(torch.equal(x, y) for x, y in combinations(weights, 2))
+
+
+def test_long_sides_are_timed_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = []
+    monkeypatch.setattr(linear, "times", lambda what, candidates, config: timed.append(what) or {"aten": 1.0})
+    layers = nn.Sequential(nn.Linear(768, 2304), nn.Linear(2304, 3072))
+    with torch.no_grad():
+        onegraph.compile(layers, options={"library_calls": "measured"})(torch.randn(64, 768))
+    onegraph.reset()
+    assert ["(64, 768, 1024)" in timed[0], "(64, 1024, 1024)" in timed[1]] == [True, True]
 
 
 def test_the_programs_modes_do_not_see_the_timing() -> None:

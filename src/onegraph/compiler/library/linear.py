@@ -27,7 +27,7 @@ mkldnn = torch.ops.mkldnn
 
 DTYPES = (torch.float32, torch.bfloat16)
 LITTLE = 1e6  # multiplications, below which the call itself costs more than what it does
-COLUMNS = 4096  # so many columns of a wide weight are timed: the others take as long
+SIDE = 1024  # so much of a long side is timed: the rest takes as long
 EPILOGUE = ("none", [], "")  # nothing is done to the result
 
 
@@ -84,7 +84,7 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return config.library_calls if constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
-    timed = (rows, inner, min(columns, COLUMNS))
+    timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype
     what = f"linear, primed {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
     what += f" constant {constant} frozen {config.freeze_parameters}"
@@ -117,7 +117,7 @@ def _candidates(
 
 def packed_weight(weight: Tensor, rows: int, tall: bool) -> Tensor:
     """The weight as oneDNN wants it for so many rows of the other factor."""
-    return mkldnn._reorder_linear_weight(weight.t().contiguous() if tall else weight, rows)
+    return mkldnn._reorder_linear_weight(weight.t() if tall else weight, rows)
 
 
 def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:

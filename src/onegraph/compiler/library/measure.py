@@ -16,8 +16,9 @@ from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.target import description
 from onegraph.torchlib.state import untraced
 
-ROUNDS = 3
+ROUNDS = 2
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
+FAR = 1.5  # how many times the best time is hopeless: it is not run again either
 SHORT = 0.0002  # seconds that one sample takes at least
 CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
 
@@ -52,9 +53,12 @@ def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Confi
 
 
 def copies(weight: Tensor) -> list[Tensor]:
-    """So many equal weights that using one after the other finds none in a near cache: in a model it is the same."""
+    """So many weights that using one after the other finds none in a near cache: in a model it is the same.
+
+    No two are equal: what is made of equal ones is shared.
+    """
     count = COLD // max(weight.numel() * weight.element_size(), 1)
-    return [weight, *(weight.clone() for _ in range(min(count, COPIES) - 1))]
+    return [weight, *(weight + number / COPIES for number in range(1, min(count, COPIES)))]
 
 
 def fastest(found: Mapping[str, float]) -> str:
@@ -79,12 +83,14 @@ def _measured(candidates: Mapping[str, Runs]) -> dict[str, float]:
                 run()
             start = clock()
             next(turns[name])()
+            best[name] = clock() - start
         except RuntimeError:  # a library need not know every shape
             continue
-        repeats[name] = int(1 + SHORT / max(clock() - start, 1e-7))
-    for turn in range(ROUNDS):
+        repeats[name] = int(1 + SHORT / max(best[name], 1e-7))
+    for _ in range(ROUNDS):
+        worst = min(ENOUGH, FAR * min(best.values()))
         for name, count in repeats.items():
-            if turn and best[name] > ENOUGH:
+            if best[name] > worst:
                 continue
             start = clock()
             for _ in range(count):
