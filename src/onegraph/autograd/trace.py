@@ -17,6 +17,7 @@ from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
+from onegraph.torchlib.strides import is_dense
 
 
 def trace(module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule]) -> tuple[GraphModule, CallSpec]:
@@ -154,7 +155,7 @@ def output_of(
         for other in results
         if isinstance(other, Tensor) and other is not item and recorder.value_of(other).family is value.family
     ]
-    if value is root or (not relatives and is_dense(item)):
+    if value is root or (not relatives and is_dense(item.size(), item.stride())):
         return returned.add(item)
     return view_of(value, root, returned.add(root.tensor), returned)
 
@@ -173,15 +174,3 @@ def view_of(value: Value, root: Value, base: Computed | Input, returned: Returne
         steps.append((value.view.op, value.view.args))
         value = value.parent
     return Replayed(base, tuple(reversed(steps)))
-
-
-def is_dense(tensor: Tensor) -> bool:
-    """Do the elements fill a block of memory, each in a place of its own?"""
-    expected = 1
-    for size, stride in sorted(zip(tensor.size(), tensor.stride(), strict=True), key=lambda pair: pair[1]):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from onegraph.torchlib.aten import is_mutable, is_random, may_view
+from onegraph.torchlib.strides import is_dense
 
 aten = torch.ops.aten
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
@@ -181,7 +182,7 @@ def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbe
             if len(shape) == rank and all(tensor.is_contiguous(memory_format=layout) for tensor in tensors):
                 return tensors[0].stride()
         first = tensors[0].stride()
-        if all(tensor.stride() == first for tensor in tensors) and _is_dense(shape, first):
+        if all(tensor.stride() == first for tensor in tensors) and is_dense(shape, first):
             return first
     order = _iteration_order(shape, [_broadcast_strides(tensor, shape) for tensor in tensors])
     strides, step = [0] * len(shape), 1
@@ -197,17 +198,6 @@ def contiguous(shape: Sequence[int]) -> list[int]:
         strides.append(step)
         step *= max(size, 1)
     return strides[::-1]
-
-
-def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    expected = 1
-    for stride, size in sorted(zip(strides, shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def _broadcast_strides(tensor: Tensor, shape: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
 from onegraph.compiler.library.recipe import Recipe, keeping
@@ -108,7 +108,7 @@ def _convolution(node: Node, parameters: frozenset[Node], inputs: frozenset[Node
     if transposed or not isinstance(weight, Node) or not fits or not all(type(n) is int for n in numbers):
         return None
     assert isinstance(x, Node) and (bias is None or isinstance(bias, Node))
-    if len({item.meta["val"].dtype for item in tensors}) != 1 or not is_dense(weight.meta["val"]):
+    if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):
         return None
     if x.meta["val"].dim() != 4 or min(padding) < 0 or not static_shape(node.meta["val"]):  # type: ignore[type-var, arg-type]
         return None
@@ -135,7 +135,7 @@ def _norm(node: Node, constants: frozenset[Node]) -> tuple[Norm | None, Node]:
     if mean is None or var is None or not all(item in constants for item in tensors):
         return None, node
     values = [item.meta["val"] for item in tensors]  # type: ignore[union-attr]
-    if not all(is_ordinary(v, DTYPES) and is_dense(v) for v in values):
+    if not all(is_ordinary(v, DTYPES) and fills_memory(v) for v in values):
         return None, node
     return Norm(weight, bias, mean, var, eps, (user, *user.users)), results[0]  # type: ignore[arg-type]
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.strides import is_dense
+
 
 def static_shape(value: Tensor) -> tuple[int, ...] | None:
     """The sizes, if all are known and none is zero."""
@@ -19,13 +21,6 @@ def is_ordinary(value: Tensor, dtypes: Sequence[torch.dtype]) -> bool:
     return value.layout is torch.strided and value.device.type == "cpu" and value.dtype in dtypes
 
 
-def is_dense(value: Tensor) -> bool:
+def fills_memory(value: Tensor) -> bool:
     """Whether the elements fill a block of memory, in some order of the dimensions."""
-    expected = 1
-    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
+    return is_dense(value.shape, value.stride())

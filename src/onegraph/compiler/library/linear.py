@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import is_dense, is_ordinary, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
 from onegraph.compiler.library.measure import Runs, copies, fastest, times
 from onegraph.compiler.library.recipe import Recipe, keeping
 
@@ -73,7 +73,7 @@ def _product(node: Node) -> Product | None:
     (rows, inner), (_, columns) = shapes  # type: ignore[misc]
     if bias is not None and static_shape(bias.meta["val"]) != (columns,):
         return None
-    if len({item.meta["val"].dtype for item in tensors}) != 1 or not is_dense(weight.meta["val"]):  # type: ignore[union-attr]
+    if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):  # type: ignore[union-attr]
         return None
     return Product(x, weight, bias, tall, (rows, inner, columns))
 

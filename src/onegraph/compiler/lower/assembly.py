@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.arguments import fits, static
-from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
@@ -50,7 +50,7 @@ def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
     """Each piece is written to its place in the result, or chosen where an element is used."""
     result = g.result
     pieces = [x for x in tensors if not (x.rank == 1 and x.shape[0].constant == 0 and len(result.shape) != 1)]
-    pieces = [x for x in pieces if not any(n.constant == 0 for n in x.shape)]
+    pieces = [x for x in pieces if not is_empty(x.shape)]
     if not pieces:
         return NotImplemented
     d = dim_of(dim, len(result.shape))
@@ -62,7 +62,7 @@ def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
 @lower(aten.stack.default)
 def stack(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
     d = dim_of(dim, len(g.result.shape))
-    if any(n.constant == 0 for n in g.result.shape):
+    if is_empty(g.result.shape):
         return NotImplemented
     raised = [x.reshaped((*x.shape[:d], ONE, *x.shape[d:])) for x in tensors]
     return g.assembled([(x, d) for x in raised])

@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import static
-from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.reduction import converted, reduce
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar
@@ -125,15 +125,11 @@ class Groups(Channels):
         return [at[0], at[1] // self.each]
 
 
-def _is_empty(x: View) -> bool:
-    return any(n.constant == 0 for n in x.shape)
-
-
 @lower(aten.native_layer_norm_backward.default)
 def layer_norm_backward(
     g: Lowerer, gradient: View, x: View, shape: Any, mean: View, scale: View, weight: Any, bias: Any, mask: Any
 ) -> Any:
-    if _is_empty(x):
+    if is_empty(x.shape):
         return NotImplemented
     results = g.node.meta["val"]
     first = x.rank - len(shape)
@@ -159,7 +155,7 @@ def group_norm_backward(
     count: Any,
     mask: Any,
 ) -> Any:
-    if _is_empty(x):
+    if is_empty(x.shape):
         return NotImplemented
     results = g.node.meta["val"]
     groups = Index.of(count)
@@ -189,7 +185,7 @@ def batch_norm_backward(
     eps: float,
     mask: Any,
 ) -> Any:
-    if _is_empty(x) or x.rank < 2:
+    if is_empty(x.shape) or x.rank < 2:
         return NotImplemented
     results = g.node.meta["val"]
     dtype = x.dtype.compute

@@ -14,18 +14,11 @@ from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted, reduce
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, where
-from onegraph.compiler.lower.views import Shape, View
+from onegraph.compiler.lower.views import View, broadcast
 from onegraph.ir.index import ONE, Index
 
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
-
-
-def _broadcast(*operands: View | None) -> Shape:
-    shapes = [x.shape for x in operands if x is not None]
-    rank = max(len(shape) for shape in shapes)
-    padded = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(next((n for n in sizes if n != ONE), ONE) for sizes in zip(*padded, strict=True))
 
 
 def elementwise_loss(g: Lowerer, loss: Callable[..., Scalar], operands: tuple[View | None, ...], reduction: Any) -> Any:
@@ -33,7 +26,7 @@ def elementwise_loss(g: Lowerer, loss: Callable[..., Scalar], operands: tuple[Vi
     how = static(reduction)
     result = g.result.dtype
     dtype = result.compute
-    shape = _broadcast(*operands)
+    shape = broadcast([x.shape for x in operands if x is not None])
 
     def compute(cell: Cell) -> Scalar:
         return loss(*(cell.load(x).to(dtype) if x is not None else None for x in operands))

@@ -37,6 +37,7 @@ class Lowerer:
         self.recipes: dict[str, Recipe] = {}
         self.fallbacks: list[str] = []
         self._tensors: dict[View, str] = {}
+        self._bases: dict[str, str] = {}  # of each buffer that is a view of another one
 
     # ---- types -------------------------------------------------------------------------------------------------------
 
@@ -191,6 +192,7 @@ class Lowerer:
         else:
             name = self.buffer(seen[0])
             self.steps.append(loop.View(name, view.buffer, seen[1]))
+            self._bases[name] = view.buffer
         self._tensors[view] = name
         return name
 
@@ -200,9 +202,8 @@ class Lowerer:
 
     def memory_of(self, buffer: str) -> str:
         """The buffer in whose memory this one is."""
-        bases = {step.name: step.base for step in self.steps if isinstance(step, loop.View)}
-        while buffer in bases:
-            buffer = bases[buffer]
+        while buffer in self._bases:
+            buffer = self._bases[buffer]
         return buffer
 
     def _as_strided(

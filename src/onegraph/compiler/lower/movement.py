@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.arguments import listed, static
-from onegraph.compiler.lower.lowerer import Lowerer
+from onegraph.compiler.lower.lowerer import Lowerer, is_empty
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.view import dim_of, flip, split
 from onegraph.compiler.lower.views import View
@@ -60,7 +60,7 @@ lower(aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default)(split)
 @lower(aten.roll.default)
 def roll(g: Lowerer, x: View, shifts: Any, dims: Any = ()) -> View:
     by = [static(shift) for shift in listed(shifts)]
-    if None in by or any(size.constant == 0 for size in x.shape):
+    if None in by or is_empty(x.shape):
         return NotImplemented
     if not listed(dims):
         flat = x.reshaped((x.numel,))
@@ -95,7 +95,7 @@ def rot90(g: Lowerer, x: View, k: Dim = 1, dims: Sequence[Dim] = (0, 1)) -> View
 @lower(aten.repeat.default)
 def repeat(g: Lowerer, x: View, repeats: Any) -> View:
     shape = g.result.shape
-    if any(size.constant == 0 for size in shape):
+    if is_empty(shape):
         return NotImplemented
     missing = len(shape) - x.rank
 

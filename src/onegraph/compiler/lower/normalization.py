@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
-from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.reduction import converted, reduce
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.statistics import moments
-from onegraph.compiler.lower.views import Shape, View
-from onegraph.ir.index import ONE, ZERO, Index
+from onegraph.compiler.lower.views import View
+from onegraph.ir.index import ZERO, Index, product
 from onegraph.ir.types import DType
 
 aten = torch.ops.aten
@@ -101,7 +101,7 @@ def rms_norm(g: Lowerer, x: View, shape: Any, weight: View | None, eps: float | 
     inner = tuple(range(x.rank - len(shape), x.rank))
     squares = g.pointwise(x.shape, dtype, lambda cell: _squared(cell.load(x).to(dtype)))
     total = reduce(g, "sum", squares, list(inner), dtype, keepdim=True)
-    count = _count(x.shape[inner[0] :])
+    count = product(x.shape[inner[0] :])
     scale = g.pointwise(
         total.shape, dtype, lambda cell: s.rsqrt(cell.load(total) / cell.index(count).to(dtype) + float(eps))
     )
@@ -116,20 +116,13 @@ def _squared(x: Scalar) -> Scalar:
     return x * x
 
 
-def _count(shape: Shape) -> Index:
-    total = ONE
-    for size in shape:
-        total = total * size
-    return total
-
-
 @lower(aten.native_group_norm.default)
 def group_norm(
     g: Lowerer, x: View, weight: View | None, bias: View | None, n: Any, c: Any, hw: Any, groups: Any, eps: float
 ) -> Any:
     result, mean_type, _ = g.results
     dtype = result.dtype.compute
-    if any(size.constant == 0 for size in x.shape):
+    if is_empty(x.shape):
         return NotImplemented
     each = x.shape[1] // groups
     grouped = x.reshaped((Index.of(n), Index.of(groups), each * hw))
@@ -226,7 +219,7 @@ def _trained(g: Lowerer, x: View, weight: View | None, bias: View | None, eps: f
 
 
 def _cannot_train(x: View) -> bool:
-    return x.rank < 2 or any(size.constant == 0 for size in x.shape)
+    return x.rank < 2 or is_empty(x.shape)
 
 
 @lower(aten._native_batch_norm_legit.no_stats)
@@ -244,7 +237,7 @@ def _followed(
 ) -> tuple[View, View]:
     """The running statistics a step nearer to these."""
     dtype = mean.dtype
-    count = _count(tuple(n for d, n in enumerate(x.shape) if d != 1))
+    count = product([n for d, n in enumerate(x.shape) if d != 1])
 
     def unbiased(cell: Cell) -> Scalar:
         number = cell.index(count).to(dtype)

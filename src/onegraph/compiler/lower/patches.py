@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.arguments import listed, static
-from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.reduction import converted
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, where
@@ -34,7 +34,7 @@ def _counts(size: Sequence[Index], kernel: Any, dilation: Any, padding: Any, str
 @lower(aten.im2col.default)
 def im2col(g: Lowerer, x: View, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     settings = _pairs(kernel, dilation, padding, stride)
-    if settings is None or any(n.constant == 0 for n in x.shape):
+    if settings is None or is_empty(x.shape):
         return NotImplemented
     kernel, dilation, padding, stride = settings
     across = _counts(x.shape[-2:], *settings)[1]
@@ -55,7 +55,7 @@ def im2col(g: Lowerer, x: View, kernel: Any, dilation: Any, padding: Any, stride
 def col2im(g: Lowerer, x: View, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     """Every element is the sum of what stands for it in the windows that hold it."""
     settings = _pairs(kernel, dilation, padding, stride)
-    if settings is None or any(n.constant == 0 for n in x.shape):
+    if settings is None or is_empty(x.shape):
         return NotImplemented
     kernel, dilation, padding, stride = settings
     result = g.result

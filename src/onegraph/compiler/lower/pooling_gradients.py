@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.indexing import at_position
-from onegraph.compiler.lower.lowerer import Cell, Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.pooling import Windows, widest, window_of, window_size
 from onegraph.compiler.lower.reduction import converted
 from onegraph.compiler.lower.registry import lower
@@ -94,7 +94,7 @@ lower(aten._adaptive_avg_pool3d_backward.default)(_adaptive_avg_pool_backward(3)
 def _put_back(g: Lowerer, values: View, indices: View, rank: int, sums: bool) -> Any:
     """Each value goes where its index says within its plane; planes are apart."""
     result = g.result
-    if any(n.constant == 0 for n in (*values.shape, *result.shape)):
+    if is_empty((*values.shape, *result.shape)):
         return NotImplemented
     dtype = result.dtype.compute if sums else result.dtype
     outer, plane = result.shape[:-rank], product(result.shape[-rank:])

@@ -16,7 +16,7 @@ from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, maximum, minimum, where
 from onegraph.compiler.lower.sequential import Update, scan
 from onegraph.compiler.lower.view import dim_of
-from onegraph.compiler.lower.views import Shape, View, unflatten
+from onegraph.compiler.lower.views import View, broadcast, unflatten
 from onegraph.ir.index import ONE, ZERO, Index, product
 from onegraph.ir.types import BOOL, I64, U8, DType, TensorType, contiguous_strides
 
@@ -313,7 +313,7 @@ def index_put(g: Lowerer, x: View, indices: Sequence[View | None], values: View,
     rank = max(index.rank for index in chosen)
     together = named == list(range(named[0], named[-1] + 1))
     first = named[0] if together else 0
-    shape = _broadcast([index.shape for index in chosen])
+    shape = broadcast([index.shape for index in chosen])
     others = [d for d in range(x.rank) if d not in named]
     rest = tuple(x.shape[d] for d in others)
     dtype = x.dtype.compute if accumulate else x.dtype
@@ -333,12 +333,6 @@ def index_put(g: Lowerer, x: View, indices: Sequence[View | None], values: View,
 
     into.loop(rest, shape, step)
     return converted(g, into.view, x.dtype)
-
-
-def _broadcast(shapes: Sequence[Shape]) -> Shape:
-    rank = max(map(len, shapes))
-    padded = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(next((n for n in sizes if n != ONE), ONE) for sizes in zip(*padded, strict=True))
 
 
 def _filled_where(g: Lowerer, x: View, first: int, mask: View, values: View) -> Any:

@@ -63,6 +63,13 @@ class View:
         return self.reindexed(shape, lambda x: unflatten(flatten(x, shape), self.shape))
 
 
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape that all of them are broadcast to."""
+    rank = max(map(len, shapes))
+    padded = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(next((n for n in sizes if n != ONE), ONE) for sizes in zip(*padded, strict=True))
+
+
 def axes_of(shape: Shape, prefix: str = "d") -> tuple[Symbol, ...]:
     """A symbol per dimension."""
     return tuple(Symbol(f"{prefix}{k}", size) for k, size in enumerate(shape))

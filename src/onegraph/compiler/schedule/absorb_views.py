@@ -31,6 +31,7 @@ from onegraph.ir.loop import (
     reads,
     writes,
 )
+from onegraph.torchlib.strides import is_dense
 
 
 def absorb_views(program: Program, cx: Context) -> Program:
@@ -57,15 +58,8 @@ def _covers(view: Buffer, base: Buffer) -> bool:
 
 def _is_dense(buffer: Buffer) -> bool:
     """Whether the elements fill a block of memory in some order of the dimensions. Sizes must be known."""
-    dims = [(s.constant, n.constant) for n, s in zip(buffer.type.shape, buffer.type.strides, strict=True) if n != 1]
-    if any(stride is None or size is None for stride, size in dims):
-        return False
-    expected = 1
-    for stride, size in sorted(dims):
-        if stride != expected:
-            return False
-        expected *= size or 1
-    return True
+    sizes, strides = ([n.constant for n in numbers] for numbers in (buffer.type.shape, buffer.type.strides))
+    return None not in (*sizes, *strides) and is_dense(sizes, strides)  # type: ignore[arg-type]
 
 
 def _is_absorbed(step: Step, renamed: Mapping[str, str]) -> bool:

@@ -64,16 +64,16 @@ class _Assembler:
         """The wave after which each result is known; a reduction is computed in the wave before."""
         wave: dict[str, int] = {}
         for member in self.members:
-            needs = max((wave[buffer] for buffer, _ in member.accesses() if buffer in wave), default=0)
+            needs = max((wave[buffer] for buffer, _ in member.accesses if buffer in wave), default=0)
             wave[member.output] = needs + 1 if member.reduction is not None else needs
         return wave
 
     def _needs(self, member: Member, found: set[str]) -> None:
         """The inner results that computing this member takes, at the position where it is computed."""
-        for buffer, indices in member.accesses():
+        for buffer, indices in member.accesses:
             other = self.results.get(buffer)
             if other is not None and buffer not in found and self.is_inner(other):
-                if indices == other.written():
+                if indices == other.written:
                     found.add(buffer)
                 self._needs(other, found)
 
@@ -132,7 +132,7 @@ class _Assembler:
                 continue
             if member.reduction is not None:
                 value = self.totals[member.output]
-                self.body.store(member.output, Coordinates(member.written()), value)
+                self.body.store(member.output, Coordinates(member.written), value)
             else:
                 self.store(member)
 
@@ -180,11 +180,11 @@ class _Assembler:
         return number
 
     def store(self, member: Member) -> None:
-        self.body.store(member.output, Coordinates(member.written()), self.element(member))
+        self.body.store(member.output, Coordinates(member.written), self.element(member))
 
     def element(self, member: Member) -> Operand:
         """The member's result at the current position."""
-        return self.load(self.table[member.output].type.dtype, member.output, member.written(), None)
+        return self.load(self.table[member.output].type.dtype, member.output, member.written, None)
 
     def splicer(self, member: Member, condition: Operand | None = None) -> Splicer:
         axes = {own: Index.of(axis) for own, axis in member.axes.items()}
@@ -197,7 +197,7 @@ class _Assembler:
             return self.body.load(dtype, buffer, Coordinates(indices), condition)
         if buffer in self.totals:
             return self.totals[buffer]
-        if buffer in self.in_memory and indices == member.written():
+        if buffer in self.in_memory and indices == member.written:
             place = indices if buffer not in self.locals else (self.position(),)
             return self.body.load(dtype, self.in_memory[buffer], Coordinates(place), None)
         bindings = member.definition.bindings(indices)

@@ -28,24 +28,18 @@ class Member:
     reduction: Loop | None
     axes: Mapping
     reads: tuple[str, ...]
+    written: tuple[Index, ...]  # the coordinates that it writes, in the group's axes
+    accesses: tuple[tuple[str, tuple[Index, ...]], ...]  # the buffers and coordinates that it reads, likewise
 
     @property
     def definition(self) -> Definition:
         return Definition(self.kernel.axes, self.kernel.body, self.place)
 
-    def written(self) -> tuple[Index, ...]:
-        """The coordinates that it writes, in the group's axes."""
-        return rename(self.place, self.axes)
-
-    def accesses(self) -> Iterator[tuple[str, tuple[Index, ...]]]:
-        """The buffers and coordinates that it reads, in the group's axes."""
-        for load in loads(self.kernel.body):
-            assert isinstance(load.place, Coordinates)
-            yield load.buffer, rename(load.place.indices, self.axes)
-
     def moved(self, axes: Mapping) -> Member:
         """The same member in a group whose axes replace those of its own."""
-        return replace(self, axes={own: axes.get(a, a) for own, a in self.axes.items()})
+        own = {own: axes.get(a, a) for own, a in self.axes.items()}
+        accesses = tuple((buffer, rename(indices, axes)) for buffer, indices in self.accesses)
+        return replace(self, axes=own, written=rename(self.written, axes), accesses=accesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +81,17 @@ def group_of(kernel: Kernel, number: int) -> Group | None:
         return None
     axes = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in kernel.axes}
     inner = {axis: Symbol(f"{axis.name}_{number}", axis.extent) for axis in (loop.axes if loop else ())}
-    member = Member(kernel, stores[0].buffer, place.indices, loop, {**axes, **inner}, reads(kernel))
+    both = {**axes, **inner}
+    accesses = tuple(_accesses(kernel, both))
+    written = rename(place.indices, both)
+    member = Member(kernel, stores[0].buffer, place.indices, loop, both, reads(kernel), written, accesses)
     return Group((member,), (number,), tuple(axes.values()), tuple(inner.values()))
+
+
+def _accesses(kernel: Kernel, axes: Mapping) -> Iterator[tuple[str, tuple[Index, ...]]]:
+    for load in loads(kernel.body):
+        assert isinstance(load.place, Coordinates)
+        yield load.buffer, rename(load.place.indices, axes)
 
 
 def _reduction(kernel: Kernel) -> Loop | None:
@@ -138,15 +141,15 @@ def _proposals(a: Group, b: Group) -> Iterator[tuple[Symbol, Symbol]]:
     """Pairs of an axis of `b` and one of `a` that index the same dimension of a buffer; those through results first."""
     touched: dict[str, list[tuple[Index, ...]]] = {}
     for member in a.members:
-        touched.setdefault(member.output, []).append(member.written())
+        touched.setdefault(member.output, []).append(member.written)
     results = set(touched)
     for member in a.members:
-        for buffer, indices in member.accesses():
+        for buffer, indices in member.accesses:
             touched.setdefault(buffer, []).append(indices)
     own: list[tuple[str, tuple[Index, ...]]] = []
     for member in b.members:
-        own.append((member.output, member.written()))
-        own += member.accesses()
+        own.append((member.output, member.written))
+        own += member.accesses
     own.sort(key=lambda access: access[0] not in results)
     for buffer, indices in own:
         for other in touched.get(buffer, ()):
@@ -179,10 +182,10 @@ def _is_legal(group: Group) -> bool:
     outer = set(group.outer)
     results = group.outputs()
     for member in group.members:
-        for buffer, indices in member.accesses():
+        for buffer, indices in member.accesses:
             if buffer not in results:
                 continue
-            for wrote, read in zip(results[buffer].written(), indices, strict=True):
+            for wrote, read in zip(results[buffer].written, indices, strict=True):
                 if wrote.symbol in outer and read != wrote:
                     return False
     return True
