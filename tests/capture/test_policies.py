@@ -248,6 +248,12 @@ def test_a_copy_counts_its_own_writes() -> None:
     assert made.data_ptr() == x.data_ptr()
 
 
+def test_a_size_given_to_the_old_constructor_is_no_contents() -> None:
+    for backend in ("eager", "native"):
+        compiled = onegraph.compile(lambda x: x.new(x.shape).fill_(3.0), fullgraph=True, backend=backend)
+        assert compiled(torch.ones(2, 3)).tolist() == [[3.0] * 3] * 2
+
+
 # ---- operators -------------------------------------------------------------------------------------------------------
 
 

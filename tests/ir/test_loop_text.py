@@ -38,6 +38,7 @@ program(x, ids, n):
     store m @ i0 = t7
   z = view y offset 0
   q, None, = extern aten.foo.default(z, [1, index(s * 2)], 0.5, alpha=-1, dtype=dtype('float32'), other=None)
+  None = ordered extern aten.bar.default(q)
   kernel k1(i0: 8, i1: 9) vector i0 by 4 across i1:
     add q[i0, 0] += 1.0
   return q, (s * 2), None

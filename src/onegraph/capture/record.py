@@ -160,6 +160,8 @@ class Recorder(TorchFunctionMode):
         """Append the call to the graph and bind the tensors of its result."""
         if isinstance(result, torch.Tensor) and id(result) in self.nodes and returns_itself(func):
             return
+        if func is torch.Tensor.new and len(args) == 2 and isinstance(args[1], torch.Size):
+            args, kwargs = args[:1], {**kwargs, "size": args[1]}  # graphs have tuples, which are taken for contents
         kind, target, node_args = self._spelling(func, args)
         node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
         node.meta["location"] = self._locate()

@@ -5,7 +5,7 @@
     buffer    = "buffer" NAME ":" dtype "[" {index ","} "]" "stride" "(" {index ","} ")" ["constant"]
     step      = kernel
               | NAME "=" "view" NAME "offset" index                               (strides are those of the buffer)
-              | {NAME ","} "=" "extern" operator "(" {argument ","} ")"
+              | {NAME ","} "=" ["ordered"] "extern" operator "(" {argument ","} ")"
     kernel    = "kernel" NAME "(" {axis ","} ")" ["vector" axis "by" INT ["across" axis]] ":" {local} block
     local     = "local" NAME ":" dtype "[" INT "]"
     axis      = NAME ":" index                                                    (0 .. index-1)
@@ -224,13 +224,17 @@ Argument = BufferArgument | Index | Named | float | int | bool | str | complex |
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """A call of an operator of a library. `outputs` has None for a result that nobody uses."""
+    """A call of an operator of a library. `outputs` has None for a result that nobody uses.
+
+    `ordered` calls do more than give results: they draw random numbers, print, or check. They stay in their order.
+    """
 
     operator: str
     args: tuple[Argument, ...]
     kwargs: tuple[tuple[str, Argument], ...]
     outputs: tuple[str | None, ...]
     several: bool = False
+    ordered: bool = False
 
 
 Step = Kernel | View | Extern

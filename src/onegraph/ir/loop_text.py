@@ -78,10 +78,10 @@ def _print_step(out: Printer, step: Step) -> None:
     match step:
         case View(name, base, offset):
             out.line(f"{name} = view {base} offset {offset}")
-        case Extern(operator, args, kwargs, outputs, several):
+        case Extern(operator, args, kwargs, outputs, several, ordered):
             names = ", ".join(map(str, outputs)) + ("," if several else "")
             given = [_argument(a) for a in args] + [f"{name}={_argument(a)}" for name, a in kwargs]
-            out.line(f"{names} = extern {operator}({', '.join(given)})")
+            out.line(f"{names} = {'ordered ' if ordered else ''}extern {operator}({', '.join(given)})")
         case Kernel(name, axes, body, vector, locals):
             wide = f" vector {vector.axis} by {vector.width}" if vector is not None else ""
             wide += f" across {vector.across}" if vector is not None and vector.across is not None else ""
@@ -249,13 +249,13 @@ def _parse_output(item: str, symbols: Mapping[str, Symbol]) -> str | Index | Non
 def _parse_step(line: str, lines: _Lines, symbols: Mapping[str, Symbol]) -> Step:
     if found := re.fullmatch(r"(\w+) = view (\w+) offset (.*)", line):
         return View(found[1], found[2], _index(found[3], symbols))
-    if found := re.fullmatch(r"(.*) = extern ([\w.]+)\((.*)\)", line):
+    if found := re.fullmatch(r"(.*) = (ordered )?extern ([\w.]+)\((.*)\)", line):
         names = tuple(None if name == "None" else name for name in _split(found[1]))
-        call = ast.parse(f"f({found[3]})", mode="eval").body
+        call = ast.parse(f"f({found[4]})", mode="eval").body
         assert isinstance(call, ast.Call)
         args = tuple(_parse_argument(node, symbols) for node in call.args)
         kwargs = tuple((str(k.arg), _parse_argument(k.value, symbols)) for k in call.keywords)
-        return Extern(found[2], args, kwargs, names, found[1].endswith(","))
+        return Extern(found[3], args, kwargs, names, found[1].endswith(","), found[2] is not None)
     head = _match(r"kernel (\w+)\((.*)\)(?: vector (\w+) by (\d+)(?: across (\w+))?)?:", line)
     scope = dict(symbols)
     axes = _parse_axes(head[2], scope)

@@ -77,7 +77,7 @@ def has_effect(target: Any) -> bool:
     """Must a call be kept, and kept apart from an equal one, though nobody reads its result?"""
     if not isinstance(target, OpOverload):
         return False
-    pure = target.namespace in PURE_NAMESPACES and bool(target._schema.returns)
+    pure = _ORIGINAL.get(target, target).namespace in PURE_NAMESPACES and bool(target._schema.returns)
     return not pure or is_random(target) or is_mutable(target)
 
 
@@ -116,6 +116,8 @@ def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
 
 
 _LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
+#: What each operator that works on copies calls on them.
+_ORIGINAL: dict[OpOverload, OpOverload] = {}
 
 
 @cache
@@ -144,7 +146,9 @@ def on_copies(op: OpOverload) -> OpOverload:
     tags = (torch.Tag.nondeterministic_seeded,) if is_random(op) else ()
     _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    return getattr(torch.ops.onegraph, name).default
+    made = getattr(torch.ops.onegraph, name).default
+    _ORIGINAL[made] = op
+    return made
 
 
 def written_tensors(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:

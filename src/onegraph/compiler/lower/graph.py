@@ -35,7 +35,7 @@ from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload
+from onegraph.torchlib.aten import OpOverload, has_effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     g.fallbacks.append(str(node.target))
     if g.cx.events:
         g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason or reason_left(node.target), *cost_left(node)))
-    return g.extern(str(node.target), args, kwargs, node.meta["val"])
+    return g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
 
 
 def _is_native(node: Node) -> bool:

@@ -146,7 +146,9 @@ class Lowerer:
 
     # ---- library calls -----------------------------------------------------------------------------------------------
 
-    def extern(self, operator: str, args: Sequence[Any], kwargs: dict[str, Any], results: Any) -> Any:
+    def extern(
+        self, operator: str, args: Sequence[Any], kwargs: dict[str, Any], results: Any, *, ordered: bool = False
+    ) -> Any:
         """A library call; `results` are the fake results: one value, or several, lists among them. Gives views."""
         several = isinstance(results, (tuple, list))
         views = map_leaves(self._result_of_library, results)
@@ -157,6 +159,7 @@ class Lowerer:
             tuple((name, self.argument(a)) for name, a in kwargs.items()),
             tuple(view.buffer if view is not None else None for view in values),
             several,
+            ordered,
         )
         self.steps.append(call)
         return views

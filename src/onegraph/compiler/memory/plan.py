@@ -233,7 +233,7 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
         case View(name, base, offset):
             shape, strides = p.layout(name)
             p.steps.append(ViewOf(p.slot(name), p.slot(base), shape, strides, p.integer(offset)))
-        case Extern(operator, args, kwargs, outputs, several):
+        case Extern(operator, args, kwargs, outputs, several, _):
             values = tuple(p.argument(value) for value in args)
             named = tuple((name, p.argument(value)) for name, value in kwargs)
             targets = tuple(Slot(p.slot(name)) if name is not None else None for name in outputs)

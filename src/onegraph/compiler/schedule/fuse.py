@@ -25,7 +25,7 @@ from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged
 from onegraph.compiler.schedule.inline import rewritten
 from onegraph.ir.index import ONE, Index, product
-from onegraph.ir.loop import Kernel, Program, Step, reads, writes
+from onegraph.ir.loop import Extern, Kernel, Program, Step, reads, writes
 
 MAX_STATEMENTS = 300  # of a fused kernel
 NEIGHBOURS = 8  # of all kernels that read one buffer, how many before and after are tried together with one
@@ -57,6 +57,7 @@ class Fuser:
         self.before: dict[int, set[int]] = {}  # the steps that must come before each
         several = rewritten(program)
         writers: dict[str, list[int]] = {}
+        in_order: set[int] = set()  # the last of the calls that stay in their order
         for number, step in enumerate(program.steps):
             self.home[number] = number
             group = group_of(step, number) if isinstance(step, Kernel) and not several & {*writes(step)} else None
@@ -70,6 +71,9 @@ class Fuser:
                 self.producer.setdefault(name, number)
                 before.update(writers.get(name, ()), self.readers.get(name, ()))
                 writers.setdefault(name, []).append(number)
+            if isinstance(step, Extern) and step.ordered:
+                before |= in_order
+                in_order = {number}
             before.discard(number)
 
     def run(self) -> Program:
