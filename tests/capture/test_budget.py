@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -110,3 +111,13 @@ def test_many_values_are_not_written_out() -> None:
 
     found, numbers = onegraph.compile(f, backend="eager")(torch.zeros(2))
     assert torch.equal(found, torch.ones(2)) and len(numbers) == 1_000_000
+
+
+@pytest.mark.timeout(60)
+def test_many_items_of_an_iterator_from_outside_take_linear_time() -> None:
+    def f(x: torch.Tensor, items: Iterator[int]) -> torch.Tensor:
+        return x + sum(list(items))
+
+    x = torch.zeros(1)
+    found = onegraph.compile(f, backend="eager")(x, iter(range(10_000)))
+    assert torch.equal(found, f(x, iter(range(10_000))))

@@ -88,7 +88,7 @@ class Through:
     """A pure native function of the base, such as the list behind a set or the dereferenced weak reference."""
 
     base: Source
-    function: Callable[[Any], Any] = field(hash=False)
+    function: Callable[[Any], Any]
 
 
 Source = Arg | FreeCell | Globals | Const | Attr | Item | DictOf | CellOf | TypeOf | Through
