@@ -197,9 +197,15 @@ class Attributes(Machine):
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
-        if real is not obj and find_in_class(torch.Tensor, name)[0] is None:
+        known = find_in_class(torch.Tensor, name)[0] is not None
+        if real is not obj and not known:
             self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
-        return getattr(obj, name)
+        try:
+            return getattr(obj, name)
+        except AttributeError:
+            if known:
+                raise
+        raise AttributeError(f"'{self.type_of(obj).__name__}' object has no attribute '{name}'")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
         namespace = vars(module)

@@ -40,7 +40,8 @@ class Frames(Operators):
         try:
             return self.world.read_global(frame.globals, frame.builtins, name)
         except KeyError:
-            raise NameError(f"name '{name}' is not defined") from None
+            missing = NameError(f"name '{name}' is not defined", name=name)
+        raise missing
 
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         self.world.write_global(frame.globals, name, value)

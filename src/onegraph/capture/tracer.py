@@ -25,6 +25,7 @@ from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
+from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
@@ -164,7 +165,11 @@ class Tracer(Frames, Containers):
     def getattr(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):
             return self.type_of(obj) if name == "__class__" else getattr(self.concrete(obj, f"attribute {name}"), name)
-        return super().getattr(obj, name)
+        try:
+            return super().getattr(obj, name)
+        except AttributeError as raised:
+            note_attribute(raised, obj, name)
+            raise
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 

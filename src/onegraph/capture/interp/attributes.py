@@ -11,6 +11,7 @@ from onegraph.capture.interp.lookup import ClassLookup, is_python
 _PASSIVE = frozenset({FunctionType, staticmethod, classmethod, int, str, float, bool, tuple, list, dict, type(None)})
 _TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})
 _namespace_of = ModuleType.__dict__["__dict__"].__get__
+_ASKED = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SUPER_OWN = frozenset({"__class__", "__thisclass__", "__self__", "__self_class__"})
 
 
@@ -21,6 +22,13 @@ class Attributes:
 
     def getattr(self, obj: Any, name: str) -> Any:
         """`obj.name`"""
+        try:
+            return self._get_or_fall_back(obj, name)
+        except AttributeError as raised:
+            note_attribute(raised, obj, name)
+            raise
+
+    def _get_or_fall_back(self, obj: Any, name: str) -> Any:
         try:
             return self._get(obj, name)
         except AttributeError:
@@ -179,3 +187,10 @@ class Attributes:
         if type(found) in _TAKES_SELF:
             return self.call(found, (obj, *args), {})
         return self.call(self.bind_special(found, obj), args, {})
+
+
+def note_attribute(raised: AttributeError, obj: Any, name: str) -> None:
+    """What was asked for, as CPython notes it in order to suggest another name."""
+    if all(field.__get__(raised) is None for field in _ASKED):
+        for field, value in zip(_ASKED, (name, obj), strict=True):
+            field.__set__(raised, value)

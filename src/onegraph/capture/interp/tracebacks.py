@@ -25,8 +25,8 @@ def _stand_in(code: CodeType, file: str, position: Position | None) -> CodeType:
     instrs = tuple(Instr(op, arg, None, -1, position) for op, arg in ops)
     return encode(
         Bytecode(code, instrs, ()),
-        co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=_GENERATOR, co_varnames=(), co_cellvars=(),
-        co_freevars=(), co_consts=(None, _MARK), co_names=(), co_filename=file,
+        co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=_GENERATOR, co_varnames=code.co_varnames,
+        co_cellvars=(), co_freevars=(), co_consts=(None, _MARK), co_names=(), co_filename=file,
     )  # fmt: skip
 
 
