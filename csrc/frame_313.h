@@ -10,6 +10,8 @@ static inline PyFunctionObject *frame_function(Frame *frame) { return (PyFunctio
 static inline PyFrameObject *frame_object(Frame *frame) { return frame->frame_obj; }
 static inline PyObject **frame_slots(Frame *frame) { return frame->localsplus; }
 
+static inline int *frames_left(PyThreadState *tstate) { return &tstate->py_recursion_remaining; }
+
 static inline bool frame_is_fresh(Frame *frame)
 {
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->instr_ptr == _PyCode_CODE(frame_code(frame));

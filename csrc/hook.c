@@ -3,6 +3,7 @@
 #include "frame.h"
 
 #define IS_FUNCTION (CO_OPTIMIZED | CO_NEWLOCALS)
+#define OWN_FRAMES 500 /* what a callback may enter where the program is at its limit of recursion */
 #define SUSPENDS (CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
 
 _Thread_local HookState hook_state;
@@ -73,6 +74,31 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
     return answer;
 }
 
+/* The limit is the program's: it may stand at it, and must not see that we need more. */
+static PyObject *ask_region(PyThreadState *tstate, Frame *frame, PyObject *callback)
+{
+    HookState *state = &hook_state;
+    if (state->deepened) {
+        return ask(tstate, frame, callback);
+    }
+    state->deepened = true;
+    *frames_left(tstate) += OWN_FRAMES;
+    PyObject *answer = ask(tstate, frame, callback);
+    *frames_left(tstate) -= OWN_FRAMES;
+    state->deepened = false;
+    return answer;
+}
+
+PyObject *module_deepen(PyObject *UNUSED(module), PyObject *count)
+{
+    long more = PyLong_AsLong(count);
+    if (more == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    *frames_left(PyThreadState_Get()) += (int)more;
+    Py_RETURN_NONE;
+}
+
 /* The frame of a tail call leaves what it asks for to who has called it. */
 static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
 {
@@ -83,7 +109,7 @@ static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject 
 static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context, bool is_tail)
 {
     PyCodeObject *code = frame_code(frame);
-    PyObject *answer = ask(tstate, frame, context->callback);
+    PyObject *answer = ask_region(tstate, frame, context->callback);
     if (answer == NULL) {
         return frame_abandon(tstate, frame);
     }

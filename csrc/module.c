@@ -141,6 +141,8 @@ static PyMethodDef module_functions[] = {
     {"exchange_setting", module_exchange_setting, METH_VARARGS,
      "exchange_setting(name, value=...)\n--\n\nSet what this thread says of graph breaks to True, False or None "
      "(nothing), and return what it said. Without a value nothing changes."},
+    {"deepen", module_deepen, METH_O,
+     "deepen(count)\n--\n\nLet this thread enter so many more Python frames than its limit of recursion, or fewer again."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,

@@ -124,6 +124,7 @@ typedef struct {
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
+    bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
 
@@ -132,6 +133,8 @@ enum { ERROR_ON_GRAPH_BREAK = 0, NESTED_GRAPH_BREAKS = 1, N_SETTINGS = 2 };
 extern _Thread_local HookState hook_state;
 
 int hook_init(void);
+/* deepen(count): let this thread enter so many more Python frames, or fewer again. */
+PyObject *module_deepen(PyObject *module, PyObject *count);
 /* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
 void hook_enter(void);
 void hook_leave(void);

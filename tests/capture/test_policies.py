@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import io
 import logging
 import os
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +263,18 @@ def test_operators_stay_the_objects_that_they_are() -> None:
     before = torch.ops.aten.add.Tensor
     assert whole(lambda x: torch.ops.aten.add.Tensor(x, 1))(torch.ones(2)).tolist() == [2.0, 2.0]
     assert torch.ops.aten.add.Tensor is before
+
+
+# ---- annotations -----------------------------------------------------------------------------------------------------
+
+
+def test_forms_of_typing_are_what_they_are() -> None:
+    def f(x: torch.Tensor) -> Any:
+        @dataclasses.dataclass
+        class Config:
+            scale: int
+            names: typing.ClassVar[list] = ["a"]  # noqa: RUF012
+
+        return x * Config(3).scale
+
+    assert whole(f)(torch.ones(2)).tolist() == [3.0, 3.0]

@@ -367,3 +367,39 @@ def test_each_place_of_a_helper_has_its_own_recompile_limit() -> None:
             assert torch.equal(compiled(x), program(x))
     assert watch.graphs == [1] * 11 + [2]
     assert not watch.of(ev.Recompiled) and not watch.of(ev.RecompileLimitReached)
+
+
+class Counter:
+    """What gives the next number each time that it is called."""
+
+    count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self.count
+
+
+ITERATORS: dict[str, Callable[[], Any]] = {
+    "list": lambda: iter([1, 2]),
+    "reversed list": lambda: reversed([1, 2]),
+    "tuple": lambda: iter((1, 2)),
+    "string": lambda: iter("ab"),
+    "wide string": lambda: iter("\N{SNOWMAN}b"),
+    "bytes": lambda: iter(b"ab"),
+    "bytearray": lambda: iter(bytearray(b"ab")),
+    "range": lambda: iter(range(2)),
+    "callable": lambda: iter(Counter(), 3),
+}
+
+
+@pytest.mark.parametrize("drawn", [0, 1, 2, 3])
+@pytest.mark.parametrize("make", ITERATORS.values(), ids=list(ITERATORS))
+def test_an_iterator_crosses_a_break_as_far_as_it_has_come(make: Callable[[], Any], drawn: int) -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, str, list[Any]]:
+        iterator = make()
+        for _ in range(drawn):
+            next(iterator, None)
+        onegraph.graph_break()
+        return x + 1, type(iterator).__name__, list(iterator)
+
+    assert onegraph.compile(f, backend="eager")(torch.zeros(2))[1:] == f(torch.zeros(2))[1:]

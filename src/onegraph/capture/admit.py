@@ -14,6 +14,7 @@ import enum
 import functools
 import operator
 import types
+import typing
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -108,6 +109,7 @@ for _kind in (
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
     type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     type(dataclasses.KW_ONLY),
+    *{type(form) for form in vars(typing).values() if isinstance(form, typing._Final)},  # type: ignore[attr-defined]
     torch.dtype,
     torch.layout,
     torch.memory_format,

@@ -41,8 +41,14 @@ ITERATORS = tuple(
 )  # fmt: skip
 ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
 
-
-REVERSED_LIST = type(reversed([]))
+#: What has no item, by the type of its iterator.
+_EMPTY: dict[type, Callable[[], Any]] = {
+    type(make()): make
+    for make in (
+        lambda: iter([]), lambda: iter(()), lambda: iter(""), lambda: iter("\N{SNOWMAN}"), lambda: iter(b""),
+        lambda: iter(bytearray()), lambda: iter(int, 0), lambda: reversed([]),
+    )
+}  # fmt: skip
 
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
@@ -200,16 +206,21 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
 
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = value.__reduce__()
-    if function is iter and not state:  # at its end, where one over a reversed list reduces to another type
-        over = reversed if isinstance(value, REVERSED_LIST) else iter
-        name = rebuild.assign(f"{rebuild.const(over)}({rebuild.values(args)})")
-        rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
-        return name
+    if function is iter and not state and len(args) == 1:  # at its end, where many reduce to another type
+        return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:
         # Behind the writes: an iterator over a list does not go past what the list holds meanwhile.
         rebuild.late.append(f"{name}.__setstate__({rebuild.value(state[0])})")
     return name
+
+
+def ended(kind: type) -> Any:
+    """An iterator of this type that has come to its end."""
+    iterator = _EMPTY[kind]()
+    while next(iterator, ended) is not ended:
+        pass
+    return iterator
 
 
 def rebuild_view_iterator(rebuild: Any, value: Any) -> str:

@@ -196,7 +196,7 @@ class Rebuild:
             owner, name = part
             return self.assign(f"{self.value(owner)}.{name}")
         for kinds, recipe in RECIPES:
-            if isinstance(value, kinds):
+            if issubclass(cls, kinds):
                 return recipe(self, value)
         return rebuild_object(self, value)
 
@@ -355,15 +355,9 @@ def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[A
 
 def literal(value: Any) -> str | None:
     """The Python text of an atom, or None where there is no exact one."""
-    match value:
-        case None | True | False:
-            return repr(value)
-        case _ if type(value) in (int, str, bytes):
-            return repr(value)
-        case float() if type(value) is float and math.isfinite(value):
-            return repr(value)
-        case _:
-            return None
+    kind = type(value)  # a weak proxy of a dead object cannot be asked for its class
+    exact = kind in (type(None), bool, int, str, bytes) or kind is float and math.isfinite(value)
+    return repr(value) if exact else None
 
 
 # ---- the function ----------------------------------------------------------------------------------------------------

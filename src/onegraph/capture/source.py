@@ -93,6 +93,9 @@ class Through:
 
 Source = Arg | FreeCell | Globals | Const | Attr | Item | DictOf | CellOf | TypeOf | Through
 
+#: The base of what is read from the process itself.
+NOWHERE = Const(id(None), "", None)
+
 
 def base_of(source: Source) -> Source | None:
     """The source that this one is read from; None for a root."""

@@ -63,7 +63,7 @@ from onegraph.capture.policy.registry import (
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.shadows import ATOMS
-from onegraph.capture.source import Const, Through
+from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import FakeTensor
@@ -73,9 +73,6 @@ from onegraph.torchlib.state import untraced
 def handled_now(_: None) -> BaseException | None:
     """What is being handled where the code of a frame runs."""
     return sys.exception()
-
-
-NOWHERE = Const(id(None), "", None)
 
 
 class Tracer(Frames, Containers):

@@ -22,6 +22,7 @@ from collections.abc import Generator
 from types import CellType, FunctionType
 from typing import Any
 
+from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.interp import (  # noqa: F401  (they fill the table of handlers)
     op_calls,
@@ -89,12 +90,12 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         if self.frames:
             signal = run(self, frame)
         else:
-            limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(limit * _HOST_FRAMES)
+            more = sys.getrecursionlimit() * (_HOST_FRAMES - 1)
+            _C.deepen(more)
             try:
                 signal = run(self, frame)
             finally:
-                sys.setrecursionlimit(limit)
+                _C.deepen(-more)
         return self.make_generator(frame) if signal == GENERATOR else frame.result
 
     def on_frame_enter(self, frame: Frame) -> None:

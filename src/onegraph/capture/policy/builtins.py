@@ -32,6 +32,7 @@ from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
+from onegraph.capture.source import NOWHERE, Through
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
@@ -369,7 +370,16 @@ native(
     inspect.unwrap,
 )
 native("deep", re.match, re.search, re.sub, re.split, re.compile, re.fullmatch, re.findall)
-native("identity", sys._getframe, sys.getrecursionlimit, typing.get_type_hints, typing.cast)
+native("identity", sys._getframe, typing.get_type_hints, typing.cast)
+
+
+def limit_now(_: None) -> int:
+    return sys.getrecursionlimit()
+
+
+@policy(sys.getrecursionlimit)
+def recursion_limit(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.world.admit(sys.getrecursionlimit(), Through(NOWHERE, limit_now))
 
 
 def _later(function: Any) -> None:
