@@ -759,7 +759,7 @@ GRAPHS: dict[str, int] = {
     "delegating_generator": 3,
     "method": 3,
     "super": 4,
-    "property_and_operator": 6,
+    "property_and_operator": 3,
     "deep_in_loops_and_handlers": 7,
     "recursion_breaking_at_each_level": 5,
 }

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
+from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
+from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
 from onegraph.capture.layout import HEAP_TYPE
 from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
@@ -63,27 +65,31 @@ class Attributes(Machine):
         if cls.__flags__ & HEAP_TYPE == 0 and cls is not types.SimpleNamespace:
             return self._native_attribute(obj, name)
         custom = self.class_lookup(cls, "__getattribute__")
-        if isinstance(custom, types.FunctionType):
-            return self.call(custom, (obj, name), {})
+        fallback = self.type_lookup(cls, "__getattr__")
+        rest = ATTRIBUTE if fallback is NULL else attribute_rest(fallback, obj, name)
         try:
-            return self.generic_getattr(obj, name)
+            if isinstance(custom, types.FunctionType):
+                return self.call_before(rest, custom, (obj, name), {})
+            return self.generic_getattr(obj, name, rest)
         except AttributeError:
-            fallback = self.class_lookup(cls, "__getattr__")
-            if fallback is MISSING:
+            if fallback is NULL:
                 raise
-            return self.call(fallback, (obj, name), {})
+        return self.call_before(ATTRIBUTE, fallback, (obj, name), {})
 
     def traceback_of(self, exception: BaseException) -> types.TracebackType | None:
         """Of an exception from outside the traceback that it came with, of which nothing is known."""
         real = self.world.real(exception)
-        if real is exception or real.__traceback__ is None:
+        if real is exception:
+            return exception.__traceback__
+        if real.__traceback__ is None:
+            self.world.guard(Attr(self.world.origin[id(exception)], "__traceback__"), "is", None)
             return exception.__traceback__
         if exception.__traceback__ is not None:  # it was raised again: its entries are of both kinds
             raise refused_object(real)
         source = self.world.origin[id(exception)]
         return self.world.admit(real.__traceback__, Attr(source, "__traceback__"))
 
-    def generic_getattr(self, obj: Any, name: str) -> Any:
+    def generic_getattr(self, obj: Any, name: str, rest: Rest | None = None) -> Any:
         """object.__getattribute__ over a shadow: data descriptors, instance dict, then the rest of the class."""
         cls = type(obj)
         if name == "__class__":
@@ -96,14 +102,14 @@ class Attributes(Machine):
         if id(obj) in self.world.opaque:
             self._refuse_hidden(obj, found, name)
         if found is not MISSING and is_data_descriptor(found):
-            return self._bind(owner, found, obj, name)
+            return self._bind(owner, found, obj, name, rest)
         if attributes is not None:
             try:
                 return self.world.lookup(attributes, name)
             except KeyError:
                 pass
         if found is not MISSING:
-            return self._bind(owner, found, obj, name)
+            return self._bind(owner, found, obj, name, rest)
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
 
     def _refuse_hidden(self, obj: Any, found: Any, name: str) -> None:
@@ -143,7 +149,7 @@ class Attributes(Machine):
         """Whether the traced program itself made the class."""
         return id(cls) in self.world.made_classes
 
-    def _bind(self, owner: type, found: Any, obj: Any, name: str) -> Any:
+    def _bind(self, owner: type, found: Any, obj: Any, name: str, rest: Rest | None = None) -> Any:
         """What a class attribute gives on an instance."""
         match found:
             case types.FunctionType():
@@ -151,7 +157,7 @@ class Attributes(Machine):
             case property():
                 if found.fget is None:
                     raise AttributeError(f"property '{name}' of '{owner.__name__}' object has no getter")
-                return self.call(found.fget, (obj,), {})
+                return self.call_before(rest, found.fget, (obj,), {})
             case classmethod():
                 return types.MethodType(found.__func__, type(obj))
             case staticmethod():
@@ -169,7 +175,7 @@ class Attributes(Machine):
         if getter is MISSING:
             return value
         if isinstance(getter, types.FunctionType):
-            return self.call(getter, (value, obj, type(obj)), {})
+            return self.call_before(rest, getter, (value, obj, type(obj)), {})
         return getter(value, obj, type(obj))
 
     def _slot(self, obj: Any, member: types.MemberDescriptorType, name: str) -> Any:
@@ -229,12 +235,12 @@ class Attributes(Machine):
             return self.type_of(cls)
         meta = find_in_class(type(cls), name)[1]
         if meta is not MISSING and is_data_descriptor(meta) and isinstance(meta, property):
-            return self.call(meta.fget, (cls,), {})
+            return self.call_before(ATTRIBUTE, meta.fget, (cls,), {})
         owner, found = find_in_class(cls, name)
         if found is MISSING:
             fallback = self.class_lookup(type(cls), "__getattr__")
             if isinstance(fallback, types.FunctionType) and meta is MISSING:
-                return self.call(fallback, (cls, name), {})
+                return self.call_before(ATTRIBUTE, fallback, (cls, name), {})
             if isinstance(meta, types.FunctionType):
                 return types.MethodType(meta, cls)
             return getattr(cls, name)
@@ -252,7 +258,7 @@ class Attributes(Machine):
                 return value
         getter = self.class_lookup(type(value), "__get__")
         if isinstance(getter, types.FunctionType):
-            return self.call(getter, (value, None, cls), {})
+            return self.call_before(ATTRIBUTE, getter, (value, None, cls), {})
         return value if getter is MISSING else getter(value, None, cls)
 
     def _super_attribute(self, obj: super, name: str) -> Any:
@@ -265,7 +271,7 @@ class Attributes(Machine):
                 found = vars(cls)[name]
                 if owner is kind:
                     return self._bind_to_class(kind, cls, found, name)
-                return self._bind(cls, found, owner, name)
+                return self._bind(cls, found, owner, name, ATTRIBUTE)
         raise AttributeError(f"'super' object has no attribute '{name}'")
 
     def _function_attribute(self, function: types.FunctionType, name: str) -> Any:
@@ -309,7 +315,7 @@ class Attributes(Machine):
             raise GraphBreak(reason_of_write(obj), what=f"{name} of {getattr(obj, '__name__', obj)}")
         custom = self.class_lookup(type(obj), "__setattr__")
         if isinstance(custom, types.FunctionType):
-            self.call(custom, (obj, name, value), {})
+            self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name, value), {})
         else:
             self.generic_setattr(obj, name, value)
 
@@ -322,7 +328,7 @@ class Attributes(Machine):
             case property():
                 if found.fset is None:
                     raise AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter")
-                self.call(found.fset, (obj, value), {})
+                self.call_before(WRITTEN_ATTRIBUTE, found.fset, (obj, value), {})
                 return
             case types.MemberDescriptorType():
                 self.world.slot_written(obj, found)
@@ -331,7 +337,7 @@ class Attributes(Machine):
         setter = self.class_lookup(type(found), "__set__") if found is not MISSING else MISSING
         attributes = self.world.attributes(obj)
         if isinstance(setter, types.FunctionType):
-            self.call(setter, (found, obj, value), {})
+            self.call_before(WRITTEN_ATTRIBUTE, setter, (found, obj, value), {})
         elif setter is not MISSING or attributes is None or id(obj) in self.world.opaque:
             if self.world.is_outside(obj):
                 raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
@@ -343,7 +349,7 @@ class Attributes(Machine):
     def delattr(self, obj: Any, name: str) -> None:
         custom = self.class_lookup(type(obj), "__delattr__")
         if isinstance(custom, types.FunctionType):
-            self.call(custom, (obj, name), {})
+            self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name), {})
         else:
             self.generic_delattr(obj, name)
 
@@ -352,9 +358,9 @@ class Attributes(Machine):
         attributes = self.world.attributes(obj)
         deleter = self.class_lookup(type(found), "__delete__") if found is not MISSING else MISSING
         if isinstance(found, property) and found.fdel is not None:
-            self.call(found.fdel, (obj,), {})
+            self.call_before(WRITTEN_ATTRIBUTE, found.fdel, (obj,), {})
         elif isinstance(deleter, types.FunctionType):
-            self.call(deleter, (found, obj), {})
+            self.call_before(WRITTEN_ATTRIBUTE, deleter, (found, obj), {})
         elif attributes is not None and dict.__contains__(attributes, name):
             self.world.lookup(attributes, name)
             self.world.touch(attributes)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.attributes import MISSING
+from onegraph.capture.interp.rests import NEXT, Rest
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
@@ -108,11 +109,11 @@ class Containers(Operators):
     def type_of(self, obj: Any) -> type:
         return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
 
-    def next(self, iterator: Any) -> Any:
+    def next(self, iterator: Any, rest: Rest = NEXT) -> Any:
         if isinstance(iterator, StandIn):
             return self.natively(next, iterator)
         self.world.refuse_opaque(iterator)
-        return super().next(iterator)
+        return super().next(iterator, rest)
 
     def iterate(self, obj: Any) -> Iterator[Any]:
         """Python iteration over any value of the trace, for policies."""

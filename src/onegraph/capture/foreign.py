@@ -16,6 +16,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture import hatches, stance, treatment
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.marks import Mark
 from onegraph.capture.policy import hatches as policy
 from onegraph.capture.policy import triton
@@ -31,7 +32,7 @@ _CONFIG_MANAGER = "DynamoConfigPatchProxy"
 
 def spelled(ours: Any) -> Mark:
     """A function of torch that is the same as one of ours."""
-    return lambda tracer, plain, function, args, kwargs: tracer.call_again(plain, ours, args, kwargs)
+    return lambda tracer, rest, function, args, kwargs: tracer.call_before(rest, ours, args, kwargs)
 
 
 def enter_error_on_graph_break(manager: Any) -> None:
@@ -53,26 +54,28 @@ def leave_config_patch(manager: Any, *exception: object) -> None:
         _C.exchange_setting("nested_graph_breaks", None)
 
 
-def call_polyfill(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_polyfill(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compiler.substitute_in_graph` has made of a Python function."""
-    return tracer.call_again(plain, function.__torch_dynamo_polyfill__, args, kwargs)
+    return tracer.call_before(rest, function.__torch_dynamo_polyfill__, args, kwargs)
 
 
-def unwrapped_kernel(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unwrapped_kernel(
+    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`torch.library.wrap_triton(kernel)`: in compiled code every kernel is known."""
     return args[0]
 
 
-def call_compiled(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_compiled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` has made of a function: the function is a part of this graph."""
-    return tracer.call_again(plain, function._torchdynamo_orig_callable, args, kwargs)
+    return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
 
 
-def call_module(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_module(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` or `disable` has made of a module."""
     if type(tracer.world.real(function).dynamo_ctx).__name__ == "DisableContext":
-        return policy.run_eagerly(tracer, plain, type(function), args, kwargs)
-    return tracer.call_again(plain, tracer.getattr(function, "_orig_mod"), args, kwargs)
+        return policy.run_eagerly(tracer, rest, type(function), args, kwargs)
+    return tracer.call_before(rest, tracer.getattr(function, "_orig_mod"), args, kwargs)
 
 
 #: (module, qualified name of the code or class) -> what a call of the function, or of an instance, means.

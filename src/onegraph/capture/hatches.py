@@ -19,6 +19,7 @@ from onegraph import _C
 from onegraph.base.arguments import check_callable, check_switch, check_text
 from onegraph.capture import marks
 from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -176,7 +177,7 @@ def skip(fn: Any = None) -> Any:
 
 
 def disable_while_tracing(
-    tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """A function is wrapped at once; what is done to a class or a module stays, so that breaks the graph."""
     if isinstance(args[0] if args else kwargs.get("fn"), type | torch.nn.Module):

@@ -10,8 +10,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-#: handler(tracer, plain, function, args, kwargs) -> the result of the call; `plain` as in `Tracer.take_plain`
-Mark = Callable[[Any, bool, Any, tuple[Any, ...], dict[str, Any]], Any]
+from onegraph.capture.interp.rests import Rest
+
+#: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.take_rest`
+Mark = Callable[[Any, Rest | None, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 MARKS: dict[int, Mark] = {}
 _kept_alive: dict[int, Any] = {}

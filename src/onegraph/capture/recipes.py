@@ -14,11 +14,14 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CellType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
+    MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     SimpleNamespace,
+    WrapperDescriptorType,
 )
 from typing import Any
 
@@ -359,6 +362,9 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
 
 CONSTANTS = (
     type,
+    ClassMethodDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
     type(torch),
     CodeType,
     torch.dtype,

@@ -11,9 +11,10 @@ from onegraph.base import events as ev
 from onegraph.base.events import Location
 from onegraph.base.text import plural
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.policy.registry import is_library
-from onegraph.capture.resume import CALL_OPERANDS
 from onegraph.capture.shadows import ATOMS
 
 #: How many values an instruction looks at; they are on the stack while it runs.
@@ -87,8 +88,8 @@ def operands(frame: Frame) -> list[Any]:
     """The values that the running instruction looks at; of a call, the tensor whose method it is, and the arguments."""
     instr = frame.bytecode.instrs[frame.ip]
     stack = frame.stack
-    if instr.op in CALL_OPERANDS:
-        count = CALL_OPERANDS[instr.op](instr.arg)
+    if instr.op in CALLED.finish:
+        count = taken_by(instr)
         function, *values = (value for value in stack[len(stack) - count :] if value is not NULL)
         if instr.op == "CALL_FUNCTION_EX":
             values = [item for value in values for item in (value.values() if isinstance(value, dict) else value)]

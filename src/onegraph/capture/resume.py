@@ -20,12 +20,14 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import CellType, CodeType, FrameType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, Bytecode, Instr
 from onegraph.capture.bytecode.flow import TERMINATORS, handled_slots, live_names, stack_effect
+from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.rests import finish_of
 from onegraph.capture.interp.tracebacks import frame_object
 from onegraph.capture.resume_function import (
     InnerCall,
@@ -38,17 +40,12 @@ from onegraph.capture.resume_function import (
     original_place,
     place,
     resume_function,
+    resumed_by,
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
 from onegraph.capture.unread import Unread, as_it_is
 
-#: How many stack slots a call takes; only calls can have called the next frame.
-CALL_OPERANDS = {
-    "CALL": lambda arg: arg + 2,
-    "CALL_KW": lambda arg: arg[0] + 2,
-    "CALL_FUNCTION_EX": lambda keywords: 3 + bool(keywords),
-}
 #: Instructions that cannot be run outside of their frame.
 UNRESUMABLE = TERMINATORS | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
@@ -206,14 +203,22 @@ class Planner:
         for level in range(len(self.frames) - 1, -1, -1):
             frame = self.frames[level]
             bytecode, index = original_place(frame)
+            waiting = None if frame is self.frames[-1] else waiting_at(frame, self.frames[level + 1])
+            if waiting is not None:
+                bytecode, index = waiting.bytecode, waiting.at
             handler = bytecode.handler_at(index)
-            if handler is None:
+            if waiting is not None and catches(waiting.finish):
+                way: Way = InnerCall(0, 0, waiting.at, waiting.finish, raising=True)
+                made = self._resume_waiting(frame, waiting, way, 1)
+            elif handler is not None:
+                slots = self.slots(frame, handler.depth)
+                kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
+                # The exception is the native stack's one result, so it is taken first.
+                way = Jump(handler.target)
+                slots = Slots(kinds, slots.numbers)
+                made = self._resume(frame, slots, handler.depth, way, top_first=True, bytecode=bytecode)
+            else:
                 continue
-            slots = self.slots(frame, handler.depth)
-            kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
-            # The exception is the native stack's one result, so it is taken first.
-            way = Jump(handler.target)
-            made = self._resume(frame, Slots(kinds, slots.numbers), handler.depth, way, top_first=True)
             exit_ = self._wrap(level, made, (True,))
             kept = max(handled_slots(self.frames[-1].bytecode)[self.frames[-1].ip], default=-1) + 1
             return exit_, int(self.ambient is not None) + kept, level
@@ -242,8 +247,9 @@ class Planner:
         bytecode = bytecode or original_place(frame)[0]
         live = live_names(bytecode)
         at, target = place(bytecode, way)
-        handler = None if isinstance(way, Jump) else bytecode.handler_at(at)
-        wanted = live[target] | (live[handler.target] if handler else frozenset())
+        handler = bytecode.handler_at(at) if isinstance(way, Suspended) else None
+        wanted = live[at] if isinstance(way, InnerCall) else live[target]
+        wanted |= live[handler.target] if handler else frozenset()
         name = receiver_name(frame, bytecode)
         names = sorted(each for each in wanted if each in frame.locals and each != name)
         exceptions = handled_exceptions(frame, depth)
@@ -258,14 +264,19 @@ class Planner:
 
     def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...]) -> Exit:
         """Wrap the resume function of frame `level` into those of the frames that called it."""
-        for frame in reversed(self.frames[:level]):
-            call = frame.bytecode.instrs[frame.ip]
-            depth = len(frame.stack) - CALL_OPERANDS[call.op](call.arg)
-            way = InnerCall(len(made.leading), len(made.values), original_place(frame)[1])
-            outer = self._resume(frame, self.slots(frame, depth), depth, way, first=sum(results))
-            inner = (self.values.add(made.function), *made.leading, *made.values)
-            made = Resuming(outer.function, outer.leading, (*outer.values, *inner))
+        for frame, inner in zip(self.frames[level - 1 :: -1], self.frames[level:0:-1], strict=True) if level else ():
+            waiting = waiting_at(frame, inner)
+            way = InnerCall(len(made.leading), len(made.values), waiting.at, waiting.finish)
+            outer = self._resume_waiting(frame, waiting, way, sum(results))
+            called = (self.values.add(made.function), *made.leading, *made.values)
+            made = Resuming(outer.function, outer.leading, (*outer.values, *called))
         return Exit(self.values.add(made.function), made.leading, results, made.values)
+
+    def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int) -> Resuming:
+        """The resume function of a frame that waits for a call, with what finishes the instruction."""
+        slots = self.slots(frame, waiting.depth)
+        made = self._resume(frame, slots, waiting.depth, way, first, bytecode=waiting.bytecode)
+        return Resuming(made.function, made.leading, (*made.values, *map(self.values.add, waiting.values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +293,30 @@ class Resuming:
     function: ResumeFunction
     leading: tuple[int, ...]
     values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Where a frame waits for the next, the depth of its stack without operands, and what finishes the instruction."""
+
+    bytecode: Bytecode
+    at: int
+    depth: int
+    finish: FunctionType | None
+    values: tuple[Any, ...]
+
+
+def waiting_at(frame: Frame, inner: Frame) -> Waiting:
+    depth = len(frame.stack) - taken_by(frame.bytecode.instrs[frame.ip])
+    resumed = resumed_by(frame.bytecode.code)
+    if resumed is not None and resumed.made is frame.bytecode and frame.ip == resumed.call:
+        assert isinstance(resumed.way, InnerCall)
+        values = tuple(as_it_is(frame.locals, name) for name in resumed.needed)
+        return Waiting(resumed.bytecode, resumed.way.at, depth, resumed.way.finish, values)
+    finish = finish_of(inner.rest, frame)
+    assert not isinstance(finish, str)
+    bytecode, at = original_place(frame)
+    return Waiting(bytecode, at, depth, finish, inner.rest.values if finish else ())
 
 
 def receiver_name(frame: Frame, bytecode: Bytecode) -> str | None:
@@ -301,11 +336,11 @@ def receiver(frame: Frame, name: str) -> Any:
 
 
 def deepest(frames: Sequence[Frame]) -> int:
-    """The last of the frames that can go on by its own: each was called by a plain call of the one before."""
+    """The last of the frames that can go on by its own: what is left of the instruction behind each call is known."""
     level = 0
     while level + 1 < len(frames):
         outer, inner = frames[level], frames[level + 1]
-        if not inner.plain_call or inner.parent is not outer or outer.bytecode.instrs[outer.ip].op not in CALL_OPERANDS:
+        if inner.rest is None or inner.parent is not outer or isinstance(finish_of(inner.rest, outer), str):
             break
         level += 1
     return level

@@ -14,6 +14,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, Instr, encode, remember
+from onegraph.capture.finishing import argument_names, finished
 from onegraph.capture.interp.frame import Frame
 
 
@@ -36,12 +37,15 @@ class Jump:
 class InnerCall:
     """A resume function first calls that of the frame it had called, in the place of `at`.
 
-    It hands on `leading` arguments, the results of the breaking instruction, and `count` others.
+    It hands on `leading` arguments, the results of the breaking instruction, and `count` others. Then `finish` does
+    what is left of the instruction. If it is `raising`, the call has raised the one result.
     """
 
     leading: int
     count: int
     at: int
+    finish: FunctionType | None = None
+    raising: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Shape:
 
     Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
     inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
-    and for an inner call the function and the other arguments.
+    and for an inner call the values that finish the instruction, the function and the other arguments.
     """
 
     kinds: tuple[str, ...]
@@ -82,6 +86,8 @@ class Resumed:
     bytecode: Bytecode
     shift: int
     way: Way
+    call: int  # where the inner call is, if there is one
+    needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,9 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
     if frame.ip >= resumed.shift:
         return resumed.bytecode, frame.ip - resumed.shift
     assert isinstance(resumed.way, InnerCall), "nothing else in a prologue can break"
-    return resumed.bytecode, resumed.way.at
+    if resumed.way.finish is None:
+        return resumed.bytecode, resumed.way.at
+    return frame.bytecode, frame.ip  # in the middle of an instruction
 
 
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
@@ -152,8 +160,9 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     given = [*stack_names[-1:], *stack_names[:-1]] if shape.top_first else stack_names
     results = [f"result{index}{turn}" for index in range(shape.first)]
     inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
+    needed = [f"rest_{name}{turn}" for name in finish_arguments(way)]
     receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
-    parameters = [*receiver, *results, *given, *exception_names, *shape.names, *inner]
+    parameters = [*receiver, *results, *given, *exception_names, *shape.names, *needed, *inner]
     own = tuple(name for name in shape.cells if name in bytecode.code.co_cellvars and name not in receiver)
     prologue = [Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []
     for name in own:  # what an empty cell raises tells those of the function from those around it
@@ -162,26 +171,33 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
     prologue += [Instr("RESUME", 0), *rebuild_stack(shape.kinds, stack_names, exception_names)]
     at, target = place(bytecode, way)
-    protected = len(prologue)
+    protected, own_handlers = len(prologue), list[Handler]()
     match way:
         case InnerCall():
-            prologue += call(
-                Instr("LOAD_FAST", inner[0]), [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
-            )
-            protected = len(prologue) - 1
+            if way.raising:
+                calling = [Instr("LOAD_FAST", results[0]), Instr("RERAISE", 0)]
+            else:
+                arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
+                calling = call(Instr("LOAD_FAST", inner[0]), arguments)
+            code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
+            own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
+            prologue += [shifted(instr, protected) for instr in code]
+            protected += next(index for index, instr in enumerate(code) if instr is calling[-1])
         case Suspended(at, True):
             prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
             protected += 1
     shift = len(prologue) + 1
-    handlers = [Handler(h.start + shift, h.end + shift, h.target + shift, h.depth, h.lasti) for h in bytecode.handlers]
+    handlers = [*own_handlers, *(shifted_handler(handler, shift) for handler in bytecode.handlers)]
     around = bytecode.handler_at(at)
     if around is not None and protected < len(prologue):
-        handlers.insert(0, Handler(protected, shift - 1, around.target + shift, around.depth, around.lasti))
+        found = Handler(protected, shift - 1, around.target + shift, around.depth, around.lasti)
+        handlers.insert(len(own_handlers), found)
     prologue.append(Instr("JUMP", target=target + shift))
     position = bytecode.instrs[at].position
-    placed = [Instr(i.op, i.arg, i.target, i.offset, position) for i in prologue]
+    placed = [Instr(i.op, i.arg, landed(i.target, shift), i.offset, position) for i in prologue]
     body = [shifted(instr, shift) for instr in bytecode.instrs]
-    others = [name for name in taken if name not in parameters and name not in shape.cells]
+    local = dict.fromkeys(str(i.arg) for i in prologue if i.op == "STORE_FAST")
+    others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
     made = Bytecode(bytecode.code, (*placed, *body), tuple(handlers))
     code = encode(
         made,
@@ -193,7 +209,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_cellvars=own,
         co_freevars=shape.cells,
     )
-    return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way)
+    return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way, protected, tuple(needed))
 
 
 def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
@@ -201,7 +217,7 @@ def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
     match way:
         case Jump(target):
             return target, target
-        case InnerCall(_, _, at):
+        case InnerCall(at=at):
             return at, at + 1
         case Suspended(at, started):
             return at, at + 2 if started else at + 1
@@ -209,8 +225,15 @@ def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
             assert_never(way)
 
 
+def finish_arguments(way: Way) -> tuple[str, ...]:
+    """The names of what is needed to finish the instruction behind the inner call."""
+    return argument_names(way.finish) if isinstance(way, InnerCall) else ()
+
+
 def inner_arguments(way: InnerCall, turn: str) -> list[str]:
     """The variables that hold the inner function and its arguments beside the results."""
+    if way.raising:
+        return []
     return [f"call{turn}", *(f"inner{index}{turn}" for index in range(way.leading + way.count))]
 
 
@@ -251,8 +274,18 @@ def shifted(instr: Instr, by: int) -> Instr:
     """The instruction at its new place. What sets up a frame is left out: the prologue has done it."""
     if instr.op in ("MAKE_CELL", "COPY_FREE_VARS"):
         return Instr("NOP", None, None, instr.offset, instr.position)
-    target = None if instr.target is None else instr.target + by
+    target = instr.target if instr.target is None or instr.target < 0 else instr.target + by
     return Instr(instr.op, instr.arg, target, instr.offset, instr.position)
+
+
+def landed(target: int | None, shift: int) -> int | None:
+    """The target of a jump in the prologue; see `finished` for those that leave it."""
+    return target if target is None or target >= 0 else shift - target - 1
+
+
+def shifted_handler(handler: Handler, by: int, depth: int = 0) -> Handler:
+    """The handler at its new place, with `depth` slots below."""
+    return Handler(handler.start + by, handler.end + by, handler.target + by, handler.depth + depth, handler.lasti)
 
 
 def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:

@@ -16,6 +16,7 @@ from onegraph.base.arguments import check_callable, check_stance
 from onegraph.base.errors import FailOnRecompileError, InvalidArgument, OnegraphError
 from onegraph.capture import marks
 from onegraph.capture.hatches import module_with_call
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -178,11 +179,11 @@ def run(fn: Any = None) -> Any:
     return functools.update_wrapper(call, fn, updated=())
 
 
-def call_unfrozen(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_unfrozen(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """In compiled code, which is being compiled anyway, a frozen function is the function."""
     names = function.__code__.co_freevars
     compiled = function.__closure__[names.index("compiled")].cell_contents
-    return tracer.call_again(plain, compiled, args, kwargs)
+    return tracer.call_before(rest, compiled, args, kwargs)
 
 
 marks.mark(run, policy.call_natively)

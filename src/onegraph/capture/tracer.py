@@ -27,6 +27,7 @@ from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark,
 from onegraph.capture.frames import Frames
 from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
@@ -49,7 +50,7 @@ from onegraph.capture.policy.registry import (
     COMPARING,
     DEPTHS,
     HANDLERS,
-    PLAIN,
+    PASSING,
     PURE_MODULES,
     READS,
     SAFE_RECEIVERS,
@@ -102,7 +103,7 @@ class Tracer(Frames, Containers):
         self.outside = sys.exception()
         #: Called where it matters that this was nothing.
         self.on_unhandled: Callable[[], None] = lambda: None
-        self._plain = False
+        self._rest: Rest | None = None
         self._reentry = Reentry(self)
 
     # ---- exceptions --------------------------------------------------------------------------------------------------
@@ -141,14 +142,14 @@ class Tracer(Frames, Containers):
             self.world.refuse_opaque(obj)
         return super().truth(obj)
 
-    def length(self, obj: Any) -> Any:
+    def length(self, obj: Any, rest: Rest = LENGTH) -> Any:
         if isinstance(obj, torch.Tensor):
             return obj.shape[0] if obj.dim() else len(obj)
         refuse_marked(obj)
         self.world.length_matters(obj)
         method = self.class_lookup(type(obj), "__len__")
         if isinstance(method, types.FunctionType):
-            return self.call(method, (obj,), {})
+            return self.call_before(rest, method, (obj,), {})
         self.world.refuse_opaque(obj)
         return len(obj)
 
@@ -170,35 +171,30 @@ class Tracer(Frames, Containers):
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
-    def call_plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call whose result is the running instruction's: a frame that it enters can resume behind a break."""
-        self._plain = True
+    def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A frame that the call enters can resume behind a break, if it is known what follows."""
+        self._rest = rest
         return self.call(function, args, kwargs)
 
-    def take_plain(self) -> bool:
-        """Whether the call that begins now is a plain one; what it calls in turn is not, unless it says so."""
-        plain, self._plain = self._plain, False
-        return plain
-
-    def call_again(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Another call in the place of the one that `take_plain` was asked in."""
-        self._plain = plain
-        return self.call(function, args, kwargs)
+    def take_rest(self) -> Rest | None:
+        """Of what the call that begins now calls in turn nothing is known, unless it is said again."""
+        rest, self._rest = self._rest, None
+        return rest
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
         mark = MARKS.get(identity) or self.own_marks.get(identity)
         if mark is not None:
-            return mark(self, self.take_plain(), function, args, kwargs)
+            return mark(self, self.take_rest(), function, args, kwargs)
         real = self.world.real_of.get(identity)
         if id(real) in MARKS:  # a callable object of the program, whose shadow is called
             self.world.guard(self.world.origin[identity], "is", real)
-            return MARKS[id(real)](self, self.take_plain(), real, args, kwargs)
+            return MARKS[id(real)](self, self.take_rest(), real, args, kwargs)
         handler = HANDLERS.get(identity)
         if handler is not None:
-            self._plain = self._plain and identity in PLAIN
+            self._rest = self._rest if identity in PASSING else None
             return handler(self, args, kwargs)
-        plain = self.take_plain()
+        rest = self.take_rest()
         if identity in BREAKS:
             why, name = BREAKS[identity]
             raise GraphBreak(why, name=name, what=name)
@@ -211,26 +207,27 @@ class Tracer(Frames, Containers):
                     raise GraphBreak(known[0], name=known[1], what=known[1])
                 mark = foreign_mark(function)
                 if mark is not None:
-                    return mark(self, plain, function, args, kwargs)
+                    return mark(self, rest, function, args, kwargs)
                 if runs_natively(function):
                     return self.run_torch(function, args, kwargs)
                 frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
-                frame.plain_call = plain
+                frame.rest = rest
                 return self.run_frame(frame)
             case types.MethodType():
-                return self.call_again(plain, function.__func__, (function.__self__, *args), kwargs)
+                return self.call_before(rest, function.__func__, (function.__self__, *args), kwargs)
             case functools.partial():
                 self.world.realize(function)
                 named = {**function.keywords, **kwargs}
-                return self.call_again(plain, function.func, (*function.args, *args), named)
+                return self.call_before(rest, function.func, (*function.args, *args), named)
             case type():
                 if hasattr(function, "__del__") and not is_buffer(function):
                     refuse_outside_class(function, is_library)
                     raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
+                self._rest = rest  # for `call_type`, which takes it first
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
-        return self.call_object(plain, function, args, kwargs)
+        return self.call_object(rest, function, args, kwargs)
 
     def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function of torch; one that wraps a function of the table is that function."""
@@ -239,30 +236,30 @@ class Tracer(Frames, Containers):
             return self.call(wrapped, args, kwargs)
         return self.run_native(function, args, kwargs)
 
-    def call_object(self, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_object(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
         if isinstance(function, _C.Region):
-            return call_region(self, plain, function, function.__wrapped__, args, kwargs)
+            return call_region(self, rest, function, function.__wrapped__, args, kwargs)
         if isinstance(function, _C.disabled):
-            return run_eagerly(self, plain, function, args, kwargs)
+            return run_eagerly(self, rest, function, args, kwargs)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
-            return call_region(self, plain, type(function), inline, (function, *args), kwargs)
+            return call_region(self, rest, type(function), inline, (function, *args), kwargs)
         mark = foreign_class_mark(type(function))
         if mark is not None:
-            return mark(self, plain, function, args, kwargs)
+            return mark(self, rest, function, args, kwargs)
         owner, method = find_in_class(type(function), "__call__")
         if find_disabled(method) is not None:
-            return run_eagerly(self, plain, find_disabled(method), args, kwargs)
+            return run_eagerly(self, rest, find_disabled(method), args, kwargs)
         if isinstance(method, types.FunctionType) and not runs_natively(method):
             method = self._admit_class_value(type(function), owner, method, "__call__")
-            return self.call_again(plain, method, (function, *args), kwargs)
+            return self.call_before(rest, method, (function, *args), kwargs)
         if isinstance(method, staticmethod | classmethod):
             method = self._admit_class_value(type(function), owner, method, "__call__")
             receiver = (type(function),) if isinstance(method, classmethod) else ()
-            return self.call_again(plain, method.__func__, (*receiver, *args), kwargs)
+            return self.call_before(rest, method.__func__, (*receiver, *args), kwargs)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if isinstance(function, SCRIPTED_TYPES):

@@ -21,6 +21,7 @@ from onegraph.base.arguments import check_callable, check_switch
 from onegraph.base.errors import InvalidArgument
 from onegraph.capture import marks
 from onegraph.capture.hatches import DESCRIPTORS, within
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -191,12 +192,14 @@ class Substitution:
         self.function = function
         self.foldable = foldable
 
-    def __call__(self, tracer: Any, plain: bool, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(
+        self, tracer: Any, rest: Rest | None, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if self.foldable and all(type(value) in policy.ATOMS for value in (*args, *kwargs.values())):
             return self.original(*args, **kwargs)
         receiver = getattr(called, "__self__", None)
         bound = isinstance(self.original, MethodDescriptorType) and called is not self.original
-        return tracer.call_again(plain, self.function, (receiver, *args) if bound else args, kwargs)
+        return tracer.call_before(rest, self.function, (receiver, *args) if bound else args, kwargs)
 
 
 def check_signatures(original: Callable[..., Any], substitute: Callable[..., Any]) -> None:

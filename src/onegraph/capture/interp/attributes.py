@@ -7,6 +7,7 @@ from typing import Any
 
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import ClassLookup, is_python
+from onegraph.capture.interp.rests import Rest
 
 _PASSIVE = frozenset({FunctionType, staticmethod, classmethod, int, str, float, bool, tuple, list, dict, type(None)})
 _TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})
@@ -182,11 +183,11 @@ class Attributes:
             return self.call(getter, (found, obj, type(obj)), {})
         return getter(found, obj, type(obj))
 
-    def call_special(self, found: Any, obj: Any, args: tuple[Any, ...] = ()) -> Any:
+    def call_special(self, found: Any, obj: Any, args: tuple[Any, ...] = (), rest: Rest | None = None) -> Any:
         """Call a special method found in an object's class."""
         if type(found) in _TAKES_SELF:
-            return self.call(found, (obj, *args), {})
-        return self.call(self.bind_special(found, obj), args, {})
+            return self.call_before(rest, found, (obj, *args), {})
+        return self.call_before(rest, self.bind_special(found, obj), args, {})
 
 
 def note_attribute(raised: AttributeError, obj: Any, name: str) -> None:

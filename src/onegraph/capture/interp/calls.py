@@ -10,6 +10,7 @@ from typing import Any
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
+from onegraph.capture.interp.rests import CALLED, Rest, entering_rest, made_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -44,9 +45,13 @@ class Calls:
             return self.call(self.bind_special(found, function), args, kwargs)
         return self.call_native(function, args, kwargs)
 
-    def call_plainly(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call of a call instruction: its result is the instruction's."""
+    def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call behind which this is left of the running instruction; of None nothing is known."""
         return self.call(function, args, kwargs)
+
+    def take_rest(self) -> Rest | None:
+        """What is left of the running instruction behind the call that begins now."""
+        return None
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something that is not written in Python."""
@@ -86,16 +91,17 @@ class Calls:
     def call_type(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a class."""
         meta = type(cls)
+        rest = self.take_rest()
         caller = self.type_lookup(meta, "__call__")
         if caller is not type.__call__:
             if is_python(caller):
-                return self.call(self.bind_special(caller, cls), args, kwargs)
+                return self.call_before(rest, self.bind_special(caller, cls), args, kwargs)
             return self.call_type_natively(cls, args, kwargs)
         if cls is type and len(args) == 1 and not kwargs:
             return type(args[0])
-        return self.instantiate(cls, args, kwargs)
+        return self.instantiate(cls, args, kwargs, rest)
 
-    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """`type.__call__`: make an instance and initialise it."""
         maker = self.type_lookup(cls, "__new__")
         initializer = self.type_lookup(cls, "__init__")
@@ -109,7 +115,8 @@ class Calls:
             return made
         initializer = self.type_lookup(type(made), "__init__")
         if is_python(initializer):
-            result = self.call(self.bind_special(initializer, made), args, kwargs)
+            bound = self.bind_special(initializer, made)
+            result = self.call_before(made_rest(made) if rest is CALLED else None, bound, args, kwargs)
             if result is not None:
                 raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
         else:
@@ -207,7 +214,7 @@ class Calls:
         if leave is NULL:
             raise TypeError(f"{missing} (missed __exit__ method)")
         leaving = self.bind_special(leave, manager)
-        return leaving, self.call(entering, (), {})
+        return leaving, self.call_before(entering_rest(leaving), entering, (), {})
 
 
 def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:

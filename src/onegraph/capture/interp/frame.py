@@ -31,7 +31,7 @@ class Frame:
 
     __slots__ = (
         "began", "builtins", "bytecode", "cells", "counted", "function", "globals", "handled", "ip", "locals",
-        "namespace", "parent", "plain_call", "program", "result", "serial", "stack", "steps", "stop_at",
+        "namespace", "parent", "program", "rest", "result", "serial", "stack", "steps", "stop_at",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +58,7 @@ class Frame:
         self.handled: BaseException | None = None  # by an except clause of this frame
         self.result: Any = None  # returned or yielded
         self.parent: Frame | None = None
-        self.plain_call = False  # what it returns is the result of the call instruction that its parent is at
+        self.rest: Any = None  # of the instruction that its parent is at, if it is known: a `Rest`
         self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
 

@@ -7,6 +7,7 @@ from typing import Any
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.opcodes import opcode
+from onegraph.capture.interp.rests import CALLED
 
 
 def split_pair(pair: list[Any], args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -24,7 +25,7 @@ def call(machine: Any, frame: Frame, instr: Instr) -> None:
     stack = frame.stack
     base = len(stack) - instr.arg
     function, args = split_pair(stack[base - 2 : base], tuple(stack[base:]))
-    result = machine.call_plainly(function, args, {})
+    result = machine.call_before(CALLED, function, args, {})
     del stack[base - 2 :]
     stack.append(result)
 
@@ -36,7 +37,7 @@ def call_kw(machine: Any, frame: Frame, instr: Instr) -> None:
     base = len(stack) - count
     named = len(stack) - len(names)
     function, args = split_pair(stack[base - 2 : base], tuple(stack[base:named]))
-    result = machine.call_plainly(function, args, dict(zip(names, stack[named:], strict=True)))
+    result = machine.call_before(CALLED, function, args, dict(zip(names, stack[named:], strict=True)))
     del stack[base - 2 :]
     stack.append(result)
 
@@ -51,6 +52,6 @@ def call_function_ex(machine: Any, frame: Frame, instr: Instr) -> None:
     function = second if first is NULL else first
     if type(args) is not tuple:
         args = machine.star_arguments(function, args)
-    result = machine.call_plainly(function, args, kwargs if type(kwargs) is dict else dict(kwargs))
+    result = machine.call_before(CALLED, function, args, kwargs if type(kwargs) is dict else dict(kwargs))
     del stack[base - 2 :]
     stack.append(result)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.opcodes import opcode
+from onegraph.capture.interp.rests import LEFT
 
 
 @opcode("RAISE_VARARGS")
@@ -59,4 +60,5 @@ def before_with(machine: Any, frame: Frame, instr: Instr) -> None:
 def with_except_start(machine: Any, frame: Frame, instr: Instr) -> None:
     exception = frame.stack[-1]
     leave = frame.stack[-4]
-    frame.stack.append(machine.call(leave, (type(exception), exception, machine.traceback_of(exception)), {}))
+    raised = type(exception), exception, machine.traceback_of(exception)
+    frame.stack.append(machine.call_before(LEFT, leave, raised, {}))

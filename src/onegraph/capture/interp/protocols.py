@@ -12,6 +12,23 @@ from typing import Any
 
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
+from onegraph.capture.interp.rests import (
+    CONTAINED,
+    FORMATTED,
+    ITEM,
+    ITERATOR,
+    LENGTH,
+    NEXT,
+    TRUTH,
+    TRUTH_OF_LENGTH,
+    UNARY,
+    WRITTEN_ITEM,
+    Rest,
+    binary_rest,
+    compare_rest,
+    text_rest,
+    unpacking_rest,
+)
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "+": (operator.add, "add"),
@@ -77,7 +94,7 @@ class Protocols:
         """`-obj`, `+obj`, `~obj`"""
         native, name = _UNARY[op]
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), name)
-        return self.call_special(found, obj) if is_python(found) else native(obj)
+        return self.call_special(found, obj, rest=UNARY) if is_python(found) else native(obj)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """`a + b`, `a += b`, ..."""
@@ -91,13 +108,19 @@ class Protocols:
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
             return self.natively(native, a, b)
-        if in_place is not NULL:
-            result = self.call_special(in_place, a, (b,))
+        tries = [(in_place, a, b), *self._tries(op, a, b, (first, second, reflected))]
+        tries = [each for each in tries if each[0] is not NULL]
+        shown = "** or pow()" if op in ("**", "**=") else op
+        message = f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'"
+        for index, (method, receiver, argument) in enumerate(tries, 1):
+            rest = binary_rest(tries[index:], message)
+            result = self.call_special(method, receiver, (argument,), rest)
             if result is not NotImplemented:
                 return result
-        return self._binary_methods(op, a, b, (first, second, reflected))
+        raise TypeError(message)
 
-    def _binary_methods(self, op: str, a: Any, b: Any, methods: tuple[Any, Any, str]) -> Any:
+    def _tries(self, op: str, a: Any, b: Any, methods: tuple[Any, Any, str]) -> list[tuple[Any, Any, Any]]:
+        """Methods with receiver and argument, in the order in which they are asked."""
         first, second, reflected = methods
         left, right = type(a), type(b)
         tries = [(first, a, b)]
@@ -106,13 +129,7 @@ class Protocols:
             # A native sequence has no number slot, so its own `+` and `*` come last.
             sequence = op[0] in "+*" and op[:2] != "**" and self._is_native_sequence(left)
             tries.insert(0 if overridden or sequence else 1, (second, b, a))
-        for method, receiver, argument in tries:
-            if method is not NULL:
-                result = self.call_special(method, receiver, (argument,))
-                if result is not NotImplemented:
-                    return result
-        shown = "** or pow()" if op in ("**", "**=") else op
-        raise TypeError(f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'")
+        return tries
 
     def _is_native_sequence(self, cls: type) -> bool:
         return self.type_lookup(cls, "__radd__") is NULL and not is_python(self.type_lookup(cls, "__add__"))
@@ -129,34 +146,35 @@ class Protocols:
         tries = [(first, a, b), (second, b, a)]
         if left is not right and issubclass(right, left):
             tries.reverse()
-        for method, receiver, argument in tries:
-            result = self._compare_with(method, receiver, argument)
+        tries = [each for each in tries if each[0] is not NULL]
+        message = f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'"
+        for index, (method, receiver, argument) in enumerate(tries, 1):
+            rest = compare_rest(op, method is object.__ne__, a, b, tries[index:], message)
+            result = self._compare_with(method, receiver, argument, rest)
             if result is not NotImplemented:
                 return result
         if op == "==":
             return a is b
         if op == "!=":
             return a is not b
-        raise TypeError(f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'")
+        raise TypeError(message)
 
     def _compares_in_python(self, cls: type, found: Any) -> bool:
         return is_python(self.type_lookup(cls, "__eq__") if found is object.__ne__ else found)
 
-    def _compare_with(self, method: Any, receiver: Any, argument: Any) -> Any:
-        if method is NULL:
-            return NotImplemented
+    def _compare_with(self, method: Any, receiver: Any, argument: Any, rest: Rest) -> Any:
         if type(method) is WrapperDescriptorType and method is not object.__ne__:
             return self.call(method, (receiver, argument), {})
         if method is object.__ne__:  # the opposite of __eq__
-            result = self.call_special(self.type_lookup(type(receiver), "__eq__"), receiver, (argument,))
+            result = self.call_special(self.type_lookup(type(receiver), "__eq__"), receiver, (argument,), rest)
             return result if result is NotImplemented else not self.truth(result)
         if type(method) is FunctionType:
-            return self.call(method, (receiver, argument), {})
+            return self.call_before(rest, method, (receiver, argument), {})
         try:
             bound = self.bind_special(method, receiver)
         except Exception:  # CPython takes any error of the binding for a missing method
             return NotImplemented
-        return self.call(bound, (argument,), {})
+        return self.call_before(rest, bound, (argument,), {})
 
     def is_op(self, a: Any, b: Any) -> bool:
         """`a is b`"""
@@ -168,20 +186,20 @@ class Protocols:
             return True if obj else False
         found = self.type_lookup(type(obj), "__bool__")
         if is_python(found):
-            result = self.call_special(found, obj)
+            result = self.call_special(found, obj, rest=TRUTH)
             if type(result) is not bool:
                 raise TypeError(f"__bool__ should return bool, returned {type_name(type(result))}")
             return result
         if found is NULL and is_python(self.type_lookup(type(obj), "__len__")):
-            return self.length(obj) != 0
+            return self.length(obj, TRUTH_OF_LENGTH) != 0
         return True if obj else False
 
-    def length(self, obj: Any) -> int:
+    def length(self, obj: Any, rest: Rest = LENGTH) -> int:
         """`len(obj)`"""
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__len__")
         if not is_python(found):
             return len(obj)
-        result = operator.index(self.call_special(found, obj))
+        result = operator.index(self.call_special(found, obj, rest=rest))
         if result < 0:
             raise ValueError("__len__() should return >= 0")
         return len(range(result))
@@ -196,7 +214,7 @@ class Protocols:
             found, name = self.type_lookup(type(obj), "__repr__"), "__repr__"
         if not is_python(found):
             return self.natively(native, obj)
-        text = self.call_special(found, obj)
+        text = self.call_special(found, obj, rest=text_rest(name, kind))
         if not isinstance(text, str):
             raise TypeError(f"{name} returned non-string (type {type_name(type(text))})")
         return text.encode("ascii", "backslashreplace").decode("ascii") if kind == "ascii" else text
@@ -208,7 +226,7 @@ class Protocols:
             return self.convert(obj, "str")
         if not is_python(found):
             return self.natively(format, obj, spec)
-        text = self.call_special(found, obj, (spec,))
+        text = self.call_special(found, obj, (spec,), FORMATTED)
         if not isinstance(text, str):
             raise TypeError(f"__format__ must return a str, not {type_name(type(text))}")
         return text
@@ -221,7 +239,7 @@ class Protocols:
             return container[key]
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
-            return self.call_special(found, container, (key,))
+            return self.call_special(found, container, (key,), ITEM)
         if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
@@ -232,7 +250,7 @@ class Protocols:
         """`container[key] = value`"""
         found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__setitem__")
         if is_python(found):
-            self.call_special(found, container, (key, value))
+            self.call_special(found, container, (key, value), WRITTEN_ITEM)
         else:
             self.natively(operator.setitem, container, key, value)
 
@@ -240,7 +258,7 @@ class Protocols:
         """`del container[key]`"""
         found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__delitem__")
         if is_python(found):
-            self.call_special(found, container, (key,))
+            self.call_special(found, container, (key,), WRITTEN_ITEM)
         else:
             del container[key]
 
@@ -250,7 +268,7 @@ class Protocols:
             return self.natively(operator.contains, container, item)
         found = self.type_lookup(type(container), "__contains__")
         if is_python(found):
-            return self.truth(self.call_special(found, container, (item,)))
+            return self.truth(self.call_special(found, container, (item,), CONTAINED))
         if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
             iterator = self.iter(container)
             while True:
@@ -267,15 +285,15 @@ class Protocols:
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__iter__")
         if not is_python(found):
             return iter(obj)
-        iterator = self.call_special(found, obj)
+        iterator = self.call_special(found, obj, rest=ITERATOR)
         if self.type_lookup(type(iterator), "__next__") is NULL:
             raise TypeError(f"iter() returned non-iterator of type '{type_name(type(iterator))}'")
         return iterator
 
-    def next(self, iterator: Any) -> Any:
+    def next(self, iterator: Any, rest: Rest = NEXT) -> Any:
         """`next(iterator)`; raises StopIteration at the end."""
         found = self.type_lookup(type(iterator), "__next__")
-        return self.call_special(found, iterator) if is_python(found) else self.natively(next, iterator)
+        return self.call_special(found, iterator, rest=rest) if is_python(found) else self.natively(next, iterator)
 
     def next_in_loop(self, iterator: Any) -> Any:
         """The next item of a `for` loop."""
@@ -304,7 +322,10 @@ class Protocols:
 
     def unpack_ex(self, obj: Any, before: int, after: int) -> Sequence[Any]:
         """The items of `a, *b, c = obj`"""
-        items = list(self._take(self._unpackable(obj), None))
+        iterator = self._unpackable(obj)
+        items = self._take(iterator, before)
+        if len(items) == before:
+            items += self._take(self.iter(iterator), None)  # as a list is made of what is left
         if len(items) < before + after:
             raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
         end = len(items) - after
@@ -320,7 +341,7 @@ class Protocols:
         items: list[Any] = []
         while count is None or len(items) < count:
             try:
-                items.append(self.next(iterator))
+                items.append(self.next(iterator, unpacking_rest(items, iterator)))
             except StopIteration:
                 break
         return items

@@ -25,6 +25,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.interp.frame import Abort
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.marks import MARKS
 from onegraph.capture.policy.operator_reasons import first_line, function_name, refused_after
 from onegraph.capture.policy.registry import policy
@@ -48,19 +49,19 @@ def name_of(function: Any) -> str:
     return qualified or getattr(function, "__name__", None) or f"a {type(function).__qualname__}"
 
 
-def break_graph(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def break_graph(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`graph_break(msg)`"""
     message = args[0] if args else kwargs.get("msg", "")
     raise GraphBreak(FORCED, why=f": {message}" if isinstance(message, str) and message else "")
 
 
-def skip_caller(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def skip_caller(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`skip_frame(msg)`"""
     message = args[0] if args else kwargs.get("msg", "")
     raise GraphBreak(SKIPPED, why=f": {message}" if isinstance(message, str) and message else "")
 
 
-def run_eagerly(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_eagerly(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that was disabled."""
     why = getattr(function, "reason", None) or getattr(function, "_torchdynamo_disable_msg", None)
     raise GraphBreak(DISABLED, name=name_of(function), why=f": {why}" if isinstance(why, str) else "")
@@ -71,15 +72,15 @@ def refuse_to_trace(function: Any) -> None:
     run_eagerly(None, False, function, (), {})
 
 
-def disallowed(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def disallowed(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak(DISALLOWED, name=name_of(function))
 
 
-def forbidden(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def forbidden(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak(FORBIDDEN, name=name_of(function))
 
 
-def call_natively(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_natively(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that marks other functions: it is called while tracing as it would be when the program runs."""
     for value in (*args, *kwargs.values()):
         if id(value) in tracer.world.made_functions and holds_values(tracer, value):
@@ -93,7 +94,7 @@ def holds_values(tracer: Any, function: FunctionType) -> bool:
     return any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
 
 
-def call_opaque(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_opaque(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`allow_in_graph`: one node that calls the function. What it calls is seen where the graph becomes functional."""
     keep_identity(tracer, function)
     for value in (*args, *kwargs.values()):
@@ -126,7 +127,9 @@ def printable(function: Any) -> Any:
     return opaque
 
 
-def trace_nonstrictly(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def trace_nonstrictly(
+    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`nonstrict_trace`: the function itself runs over the tensors of the trace; the recorder sees what it does."""
     keep_identity(tracer, function)
     for value in (*args, *kwargs.values()):
@@ -162,7 +165,9 @@ def keep_identity(tracer: Any, function: Any) -> None:
             tracer.world.guard(source, "is", function)
 
 
-def call_for_constant(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_for_constant(
+    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`assume_constant_result`: the function is called for real, now, and its result is used as it is."""
     real_args = tuple(real_argument(tracer, function, value) for value in args)
     real_kwargs = {name: real_argument(tracer, function, value) for name, value in kwargs.items()}
@@ -192,13 +197,13 @@ def real_argument(tracer: Any, function: Any, value: Any) -> Any:
 
 
 def call_region(
-    tracer: Any, plain: bool, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Any, rest: Rest | None, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What is compiled on its own is a part of this graph; if it must be one graph, breaks in it are errors."""
     region = getattr(compiled, "onegraph_region", None)
     outer, tracer.fullgraph = tracer.fullgraph, tracer.fullgraph or (region is not None and region.fullgraph)
     try:
-        result = tracer.call_again(plain, function, args, kwargs)
+        result = tracer.call_before(rest, function, args, kwargs)
     except Abort:  # what held where the trace ends is asked afterwards
         raise
     except BaseException:

@@ -10,6 +10,7 @@ import torch
 
 from onegraph.base.config import Config
 from onegraph.capture.breaks import CHANGED_TEXT, PRINT, GraphBreak
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.marks import Mark
 from onegraph.capture.policy.reasons import public_name
 from onegraph.capture.shadows import ATOMS
@@ -20,14 +21,14 @@ UNCHANGING = (type, torch.dtype, torch.device, torch.layout, torch.memory_format
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def move(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def move(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`reorderable_logging_functions`: the call is made behind the graph, in its turn, with what it would show here."""
     given = tuple(shown(tracer, function, value) for value in args)
     named = {name: shown(tracer, function, value) for name, value in kwargs.items()}
     tracer.effects.append((function, given, named))
 
 
-def leave_out(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def leave_out(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`ignore_logging_functions`"""
 
 

@@ -60,10 +60,10 @@ def has_global_hooks() -> bool:
     return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
 
 
-@policy(Module._wrapped_call_impl, Module._call_impl, plain=True)
+@policy(Module._wrapped_call_impl, Module._call_impl, passing=True)
 def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
-    plain = tracer.take_plain()
+    rest = tracer.take_rest()
     module = args[0]
     real = tracer.world.real(module)
     if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
@@ -74,7 +74,7 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         watch = tracer.hook_watch
         watch.modules.add(real)
         tracer.world.guard(Const(id(watch), "no module hooks", watch), "check", watch)
-    return tracer.call_again(plain, tracer.getattr(module, "forward"), args[1:], kwargs)
+    return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
 
 
 @policy(Module.__getattr__)

@@ -28,23 +28,23 @@ Depth = Literal["identity", "level", "deep"]
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 HANDLERS: dict[int, Handler] = {}
-PLAIN: set[int] = set()
+PASSING: set[int] = set()
 DEPTHS: dict[int, Depth] = {}
 BREAKS: dict[int, tuple[Reason, str]] = {}
 _KEEP: list[Any] = []
 
 
-def policy(*functions: Any, plain: bool = False) -> Callable[[Handler], Handler]:
+def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handler]:
     """Handle calls of these functions (by identity) with the decorated one.
 
-    With `plain` the handler asks `tracer.take_plain()` first, and passes it on with `call_again`.
+    With `passing` the handler asks `tracer.take_rest()` first, and passes it on with `call_before`.
     """
 
     def register(handler: Handler) -> Handler:
         for function in functions:
             HANDLERS[id(function)] = handler
-            if plain:
-                PLAIN.add(id(function))
+            if passing:
+                PASSING.add(id(function))
             _KEEP.append(function)
         return handler
 

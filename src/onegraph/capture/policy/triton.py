@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import LOCAL_FUNCTION, TRITON_KERNEL, GraphBreak
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy.hatches import holds_values
 from onegraph.capture.shadows import ATOMS
 
@@ -29,7 +30,7 @@ CONSTANTS = (torch.dtype, torch.device, type, *ATOMS)
 LAUNCHES: list[Callable[[Sequence[torch.Tensor]], None]] = []
 
 
-def launch(tracer: Any, plain: bool, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def launch(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`kernel[grid](*args, **kwargs)`"""
     kernel, *given = args
     name = getattr(kernel, "__name__", None) or type(kernel).__name__

@@ -1,0 +1,261 @@
+"""What is left of an instruction when a method that it has called returns: `bool(x)` checks what `__bool__` gives.
+
+A rest is data, so that an instruction can be finished in other code than that which began it: behind a graph break in
+the method. Where there is more to do than to take the result, it is the text of a function in which `inner()` stands
+for the call of the method.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.lookup import type_name
+
+#: An instruction, or a native function with the number of arguments that it is called with.
+Place = str | tuple[Callable[..., Any], int]
+#: By place a function to finish it, or None for the result as it is.
+Finish = Mapping[Place, FunctionType | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rest:
+    """How the instruction is finished, and the arguments of the function that does it."""
+
+    finish: Finish
+    values: tuple[Any, ...] = ()
+
+
+class EXHAUSTED:
+    """What the rest of FOR_ITER gives at the end of the loop."""
+
+
+#: The argument of the instruction.
+ARGUMENT: Any = None
+
+
+def inner() -> Any:
+    """Stands for the call; it is the first thing that a rest does. (Loops over iterators break behind a break.)"""
+    raise NotImplementedError
+
+
+def finish_of(rest: Rest, frame: Frame) -> FunctionType | str | None:
+    """How `rest` finishes the instruction that runs in `frame`; the reason if it is not one of its own."""
+    instr = frame.bytecode.instrs[frame.ip]
+    if instr.op in rest.finish:
+        return rest.finish[instr.op]
+    if instr.op == "CALL":
+        first, second = frame.stack[len(frame.stack) - instr.arg - 2 :][:2]
+        for place, finish in rest.finish.items():
+            if type(place) is tuple and place[1] == instr.arg:
+                if (first is place[0] and second is NULL) or (second is place[0] and first is NULL):
+                    return finish
+    return "it is a part of another instruction"
+
+
+def attribute_or(fallback: Any, obj: Any, name: str) -> Any:
+    try:
+        return inner()
+    except AttributeError:
+        pass
+    return fallback(obj, name)
+
+
+def truth() -> bool:
+    result = inner()
+    if type(result) is not bool:
+        raise TypeError(f"__bool__ should return bool, returned {type_name(type(result))}")
+    return result
+
+
+def length() -> int:
+    result = inner()
+    result = operator.index(result)
+    if result < 0:
+        raise ValueError("__len__() should return >= 0")
+    return len(range(result))
+
+
+def truth_of_length() -> bool:
+    result = inner()
+    result = operator.index(result)
+    if result < 0:
+        raise ValueError("__len__() should return >= 0")
+    return len(range(result)) != 0
+
+
+def text(name: str) -> str:
+    result = inner()
+    if not isinstance(result, str):
+        raise TypeError(f"{name} returned non-string (type {type_name(type(result))})")
+    return result
+
+
+def formatted() -> str:
+    result = inner()
+    if not isinstance(result, str):
+        raise TypeError(f"__format__ must return a str, not {type_name(type(result))}")
+    return result
+
+
+def operated(tries: tuple[tuple[Any, Any, Any], ...], message: str) -> Any:
+    result = inner()
+    while result is NotImplemented and tries:
+        method, receiver, argument = tries[0]
+        tries = tries[1:]
+        result = method(receiver, argument)
+    if result is NotImplemented:
+        raise TypeError(message)
+    return result
+
+
+def equal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
+    result = inner()
+    while result is NotImplemented and tries:
+        method, receiver, argument = tries[0]
+        tries = tries[1:]
+        result = method(receiver, argument)
+    return same if result is NotImplemented else result
+
+
+def unequal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
+    """Of `!=` by `__eq__`."""
+    result = inner()
+    if result is not NotImplemented:
+        return not result
+    while result is NotImplemented and tries:
+        method, receiver, argument = tries[0]
+        tries = tries[1:]
+        result = method(receiver, argument)
+    return same if result is NotImplemented else result
+
+
+def contained() -> bool:
+    result = inner()
+    return True if result else False
+
+
+def iterator() -> Any:
+    result = inner()
+    if not hasattr(type(result), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
+    return result
+
+
+def unpacked() -> list[Any]:
+    """Of UNPACK_SEQUENCE, which then unpacks the list: no more items are taken than it looks at."""
+    result = inner()
+    if not hasattr(type(result), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
+    items: list[Any] = []
+    while len(items) <= ARGUMENT:
+        try:
+            item = next(result)
+        except StopIteration:
+            break
+        items.append(item)
+    return items
+
+
+def unpacked_on(items: list[Any], result: Any) -> list[Any]:
+    try:
+        item = inner()
+    except StopIteration:
+        return items
+    items.append(item)
+    while len(items) <= ARGUMENT:
+        try:
+            item = next(result)
+        except StopIteration:
+            break
+        items.append(item)
+    return items
+
+
+def item_or_end() -> Any:
+    try:
+        return inner()
+    except StopIteration:
+        pass
+    return EXHAUSTED
+
+
+def entered(leave: Any) -> tuple[Any, Any]:
+    return inner(), leave
+
+
+def initialized(made: Any) -> Any:
+    result = inner()
+    if result is not None:
+        raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
+    return made
+
+
+#: The call of a call instruction.
+CALLED = Rest({"CALL": None, "CALL_KW": None, "CALL_FUNCTION_EX": None})
+ATTRIBUTE = Rest(dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", (getattr, 2))))
+WRITTEN_ATTRIBUTE = Rest(dict.fromkeys(("STORE_ATTR", "DELETE_ATTR")))
+ITEM = Rest({"BINARY_SUBSCR": None})
+WRITTEN_ITEM = Rest(dict.fromkeys(("STORE_SUBSCR", "DELETE_SUBSCR")))
+UNARY = Rest(dict.fromkeys(("UNARY_NEGATIVE", "UNARY_INVERT")))
+TRUTH = Rest({"TO_BOOL": truth, (bool, 1): truth})
+TRUTH_OF_LENGTH = Rest({"TO_BOOL": truth_of_length, (bool, 1): truth_of_length})
+LENGTH = Rest({"GET_LEN": length, (len, 1): length})
+FORMATTED = Rest(dict.fromkeys(("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", (format, 1), (format, 2)), formatted))
+CONTAINED = Rest({"CONTAINS_OP": contained})
+ITERATOR = Rest({"GET_ITER": iterator, (iter, 1): iterator, "UNPACK_SEQUENCE": unpacked})
+NEXT = Rest({"FOR_ITER": item_or_end, (next, 1): None})
+LEFT = Rest({"WITH_EXCEPT_START": None})
+
+_ATTRIBUTE_OR: Finish = dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", (getattr, 2)), attribute_or)
+_TEXTS: dict[str, Finish] = {
+    "str": dict.fromkeys(("CONVERT_VALUE", "FORMAT_SIMPLE", (str, 1)), text),
+    "repr": dict.fromkeys(("CONVERT_VALUE", (repr, 1)), text),
+}
+_OPERATED: Finish = {"BINARY_OP": operated, "COMPARE_OP": operated}
+_EQUAL: Finish = {"COMPARE_OP": equal}
+_UNEQUAL: Finish = {"COMPARE_OP": unequal}
+_ENTERED: Finish = {"BEFORE_WITH": entered}
+_UNPACKED_ON: Finish = {"UNPACK_SEQUENCE": unpacked_on}
+_INITIALIZED: Finish = dict.fromkeys(CALLED.finish, initialized)
+
+
+def attribute_rest(fallback: Any, obj: Any, name: str) -> Rest:
+    """Of reading an attribute whose failure asks `__getattr__`, the fallback."""
+    return Rest(_ATTRIBUTE_OR, (fallback, obj, name))
+
+
+def text_rest(name: str, kind: str) -> Rest | None:
+    """Of making a text by the method `name`."""
+    return Rest(_TEXTS[kind], (name,)) if kind in _TEXTS else None
+
+
+def binary_rest(tries: Iterable[tuple[Any, Any, Any]], message: str) -> Rest:
+    """Of an operator: what else is tried, and the error if nothing answers."""
+    return Rest(_OPERATED, (tuple(tries), message))
+
+
+def compare_rest(op: str, by_equality: bool, a: Any, b: Any, tries: Iterable[Any], message: str) -> Rest:
+    """Of a comparison; `by_equality` if `__eq__` is asked for `!=`."""
+    if op not in ("==", "!="):
+        return binary_rest(tries, message)
+    return Rest(_UNEQUAL if by_equality else _EQUAL, (tuple(tries), (a is b) is (op == "==")))
+
+
+def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
+    """Of the next item that is unpacked, behind these."""
+    return Rest(_UNPACKED_ON, (items, iterator))
+
+
+def entering_rest(leave: Any) -> Rest:
+    """Of entering a context, which `leave` leaves."""
+    return Rest(_ENTERED, (leave,))
+
+
+def made_rest(made: Any) -> Rest:
+    """Of the call of a class whose `__init__` is called."""
+    return Rest(_INITIALIZED, (made,))
