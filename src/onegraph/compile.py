@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
@@ -24,6 +23,7 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
+from onegraph.base.pipeline import timed
 from onegraph.capture.hook import Region
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recording
@@ -72,15 +72,13 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
     """Compile the graph to fused native code. A graph that must record gradients runs operator by operator."""
     if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
-    began = time.perf_counter()
-    graph = functional(module, cx)
-    cx.emit(ev.StageTimed(cx.frame, "functionalize", time.perf_counter() - began))
+    with timed(cx, "functionalize"):
+        graph = functional(module, cx)
     if graph is None:
         return module.forward
-    began = time.perf_counter()
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
-    compiled = compile_graph(graph.module, cx, parameters)
-    cx.emit(ev.StageTimed(cx.frame, "compile", time.perf_counter() - began))
+    with timed(cx, "compile"):
+        compiled = compile_graph(graph.module, cx, parameters)
     return bind(graph.spec, compiled.run, module.forward)
 
 

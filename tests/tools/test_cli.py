@@ -54,6 +54,17 @@ def test_explain_says_whether_it_is_one_graph(file: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("onegraph produced 1 graph, with 0 graph breaks and 2 ops, behind ")
 
 
+def test_profile_names_the_slowest_stage(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onegraph.reset()
+    assert main(["profile", f"{file}::f", "--cold", "--inputs", "torch.ones(7, 13)"]) == 0
+    headline, head, *rows = capsys.readouterr().out.splitlines()
+    stages = [row.split("  ")[0] for row in rows]
+    assert head.split() == ["stage", "runs", "seconds", "share"]
+    assert {"capture", "functionalize: trace", "compile: lower", "schedule: fuse", "run"} <= set(stages)
+    assert "compile: make kernels" in stages  # no kernel comes from the disk
+    assert headline.endswith(f"; the slowest is '{next(stage for stage in stages if stage != 'run')}'.")
+
+
 def test_explain_names_the_line_that_breaks(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{file}::broken"]) == 0
     printed = capsys.readouterr().out

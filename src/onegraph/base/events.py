@@ -271,7 +271,7 @@ class PassRun(Event):
 
 @dataclass(frozen=True, slots=True)
 class StageTimed(Event):
-    """A whole stage of the driver took this long: 'capture', 'functionalize', 'compile', ..."""
+    """A stage took this long, in seconds of the processor: 'translate', 'functionalize', 'compile: lower', ..."""
 
     channel: ClassVar[str] = "time"
     stage: str = ""

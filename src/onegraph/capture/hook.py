@@ -7,7 +7,6 @@ code object, so that threads translate different functions side by side and the 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +20,7 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import GraphBreakError, RecompileLimitError
 from onegraph.base.events import Location
+from onegraph.base.pipeline import timed
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.guards import GuardProgram
@@ -117,9 +117,8 @@ class Region:
     def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
         """With `suppress_errors`, what fails runs eagerly; graph breaks that are errors are still errors."""
         policy = versions.history.policy(self.dynamic)
-        began = time.perf_counter()
         try:
-            with saving_plainly():
+            with timed(cx, "translate"), saving_plainly():
                 return translate(start, self.compile_graph, cx, self.fullgraph, policy)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user
@@ -128,8 +127,6 @@ class Region:
             if self.fullgraph or not cx.config.suppress_errors:
                 raise
             return Skipped(f"{type(error).__name__}: {error}")
-        finally:
-            cx.emit(ev.StageTimed(cx.frame, "translate", time.perf_counter() - began))
 
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""

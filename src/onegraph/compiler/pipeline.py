@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 from torch.fx import GraphModule
 
 from onegraph.base.context import Context
 from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
-from onegraph.base.pipeline import Pass, run_passes
+from onegraph.base.pipeline import Pass, run_passes, timed
 from onegraph.compiler.codegen.kernels import compile_kernels
 from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.library.choose import choose_calls
@@ -77,16 +77,19 @@ def compile_graph(module: GraphModule, cx: Context, parameters: frozenset[int] =
 
     `parameters` are the positions of the inputs that are parameters: they are expected to change rarely.
     """
-    module = choose_calls(module, parameters, cx.config)
-    lowered = lower_graph(module, cx)
+    with timed(cx, "compile: choose library calls"):
+        module = choose_calls(module, parameters, cx.config)
+    with timed(cx, "compile: lower"):
+        lowered = lower_graph(module, cx)
     loops = lowered.program
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
     fused = run_passes(loops, SCHEDULE, cx, check_program, format_program, "schedule")
     cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
-    start = perf_counter()
+    start = thread_time()
     code = compile_kernels(fused, cx)
-    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), perf_counter() - start, code.cached, code.text))
-    steps = plan(fused, code.functions, code.kernels)
+    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
+    with timed(cx, "compile: plan memory"):
+        steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     trusting = cx.config.freeze_parameters
     recipes = {name: keeping(recipe, trusting) for name, recipe in lowered.recipes.items()}

@@ -1,4 +1,4 @@
-"""The command line: `onegraph dump` and `explain` of `file.py::function`, `onegraph breaks`, `onegraph config`."""
+"""The command line: `onegraph dump`, `explain` and `profile` of `file.py::function`, `breaks`, `config`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from onegraph.base.text import columns
 from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.explain import explain
+from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
 from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
 from onegraph.tools.target import load
@@ -41,7 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     dump.set_defaults(run=_dump)
     why = commands.add_parser("explain", help="is it one graph, and if not, why?")
     why.set_defaults(run=_explain)
-    for command in (dump, why):
+    profile = commands.add_parser("profile", help="where the time of a first call goes, the slowest stage first")
+    profile.add_argument("--cold", action="store_true", help="nothing is taken from the cache on disk, nor kept there")
+    profile.set_defaults(run=_profile)
+    for command in (dump, why, profile):
         command.add_argument("target", help="file.py::function")
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
@@ -65,6 +69,14 @@ def _dump(args: argparse.Namespace) -> str:
 def _explain(args: argparse.Namespace) -> str:
     target = load(args.target, args.inputs)
     return str(explain(target.function)(*target.args))
+
+
+def _profile(args: argparse.Namespace) -> str:
+    target = load(args.target, args.inputs)
+    compiled = compile(target.function, options={"cache": False} if args.cold else None)
+    with profiling(EVENTS) as profile:
+        compiled(*target.args)
+    return str(profile)
 
 
 def _breaks(args: argparse.Namespace) -> str:

@@ -8,6 +8,18 @@ from onegraph.base.events import Event
 from onegraph.base.text import columns
 
 
+def span(event: Event) -> tuple[str, float] | None:
+    """The stage that has ended with this event and its seconds of the processor, if it is of that kind."""
+    match event:
+        case ev.StageTimed(stage=stage, seconds=seconds):
+            return stage, seconds
+        case ev.KernelsCompiled(seconds=seconds, cached=cached):
+            return "compile: load kernels" if cached else "compile: make kernels", seconds
+        case ev.PassRun(stage=stage, name=name, seconds=seconds):
+            return f"{stage}: {name}", seconds
+    return None
+
+
 class Times:
     """Adds up the events that carry a time."""
 
@@ -16,18 +28,12 @@ class Times:
 
     def note(self, event: Event) -> None:
         """Subscriber."""
-        match event:
-            case ev.StageTimed(stage=stage, seconds=seconds):
-                self._add(stage, seconds)
-            case ev.KernelsCompiled(seconds=seconds, cached=cached):
-                self._add("compile: load kernels" if cached else "compile: make kernels", seconds)
-            case ev.PassRun(stage=stage, name=name, seconds=seconds):
-                self._add(f"{stage}: {name}", seconds)
-
-    def _add(self, stage: str, seconds: float) -> None:
-        entry = self._seconds.setdefault(stage, [0, 0.0])
-        entry[0] += 1
-        entry[1] += seconds
+        found = span(event)
+        if found is not None:
+            stage, seconds = found
+            entry = self._seconds.setdefault(stage, [0, 0.0])
+            entry[0] += 1
+            entry[1] += seconds
 
     def rows(self, aggregate: bool = False) -> list[tuple[str, int, float]]:
         """Stage, how often it ran, and its seconds; `aggregate` leaves out the steps of stages."""
