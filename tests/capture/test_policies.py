@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import importlib
+import importlib.util
 import io
 import logging
 import os
+import sys
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -254,6 +257,32 @@ def test_a_size_given_to_the_old_constructor_is_no_contents() -> None:
     for backend in ("eager", "native"):
         compiled = onegraph.compile(lambda x: x.new(x.shape).fill_(3.0), fullgraph=True, backend=backend)
         assert compiled(torch.ones(2, 3)).tolist() == [[3.0] * 3] * 2
+
+
+# ---- imports ---------------------------------------------------------------------------------------------------------
+
+
+def by_name(x: torch.Tensor) -> Any:
+    return x + importlib.import_module("colorsys").ONE_THIRD
+
+
+def by_the_machinery(x: torch.Tensor) -> Any:
+    return x + importlib._bootstrap._gcd_import("colorsys").ONE_THIRD  # type: ignore[attr-defined]
+
+
+def by_its_specification(x: torch.Tensor) -> Any:
+    specification = importlib.util.find_spec("colorsys")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return x + module.ONE_THIRD
+
+
+@pytest.mark.parametrize("function", [by_name, by_the_machinery, by_its_specification])
+def test_modules_are_imported_by_compiled_code(function: Callable[..., Any]) -> None:
+    sys.modules.pop("colorsys", None)
+    compiled = onegraph.compile(function, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(torch.ones(1)), torch.ones(1) + 1 / 3)
 
 
 # ---- operators -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from onegraph.capture.marks import Mark
 from onegraph.capture.policy import hatches as policy
 from onegraph.capture.policy import triton
 from onegraph.capture.residual import compile_residual
+from onegraph.capture.resume_function import resumed_by
 
 DECORATORS = "torch._dynamo.decorators"
 EVAL_FRAME = "torch._dynamo.eval_frame"
@@ -209,7 +210,7 @@ def foreign_replacement(code: CodeType) -> CodeType | None:
     found = _REPLACED.get(code.co_qualname) if code.co_filename.startswith(_FOLDER) else None
     if (code.co_filename, code.co_qualname) == _IMPORT:
         found = _IMPORTED
-    if found is None:
+    if found is None or resumed_by(code) is not None:  # which has other arguments
         return None
     expression, function = found
     replaced = compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]

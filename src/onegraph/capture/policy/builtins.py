@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import datetime
 import functools
+import importlib
 import inspect
 import io
 import itertools
@@ -351,6 +352,12 @@ def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A module is imported for real, outside of the tracing modes: its own tensors must not be fake."""
     with tracing_suspended():
         return builtins.__import__(*args, **kwargs)
+
+
+@policy(importlib.import_module)
+def import_module(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with tracing_suspended():
+        return importlib.import_module(*args, **kwargs)
 
 
 @policy(super)
