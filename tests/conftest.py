@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events
 
+os.environ["ONEGRAPH_RAISE_COMPILER_ERRORS"] = "1"  # a defect of the compiler is to be seen
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 settings.register_profile("onegraph", deadline=None, derandomize=True, max_examples=50, print_blob=True)

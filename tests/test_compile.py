@@ -166,6 +166,24 @@ def test_user_backend_and_its_failures() -> None:
     assert tree_equal(onegraph.compile(f, backend="mine")(x), f(x))
 
 
+def test_a_graph_on_which_the_compiler_fails_runs_operator_by_operator(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*args: Any) -> None:
+        raise AssertionError("no such loop")
+
+    monkeypatch.setattr(sys.modules["onegraph.compile"], "compile_graph", failing)
+    x = torch.rand(3)
+    with pytest.raises(onegraph.BackendError, match="no such loop"):
+        onegraph.compile(lambda x: x + 1, options={"raise_compiler_errors": True})(x)
+    compiled = onegraph.compile(lambda x: x + 1, fullgraph=True, options={"raise_compiler_errors": False})
+    for _ in range(2):
+        assert torch.equal(compiled(x), x + 1)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("onegraph", "WARNING")
+    assert "AssertionError: no such loop. This is a defect of onegraph" in record.getMessage()
+
+
 def test_recompile_limit() -> None:
     def f(x, n):
         return x + n

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
@@ -40,6 +41,13 @@ GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..
 EVENTS = Events()
 
 
+LOGGER = logging.getLogger("onegraph")
+COMPILER_FAILED = (
+    "the native compiler failed on the graph of %s, which runs operator by operator: %s. This is a defect of onegraph: "
+    'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
+)
+
+
 # ---- backends --------------------------------------------------------------------------------------------------------
 
 
@@ -64,14 +72,29 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
         try:
             lower_graph(functional_graph(module, fake_inputs(module), cx).module, cx)
         except Exception as error:
-            cx.emit(ev.GraphFailed(cx.frame, error=f"{type(error).__name__}: {error}", resolved=True))
+            cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
 
 
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    """Compile the graph to fused native code. A graph that must record gradients runs operator by operator."""
+    """Compile the graph to fused native code. A graph that must record gradients runs operator by operator.
+
+    So does one on which the compiler fails: a defect of ours costs speed, and a warning says so.
+    """
     if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
+    try:
+        return compiled_natively(module, examples, cx)
+    except Exception as error:
+        if cx.config.raise_compiler_errors:
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", reason))
+        LOGGER.warning(COMPILER_FAILED, cx.frame, reason)
+        return module.forward
+
+
+def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     with timed(cx, "functionalize"):
         graph = functional(module, cx)
     if graph is None:

@@ -190,7 +190,7 @@ def compare(text: str, way: Way, measured: Measured | None = None, limit: float 
     stop = EVENTS.subscribe(lambda event: note(measured, event, failures))
     try:
         with limited(limit):
-            options = {"check_unchanged": way.check_unchanged, "cache": False}
+            options = {"check_unchanged": way.check_unchanged, "cache": False, "raise_compiler_errors": True}
             compiled = World(
                 compile(text, "<program>", "exec"),
                 lambda f: onegraph.compile(f, backend=way.backend, dynamic=way.dynamic, options=options),

@@ -187,7 +187,7 @@ def check_publicly(function: Callable[..., Any], arguments: Any) -> None:
         eager = Eager(flat, inputs)
         torch.manual_seed(SEED)
         try:
-            actual = onegraph.compile(flat)(*actual_inputs)
+            actual = onegraph.compile(flat, options={"raise_compiler_errors": True})(*actual_inputs)
         except Exception as error:  # eager must have raised the same
             actual = error
     onegraph.reset()

@@ -45,7 +45,7 @@ def attempt(model: Model, backend: Any = "native", fullgraph: bool = True) -> Ou
             written = set(changes(untouched, fingerprint(expected)))
             results.append(call(expected, model, 2))
             before = fingerprint(module)
-            options = {"check_unchanged": True}
+            options = {"check_unchanged": True, "raise_compiler_errors": True}
             compiled = onegraph.compile(module, fullgraph=fullgraph, backend=backend, options=options)
             began = time.perf_counter()
             first = call(compiled, model, 1)

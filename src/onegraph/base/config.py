@@ -96,6 +96,9 @@ class Config:
         "steps of one trace (instructions, guarded facts, an operation counts as 100) before the function runs eagerly;"
         " where breaks are no errors, a twentieth of them without an operation on tensors",
     )
+    raise_compiler_errors: bool = _option(
+        _SWITCH, False, "raise where the native compiler fails on a graph, which else runs operator by operator"
+    )
     suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
     capture_scalar_outputs: bool = _option(
         _SWITCH,
