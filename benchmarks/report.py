@@ -22,7 +22,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen before
 
 RESULTS = Path(__file__).with_name("results")
-SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6}
+SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
 TITLES = {
     "calls": "Call overhead: microseconds per call, CPU time of one thread",
     "cold": "Cold compile: seconds of the first call in a new process, caches empty",
@@ -30,6 +30,7 @@ TITLES = {
     "models": "Whole models, float32, batch 1: milliseconds",
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
     "small": "Small models: microseconds",
+    "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
 }
 COLORS = {"eager": "#9aa5b1", "stock": "#e08e45", "onegraph": "#2f6fb0"}
 

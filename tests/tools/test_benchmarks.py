@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmarks import report
+from benchmarks import memory, report
 from benchmarks.cold import FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 
@@ -40,6 +41,15 @@ def test_contenders_take_turns_and_each_turn_starts_with_another() -> None:
     samples = interleaved(runs, rounds=3, at_least=0.0)
     assert set(samples) == {"a", "b", "c"}
     assert order[-9:] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+
+
+def test_the_peak_is_what_is_alive_at_a_time() -> None:
+    def run() -> torch.Tensor:
+        for _ in range(3):
+            torch.ones(1 << 20)  # dead before the next one
+        return torch.ones(1 << 18)
+
+    assert memory.peak(run) == 4 << 20
 
 
 def test_ratios_say_how_many_times_less_onegraph_takes() -> None:
