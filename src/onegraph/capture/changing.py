@@ -1,7 +1,8 @@
-"""Integers of the program that change from one step of a loop to the next: symbols in the place of guards.
+"""Integers of the program that change from one call to the next: symbols in the place of guards.
 
-A resume function behind a break in a loop is called with the loop's counters. One that was seen to change is a symbol:
-arithmetic and comparisons are symbolic, and tensors are computed with it. Whatever needs its digits breaks the graph.
+An argument, an attribute or a global that was seen to change is a symbol: arithmetic is symbolic, tensors are computed
+with it, and what is asked of it becomes a guard; what needs its digits is compiled for the number that it is. A resume
+function behind a break in a loop is called with the loop's counters: there, what needs the digits breaks the graph.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
-from onegraph.capture.source import Arg, Item, Source, Through, placeholder_name, written
+from onegraph.capture.source import Arg, Attr, DictOf, Item, Source, Through, base_of, placeholder_name, written
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
 from onegraph.torchlib.state import tracing_suspended
@@ -42,6 +43,17 @@ def is_variable(source: Source) -> bool:
     return False
 
 
+def owner_of(source: Source) -> Source | None:
+    """The object whose attribute a number is, or is found in; None for variables."""
+    base: Source | None = source
+    while base is not None:
+        match base:
+            case DictOf(owner) | Attr(owner, _):
+                return owner
+        base = base_of(base)
+    return None
+
+
 class Numbers:
     """The symbolic integers of one trace.
 
@@ -54,17 +66,21 @@ class Numbers:
         #: How a symbol is written where the number itself is at hand.
         self.written: dict[Symbol, Index] = {}
         self.sources: dict[Symbol, Source] = {}
+        #: Those whose digits are not to be asked for.
+        self.changing: set[Symbol] = set()
         self._known: dict[Source, torch.SymInt] = {}
         self._carriers: dict[Symbol, torch.Tensor] = {}
 
-    def of(self, source: Source, value: int) -> torch.SymInt:
-        """The number at `source`."""
+    def of(self, source: Source, value: int, changing: bool) -> torch.SymInt:
+        """The number at `source`; one that is `changing` is another in the next step of a loop."""
         if source not in self._known:
             size = self.sizes.new(value + 2, f"n{len(self.values)}")
             symbol, number = size.node.index.symbol, Symbol(f"i{len(self.values)}")
             self.values[symbol] = source, value
             self.sources[number] = source
             self.written[symbol] = Index.of(number) + 2
+            if changing:
+                self.changing.add(symbol)
             self._known[source] = size - 2
         return self._known[source]
 
@@ -87,12 +103,12 @@ class Numbers:
         return self._carriers[symbol]
 
     def decide(self, value: Any) -> bool:
-        """Whether a symbolic number depends on one of these, and not on sizes alone."""
+        """Whether a symbolic number depends on one whose digits are not to be asked for."""
         match value:
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
                 return self.decide(value.node.value)
             case Index():
-                return any(symbol in self.values for symbol in value.symbols)
+                return any(symbol in self.changing for symbol in value.symbols)
             case Float(_, args):
                 return any(self.decide(arg) for arg in args)
             case Condition(_, left, right):

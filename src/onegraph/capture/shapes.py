@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
-from onegraph.capture.changing import LARGEST, Numbers, is_variable
+from onegraph.capture.changing import LARGEST, Numbers
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
@@ -36,7 +37,8 @@ class History:
 
     sizes: dict[Source, tuple[int, ...]] = field(default_factory=dict)
     changing: dict[Source, set[int]] = field(default_factory=dict)
-    numbers: dict[Source, int] = field(default_factory=dict)
+    #: The last integer, and a weak reference to its owner.
+    numbers: dict[Source, tuple[int, Callable[[], Any]]] = field(default_factory=dict)
     changing_numbers: set[Source] = field(default_factory=set)
 
     def policy(self, dynamic: bool | None) -> ShapePolicy:
@@ -63,13 +65,29 @@ class ShapePolicy:
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
 
-    def is_changing_number(self, source: Source, value: int) -> bool:
-        """Whether an integer gets a symbol: a variable that was seen to change."""
-        if self.dynamic is False or not is_variable(source):
+    def is_changing_number(self, source: Source, value: int, owner: Any) -> bool:
+        """Whether an integer gets a symbol: it was seen to change, in the same object if it is one's attribute."""
+        if self.dynamic is False:
             return False
-        if self.history.numbers.setdefault(source, value) != value:
+        seen = self.history.numbers.get(source)
+        if seen is not None and seen[0] != value and seen[1]() is owner:
             self.history.changing_numbers.add(source)
+        self.history.numbers[source] = value, weakly(owner)
         return source in self.history.changing_numbers and 0 <= value < LARGEST
+
+
+def weakly(owner: Any) -> Callable[[], Any]:
+    """A reference to an object that does not keep it alive, if there is such a one; to None, a plain one."""
+    if owner is None:
+        return _nobody
+    try:
+        return weakref.ref(owner)
+    except TypeError:
+        return object  # which gives none that is known
+
+
+def _nobody() -> None:
+    return None
 
 
 def size_text(source: Source, dim: int) -> str:

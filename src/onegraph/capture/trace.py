@@ -20,7 +20,7 @@ from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode, free_names
-from onegraph.capture.changing import is_counter
+from onegraph.capture.changing import is_counter, is_variable, owner_of
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -40,6 +40,7 @@ from onegraph.capture.policy import (
 from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.policy.tensors import leave_autocasts
+from onegraph.capture.recompiling import value_at
 from onegraph.capture.record import Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
@@ -173,13 +174,18 @@ class Trace:
         return admit_object(world, real, source, guarded)
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
-        changing = guarded and (resumed_by(self.code) is not None or is_counter(source))
-        if changing and type(real) is int and self.shapes.is_changing_number(source, real):
+        if guarded and type(real) is int and self.shapes.is_changing_number(source, real, self._owner(source)):
             world.guard(source, "type", int)
-            return self.symbols.numbers.of(source, real)
+            in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)
+            return self.symbols.numbers.of(source, real, in_loop)
         if guarded:
             world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
         return real
+
+    def _owner(self, source: Source) -> Any:
+        """The object whose attribute is read, if there is one."""
+        owner = owner_of(source)
+        return None if owner is None else value_at(owner, self.function, self.values)
 
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
