@@ -14,6 +14,8 @@ from tests.capture import twins
 
 FILES = sorted(f"whole/{path.stem}" for path in (twins.PROGRAMS / "whole").glob("*.py"))
 PROGRAMS = [(stem, name) for stem in FILES for name in twins.names(stem)]
+#: One in so many runs by default.
+QUICK = 4
 SOURCES = "".join((twins.PROGRAMS / f"{stem}.py").read_text() for stem in FILES)
 #: What is not for compiled code: coroutines, the process's streams and folder, placeholders of `functools`, and what
 #: only changes the in-place operators of numbers into calls.
@@ -23,7 +25,10 @@ ELSEWHERE = frozenset(
 )
 
 
-@pytest.mark.parametrize(("stem", "name"), PROGRAMS)
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [pytest.param(*program, marks=[pytest.mark.slow] * bool(at % QUICK)) for at, program in enumerate(PROGRAMS)],
+)
 def test_program_is_one_graph(stem: str, name: str) -> None:
     twins.check(stem, name, "eager", fullgraph=True)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 
-from onegraph.capture.bytecode import Bytecode, Instr, encode
+from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.instruction import Position
 from onegraph.capture.interp.frame import Frame
 
 _GENERATOR = 0x20 | 3
+_VARIADIC = 0x04 | 0x08 | 3
 _INTERPRETER = __name__.rpartition(".interp.")[0] + "."
 LASTI = 2  # any instruction of a stand-in has its position
 _MARK = "stand-in for an interpreted frame"
@@ -27,6 +28,19 @@ def _stand_in(code: CodeType, file: str, position: Position | None) -> CodeType:
         Bytecode(code, instrs, ()),
         co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=_GENERATOR, co_varnames=code.co_varnames,
         co_cellvars=(), co_freevars=(), co_consts=(None, _MARK), co_names=(), co_filename=file,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def speaking(code: CodeType, file: str, position: Position | None) -> CodeType:
+    """Code with the names of `code` that calls its first argument with the others, all at one position."""
+    ops = [("RESUME", 0), *([("PUSH_NULL", None), ("LOAD_FAST", "call")][:: 1 if NULL_FIRST else -1])]
+    ops += [("LOAD_FAST", "args"), ("LOAD_FAST", "named"), ("CALL_FUNCTION_EX", True), ("RETURN_VALUE", None)]
+    instrs = tuple(Instr(op, arg, None, -1, position) for op, arg in ops)
+    return encode(
+        Bytecode(code, instrs, ()),
+        co_argcount=1, co_posonlyargcount=1, co_kwonlyargcount=0, co_flags=_VARIADIC, co_cellvars=(), co_freevars=(),
+        co_varnames=("call", "args", "named"), co_consts=(None,), co_names=(), co_filename=file,
     )  # fmt: skip
 
 

@@ -21,7 +21,6 @@ import threading
 import time
 import types
 import typing
-import warnings
 import weakref
 from typing import Any
 
@@ -387,17 +386,3 @@ def limit_now(_: None) -> int:
 @policy(sys.getrecursionlimit)
 def recursion_limit(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.world.admit(sys.getrecursionlimit(), Through(NOWHERE, limit_now))
-
-
-def _later(function: Any) -> None:
-    @policy(function)
-    def effect(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Messages are given when the compiled program runs, behind its graph."""
-        tracer.effects.append((function, args, kwargs))
-
-
-for _function in (
-    warnings.warn, logging.Logger.debug, logging.Logger.info, logging.Logger.warning, logging.Logger.error,
-    logging.Logger.log, logging.Logger.critical, logging.Logger.exception,
-):  # fmt: skip
-    _later(_function)

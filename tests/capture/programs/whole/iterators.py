@@ -124,6 +124,12 @@ def _programs() -> None:
 
 _programs()
 
+if hasattr(itertools, "batched"):  # Python 3.12
+
+    @case
+    def in_batches(x):
+        return [x * sum(batch) for batch in itertools.batched([1, 2, 3, 4, 5], 2)]
+
 
 @case
 def of_a_global(x):
