@@ -47,6 +47,8 @@ OUTSIDE_MODULES = {
     **_modules(b.SIGNALS, "signal"),
     **_modules(b.INTERPRETER_STATE, "faulthandler tracemalloc"),
 }
+#: Modules whose Python functions would break in each of their steps.
+STEPS_BREAK = _modules(b.PYTHON_RANDOM, "random")
 #: Native modules.
 NATIVE_MODULES = {
     **OUTSIDE_MODULES,
@@ -100,7 +102,7 @@ def reason_of_function(function: types.FunctionType) -> Reason | None:
 
 @functools.cache
 def _reason_of_module(module: str) -> Reason | None:
-    return longest(TORCH_MODULES if module.startswith("torch.") else OUTSIDE_MODULES, module)
+    return longest(TORCH_MODULES if module.startswith("torch.") else OUTSIDE_MODULES | STEPS_BREAK, module)
 
 
 def refused_native(function: Any, module: str, name: str) -> GraphBreak:
