@@ -103,9 +103,9 @@ def test_profiler_reports_breaks_and_guard_failures() -> None:
 
     with onegraph.CompileProfiler() as profiler:
         profiled = onegraph.compile(f, backend=profiler)
-        for scale in (1, 2, 2):
+        for scale in (1.0, 2.0, 2.0):
             profiled(torch.ones(3), scale)
-    onegraph.compile(f, backend="eager")(torch.ones(3), 5)  # nobody counts any more
+    onegraph.compile(f, backend="eager")(torch.ones(3), 5.0)  # nobody counts any more
     lines = profiler.report().splitlines()
     assert lines[0] == "onegraph produced 3 graphs with 3 ops."
     assert lines[1] == "2 graph breaks:"
