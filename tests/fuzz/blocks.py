@@ -374,6 +374,35 @@ def drive_generator(b: Builder) -> bool:
     return True
 
 
+@block("hatches", 2)
+def region(b: Builder) -> bool:
+    """What is said of graph breaks changes nothing of what the program does, as long as it allows them."""
+    b.line("with torch._dynamo.error_on_graph_break(False):")
+    b.block(3, replace(b.setting, depth=b.setting.depth + 1))
+    return True
+
+
+@block("talking", 5)
+def talk(b: Builder) -> bool:
+    """A generator that is talked to across statements."""
+    name = b.fresh("TALK")
+    b.line(f"{name} = talking({b.expr('T')})")
+    for _ in range(1 + b.below(4)):
+        step = b.one(TALKS)
+        if step is None:
+            b.statement()
+        else:
+            target = b.fresh("T")
+            b.line(f"{target} = {text(b, step).replace('GEN', name)}")
+            b.define(target, "T")
+    if b.chance(50):
+        b.line(f"{name}.close()")
+    return True
+
+
+TALKS = ("next(GEN)", "GEN.send(None)", "next(GEN, <T>)", "(next(GEN), GEN.send(<T>))[1]", "GEN.send(None) + <T>",
+         "(next(GEN), GEN.throw(Oops(<I>)))[1]", None, None)  # fmt: skip
+
 DRIVES = (
     "try LOG.append(next(GEN).dim())", "try GEN.send(<T>)", "try GEN.throw(Oops(<I>))", "try GEN.close()",
     "LOG.append(len(list(GEN)))", "LOG.append([v.dim() for v in GEN])", "LOG.append(next(GEN, None) is None)",

@@ -16,17 +16,23 @@ from tests.fuzz.builder import Builder, Helper, Setting, template
 
 FEATURES = (
     "views", "containers", "iterators", "objects", "strange", "globals", "walrus", "breaks", "failing", "mutation",
-    "functions", "output", "exceptions", "contexts", "closures", "match", "random", "matrices", "grad",
+    "functions", "output", "exceptions", "contexts", "closures", "match", "random", "matrices", "grad", "library",
+    "talking", "hatches",
 )  # fmt: skip
 #: How many of a hundred programs use what is not named in it: half.
 SHARES = {"failing": 10, "random": 15, "grad": 15, "output": 30, "matrices": 20, "strange": 25, "breaks": 45}
+SHARES |= {"library": 35, "talking": 25, "hatches": 20}
 
 HEADER = """\
 import contextlib
+import copy
+import dataclasses
+import enum
 import functools
 import itertools
 import marshal
 import math
+import typing
 
 import torch
 import torch.nn.functional as F
@@ -99,6 +105,53 @@ def identity(t):
 
 def graph_break():
     marshal.dumps(0)
+
+
+@torch.compiler.disable
+def __hidden__(t, k=1):
+    LOG.append("hidden")
+    return t * k
+
+
+@dataclasses.dataclass(order=True)
+class Item:
+    rank: int
+    t: typing.Any = dataclasses.field(default=None, compare=False)
+    tags: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self.tags.append(self.rank)
+
+
+class Slotted:
+    __slots__ = ("rank", "t")
+
+    def __init__(self, rank, t):
+        self.rank, self.t = rank, t
+
+
+class Point(typing.NamedTuple):
+    rank: int
+    t: typing.Any
+
+
+class Level(enum.Enum):
+    LOW = 0
+    HIGH = 1
+
+
+def talking(t):
+    told = t
+    try:
+        while True:
+            try:
+                got = yield told
+                told = told + 1 if got is None else got * 2
+            except Oops as error:
+                LOG.append(error.code)
+                told = t
+    finally:
+        LOG.append("silent")
 """
 
 #: Arguments of `f`: the kind, and the texts that calls choose from (`n` is the size of the call).

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch._dynamo  # programs use its markers, and importing it takes longer than a program may
 from torch.overrides import TorchFunctionMode
 
 import onegraph
