@@ -142,6 +142,21 @@ def test_a_write_through_a_view_reaches_its_base(view: object) -> None:
     check(program, make(2, 3, 4))
 
 
+@pytest.mark.parametrize("views", [lambda x: x.unbind(0), lambda x: x.split(1)])
+def test_views_made_again_behind_a_write_are_all_known(views: object) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        first, second = views(y)  # type: ignore[operator]
+        y.add_(1)
+        return (first * second,)
+
+    graph = check(program, make(2, 3))
+    several = ("aten.unbind", "aten.split")
+    results = [node.meta["val"] for node in graph.module.graph.nodes if str(node.target).startswith(several)]
+    assert results
+    assert all(len(result) == 2 and isinstance(result, list | tuple) for result in results)
+
+
 def test_a_write_to_an_input_that_is_part_of_a_storage() -> None:
     check(lambda x: (x[1:].zero_(), x * 2), make(6, 4)[2:, 1:])
 

@@ -106,7 +106,8 @@ class Functionalizer(AtenRecorder):
             assert view is not None and parent is not None, "the root of a family is always current"
             node = self.current(parent)
             if view.op is not ALIAS:
-                node = self.emit(view.op, (node, *view.args), view.kwargs, value.tensor)
+                result = value.tensor if view.index is None else view.results
+                node = self.emit(view.op, (node, *view.args), view.kwargs, result)
             if view.index is not None:
                 node = self.emit(operator.getitem, (node, view.index), {}, value.tensor)
             value.node, value.version = node, value.family.version
@@ -142,7 +143,7 @@ class Functionalizer(AtenRecorder):
                 continue
             value = self._values[id(item)]
             value.parent, value.family, value.version = parent, parent.family, parent.family.version
-            value.view = View(view.op, view.args, view.kwargs, index) if several else view
+            value.view = View(view.op, view.args, view.kwargs, index, result) if several else view
 
     # --- writing -------------------------------------------------------------------------------------------------
 

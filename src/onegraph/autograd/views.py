@@ -18,12 +18,13 @@ ALIAS = aten.alias.default  # the whole of the other tensor
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a tensor was made from its parent, the first argument: element `index` of the result if it has several."""
+    """How a tensor was made from its parent, the first argument: element `index` of `results` if there are several."""
 
     op: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     index: int | None = None
+    results: Any = None
 
 
 Scatter = Callable[..., tuple[Any, tuple[Any, ...]]]
