@@ -128,6 +128,41 @@ def without_finalizer(graph, x, resource):
     return graph(lambda x, scale: x * scale)(x, resource.scale)
 
 
+def waits(x):
+    """A generator that waits in a `try`."""
+    try:
+        yield x * 2
+    finally:
+        x.sum()
+
+
+@breaks(b.DROPPED_GENERATOR, uses=(waits,))
+def leaves_generator(x):
+    def doubled():
+        generator = waits(x)
+        y = next(generator)
+        raise StopIteration(y)
+
+    try:
+        doubled()
+    except StopIteration as stop:
+        return stop.value
+
+
+@leaves_generator.fixed("close the generator", uses=(waits,))
+def closes_generator(x):
+    def doubled():
+        generator = waits(x)
+        y = next(generator)
+        generator.close()
+        raise StopIteration(y)
+
+    try:
+        doubled()
+    except StopIteration as stop:
+        return stop.value
+
+
 def disordered():
     """A set that has grown and shrunk: its order is another than that of a fresh set."""
     numbers = set(range(40))

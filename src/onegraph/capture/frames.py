@@ -92,6 +92,7 @@ class Frames(Operators):
         return frame
 
     def on_frame_enter(self, frame: Frame) -> None:
+        super().on_frame_enter(frame)
         frame.began = self.budget.spent
 
     def on_frame_exit(self, frame: Frame) -> None:

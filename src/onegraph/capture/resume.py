@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -44,13 +44,17 @@ from onegraph.capture.resume_function import (
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
+from onegraph.capture.suspended import held_by, is_generator, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
 UNRESUMABLE = TERMINATORS | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
-    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_NAME STORE_NAME DELETE_NAME""".split()
+    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
+    DELETE_NAME""".split()
 )
+#: Instructions that break where the old value of a variable runs code when it is dropped.
+LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 #: Names of functions that look at the variables of their caller: a resume function has not all of them.
@@ -129,6 +133,8 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
         return f"the instruction {instruction.op} needs the globals of another module"
     if instruction.op == "WITH_EXCEPT_START" and frame.stack[-1].__traceback__ is None:
         return "an exception without traceback cannot be handed to __exit__"
+    if instruction.op in LETTING_GO:
+        instruction = let_go(frame, instruction)
     values = Values()
     planner = Planner(frames, values)
     bytecode, index = original_place(frame)
@@ -138,12 +144,35 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
     raising, depth_when_raising, caught_at = planner.exit_when_raising()
+    if raising is not None and outlive_traceback(frames[caught_at], frames[caught_at + 1 :]):
+        return "a generator that waits in a `try` would not live as long as the traceback"
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
     stack = planner.native_stack()
     code = frame.bytecode.code
     return Continuation(
         tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code
     )
+
+
+def outlive_traceback(catching: Frame, left: Sequence[Frame]) -> bool:
+    """Whether frames hold generators that must live as long as the traceback of what the instruction may raise.
+
+    What the catching frame has on its stack is for its handlers.
+    """
+    own = (value for value in dict.values(catching.locals) if is_generator(value))
+    return any(map(runs_code, own)) or any(runs_code(value) for each in left for value in held_by(each))
+
+
+def let_go(frame: Frame, instruction: Instr) -> Instr:
+    """Bind or unbind the variable, with its old value left on the stack, and the instruction that drops that value."""
+    name = str(instruction.arg)
+    old = as_it_is(frame.locals, name)
+    if instruction.op == "STORE_FAST":
+        frame.locals[name] = frame.stack.pop()
+    else:
+        del frame.locals[name]
+    frame.stack.append(old)
+    return replace(instruction, op="POP_TOP", arg=None)
 
 
 class Planner:
@@ -251,7 +280,9 @@ class Planner:
         wanted = live[at] if isinstance(way, InnerCall) else live[target]
         wanted |= live[handler.target] if handler else frozenset()
         name = receiver_name(frame, bytecode)
-        names = sorted(each for each in wanted if each in frame.locals and each != name)
+        # A generator that waits in a `try` is kept as long as the program's own frame would keep it.
+        kept = {each for each, value in dict.items(frame.locals) if each in wanted or runs_code(value)}
+        names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)
         cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))
         shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first)
@@ -340,7 +371,7 @@ def deepest(frames: Sequence[Frame]) -> int:
     level = 0
     while level + 1 < len(frames):
         outer, inner = frames[level], frames[level + 1]
-        if inner.rest is None or inner.parent is not outer or isinstance(finish_of(inner.rest, outer), str):
+        if inner.rest is None or isinstance(finish_of(inner.rest, outer), str):
             break
         level += 1
     return level

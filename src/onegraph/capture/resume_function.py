@@ -170,15 +170,17 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     if isinstance(way, Suspended):
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
     prologue += [Instr("RESUME", 0), *rebuild_stack(shape.kinds, stack_names, exception_names)]
+    prologue += release([*stack_names, *exception_names])
     at, target = place(bytecode, way)
     protected, own_handlers = len(prologue), list[Handler]()
     match way:
         case InnerCall():
             if way.raising:
-                calling = [Instr("LOAD_FAST", results[0]), Instr("RERAISE", 0)]
+                calling = [Instr("LOAD_FAST", results[0]), *release(results), Instr("RERAISE", 0)]
             else:
                 arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
-                calling = call(Instr("LOAD_FAST", inner[0]), arguments)
+                *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
+                calling = [*loading, *release([*inner, *results]), last]
             code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
             own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
             prologue += [shifted(instr, protected) for instr in code]
@@ -252,6 +254,11 @@ def rebuild_stack(kinds: Sequence[str], values: Sequence[str], exceptions: Seque
             case _:
                 out.append(Instr("LOAD_FAST", next(waiting)))
     return out
+
+
+def release(names: Sequence[str]) -> list[Instr]:
+    """Let go of what the variables hold: what the stack drops dies at once."""
+    return [each for name in names for each in (Instr("LOAD_CONST", None), Instr("STORE_FAST", name))]
 
 
 def call_with(function: Any, names: Sequence[str]) -> list[Instr]:

@@ -12,14 +12,15 @@ from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
 from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.resume import Continuation, Exit, Handled
-from onegraph.capture.resume_function import call_with, resumed_by
+from onegraph.capture.resume_function import call_with, release, resumed_by
 
 
-def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeType:
+def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: Sequence[str] = ()) -> CodeType:
     """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
 
     The code returns what is to be called next. What the breaking instruction raises is at its own place in the program:
-    the code has the file and the name of the function that it is in.
+    the code has the file and the name of the function that it is in. `unbound` are the parameters that no longer have
+    what the root frame was called with.
     """
     at = continuation.code
     line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
@@ -27,7 +28,10 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeTy
     bytecode = decode(code)
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    done = code.co_varnames if resumed_by(root) is not None else code.co_varnames[argument_count(code) :]
+    count = argument_count(code)
+    given = zip(root.co_varnames, code.co_varnames[:count], strict=False)
+    bound = [new for old, new in given if old not in unbound and resumed_by(root) is None]
+    done = [name for name in code.co_varnames if name not in bound]
     ending = Ending(continuation, place, done)
     stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
     names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
@@ -49,8 +53,7 @@ class Ending:
         names = [value_name(number) for number in range(len(continuation.values))]
         self.out.append(Instr("UNPACK_SEQUENCE", len(names)))
         self.out += [Instr("STORE_FAST", name) for name in names]
-        for name in done:
-            self.out += [Instr("LOAD_CONST", None), Instr("STORE_FAST", name)]
+        self.out += release(done)
         self._rebuild_stack()
         instruction = continuation.instruction
         at = len(self.out)
@@ -111,7 +114,9 @@ class Ending:
                 self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
-        self.out += [*call_with(_C.TailCall, names), Instr("RETURN_VALUE")]
+        values = [value_name(number) for number in range(len(self.continuation.values))]
+        # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
+        self.out += [*call_with(_C.TailCall, names), *release([*values, *taken]), Instr("RETURN_VALUE")]
 
 
 def argument_count(code: CodeType) -> int:

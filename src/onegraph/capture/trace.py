@@ -87,6 +87,8 @@ class Trace:
         self.state = _C.GlobalState()
         self.tracer.on_unhandled = self.state.set_unhandled
         self.root: Frame | None = None
+        #: The parameters of the frame, with what it was called with.
+        self.given: dict[str, Any] = {}
         self._modes = contextlib.ExitStack()
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -106,10 +108,12 @@ class Trace:
     def close(self) -> None:
         self._modes.close()
         self.tracer.abandon()
+        self.tracer.waiting.clear()
         self.world.forget()
         self.recorder.forget()
         self.fingerprints = None
         self.values = ()
+        self.given = {}
         self.root = None
 
     def _start(self) -> Frame:
@@ -119,11 +123,13 @@ class Trace:
         count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         sources: dict[str, Source] = {name: Arg(index, name) for index, name in enumerate(code.co_varnames[:count])}
         given = dict(zip(sources, self.values, strict=False))
+        self.tracer.watch(given.values())
         arguments: dict[str, Any] = {}
         if resumed_by(code) is None:
             arguments.update((name, self.world.admit(given[name], source)) for name, source in sources.items())
         else:
             arguments.update((name, Unread(given[name], source)) for name, source in sources.items())
+        self.given = {name: value for name, value in arguments.items() if name not in code.co_cellvars}
         cells: dict[str, CellType] = {}
         closure = zip(free_names(code), code.co_freevars, self.function.__closure__ or (), strict=True)
         for index, (slot, name, cell) in enumerate(closure):
@@ -132,6 +138,13 @@ class Trace:
             self.function, self.function, Const(id(self.function), self.function.__qualname__, self.function)
         )
         return self.tracer.make_frame(decode(code), self.function, arguments, cells)
+
+    def unbound(self) -> list[str]:
+        """The parameters of the frame that no longer have what it was called with."""
+        root = self.root
+        if root is None:
+            return []
+        return [name for name, value in self.given.items() if dict.get(root.locals, name) is not value]
 
     # ---- what the world and the recorder ask -------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
+from onegraph.capture.drops import Drops
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
 from onegraph.capture.interp.attributes import note_attribute
@@ -76,7 +77,7 @@ def handled_now(_: None) -> BaseException | None:
     return sys.exception()
 
 
-class Tracer(Frames, Containers):
+class Tracer(Frames, Containers, Drops):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
     def __init__(self, world: World, recorder: Recorder, numbers: Numbers, limit: int, fullgraph: bool) -> None:

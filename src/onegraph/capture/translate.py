@@ -202,13 +202,14 @@ def finish(
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
+    trace.tracer.refuse_overdue(rebuild.is_made)
     guard_distinct(trace.world)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, start.code)
+        code = splice(code, continuation, start.code, trace.unbound())
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)

@@ -61,6 +61,12 @@ FINALIZER = _define(
     "pass what the object holds, and keep the object outside of the compiled function",
     whole_frame=True,
 )
+DROPPED_GENERATOR = _define(
+    "dropped-generator",
+    "the last reference to a generator that waits in a `try` or a `with` goes away {where}",
+    "Python runs its handlers when the last reference to it goes, and a trace cannot tell when that is.",
+    "close the generator where it is no longer used",
+)
 SET_ORDER = _define(
     "set-order",
     "use of a set whose order depends on its past",

@@ -98,6 +98,11 @@ class Errors:
             if handled is not None:
                 chain_last(raised, handled)
 
+    def on_leave(self, frame: Frame) -> None:
+        """An exception leaves the frame, whose stack is dropped. Its variables are next: in CPython they live on."""
+        while frame.stack:
+            frame.stack.pop()
+
     def exception_matches(self, exception: Any, kinds: Any) -> bool:
         """The condition of `except kinds`."""
         classes = kinds if isinstance(kinds, tuple) else (kinds,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from types import CellType, FunctionType
 from typing import Any
 
@@ -30,8 +30,8 @@ class Frame:
     """
 
     __slots__ = (
-        "began", "builtins", "bytecode", "cells", "counted", "function", "globals", "handled", "ip", "locals",
-        "namespace", "parent", "program", "rest", "result", "serial", "stack", "steps", "stop_at",
+        "began", "builtins", "bytecode", "cells", "counted", "function", "generator", "globals", "handled", "ip",
+        "locals", "namespace", "program", "rest", "result", "serial", "stack", "steps", "stop_at",
     )  # fmt: skip
 
     def __init__(
@@ -57,10 +57,10 @@ class Frame:
         self.began = 0
         self.handled: BaseException | None = None  # by an except clause of this frame
         self.result: Any = None  # returned or yielded
-        self.parent: Frame | None = None
-        self.rest: Any = None  # of the instruction that its parent is at, if it is known: a `Rest`
+        self.rest: Any = None  # of the instruction of the frame around it, if it is known: a `Rest`
         self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
+        self.generator: Callable[[], Any] | None = None  # of a generator's frame: it, or None once it is dropped
 
     def __repr__(self) -> str:
         return f"<frame of {self.bytecode.code.co_qualname} at {self.ip}>"
@@ -69,6 +69,13 @@ class Frame:
     def position(self) -> tuple[int | None, ...] | None:
         """Line, end line, column and end column of the instruction that runs."""
         return self.bytecode.instrs[self.ip].position
+
+    def release(self) -> None:
+        """Let go of the values of a frame that has ended, in the order in which CPython does."""
+        for name in self.bytecode.code.co_varnames:
+            dict.pop(self.locals, name, None)  # type: ignore[misc]
+        self.cells.clear()
+        self.stack.clear()
 
 
 class Abort(BaseException):

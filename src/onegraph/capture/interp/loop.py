@@ -14,13 +14,12 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     run later.
     """
     program = frame.program
-    hook = machine.instruction_hook
     steps = pause = frame.steps
     ip = frame.ip
     frames = machine.frames
-    frame.parent = frames[-1] if frames else None
     frames.append(frame)
     machine.on_frame_enter(frame)
+    hook = machine.instruction_hook
     try:
         while True:
             try:
@@ -34,6 +33,8 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                     if hook is not None:
                         hook(frame, instr)
                     following = handler(machine, frame, instr)
+                    if machine.lost is not None:
+                        raise machine.lost
                     steps += 1
                     if following is None:
                         ip += 1
@@ -49,6 +50,8 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                 thrown = None
                 steps += 1
                 target = unwind(machine, frame, raised)
+                if machine.lost is not None:
+                    raise machine.lost from None
                 if target is None:
                     raise
                 ip = target
@@ -63,6 +66,8 @@ def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:
     machine.on_raise(frame, raised)
     handler = frame.bytecode.handler_at(frame.ip)
     if handler is None:
+        machine.on_leave(frame)
+        frame.release()
         return None
     del frame.stack[handler.depth :]
     if handler.lasti:

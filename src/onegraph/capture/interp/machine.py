@@ -11,13 +11,14 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
-    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise
+    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_leave on_drop
     frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_pause abandon
 """
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Generator
 from types import CellType, FunctionType
 from typing import Any
@@ -39,7 +40,7 @@ from onegraph.capture.interp.attributes import Attributes
 from onegraph.capture.interp.builders import Builders
 from onegraph.capture.interp.calls import Calls
 from onegraph.capture.interp.errors import Errors
-from onegraph.capture.interp.frame import Frame, Stopped, Unsupported
+from onegraph.capture.interp.frame import Abort, Frame, Stopped, Unsupported
 from onegraph.capture.interp.lookup import ClassLookup
 from onegraph.capture.interp.loop import run
 from onegraph.capture.interp.names import Names
@@ -60,6 +61,8 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         self.frames: list[Frame] = []
         self.type_lookup = ClassLookup()
         self._epoch = 0
+        #: What has left the interpreter in a generator that was dropped: Python ignores what such a one raises.
+        self.lost: Abort | None = None
         self.instruction_hook = self.on_instruction if self._is_overridden("on_instruction") else None
         self._programs: dict[Bytecode, list[tuple[Handler, Instr]]] = {}
 
@@ -121,6 +124,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")
         made = self._drive(frame)
         made.__name__, made.__qualname__ = frame.function.__name__, frame.function.__qualname__
+        frame.generator = weakref.ref(made)
         return made
 
     def _drive(self, frame: Frame) -> Generator[Any, Any, Any]:
@@ -142,7 +146,16 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 frame.ip += 1
                 signal = run(self, frame)
                 continue
-            signal = self._throw(frame, thrown)
+            dropped = frame.generator is not None and frame.generator() is None
+            try:
+                signal = self._throw(frame, thrown)
+            except BaseException as raised:
+                if dropped and self.on_drop(frame, raised):
+                    return None
+                raise
+            if dropped and signal == YIELD:
+                self.on_drop(frame, RuntimeError("generator ignored GeneratorExit"))
+                return None
         return frame.result
 
     def _throw(self, frame: Frame, thrown: BaseException) -> int:
@@ -182,6 +195,12 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         except BaseException as raised:  # it is raised again, inside of the frame
             return False, raised
         return (False, thrown) if name == "close" else (None, value)
+
+    def on_drop(self, frame: Frame, raised: BaseException) -> bool:
+        """A generator that was dropped ends with an exception, which Python would only report; whether it is noted."""
+        if isinstance(raised, Abort):
+            self.lost = raised
+        return self.lost is not None
 
     def abandon(self) -> None:
         """Forget the run: generators that are suspended now end without running their `finally` blocks."""

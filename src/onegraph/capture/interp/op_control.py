@@ -53,4 +53,5 @@ def for_iter(machine: Any, frame: Frame, instr: Instr) -> int | None:
 @opcode("RETURN_VALUE")
 def return_value(machine: Any, frame: Frame, instr: Instr) -> int:
     frame.result = frame.stack.pop()
+    frame.release()
     return RETURN

@@ -130,7 +130,12 @@ def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @policy(id)
 def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    return id(args[0]) if asks_for_itself(tracer) else identity(tracer, args[0], id)
+    if not asks_for_itself(tracer) or tracer.world.is_outside(tracer.frames[-1].locals.get("memo")):
+        return identity(tracer, args[0], id)
+    number = id(tracer.world.real(args[0]))
+    if type(args[0]) not in ATOMS:
+        tracer.world.identities.add(number)
+    return number
 
 
 def identity(tracer: Any, value: Any, number: Any) -> int:

@@ -1,0 +1,99 @@
+"""Suspended generators that run code of the program when they are dropped: in a `finally`, an `except`, a `with`.
+
+One that a trace makes is dropped in the trace, and its code is interpreted. What nobody can say is when one would be
+dropped whose last reference is in a traceback, or in the caller: there the trace breaks.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType
+from typing import Any
+
+import torch
+
+from onegraph.capture.bytecode import Bytecode, decode
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.machine import Machine
+from onegraph.capture.shadows import ATOMS
+from onegraph.capture.unread import Unread
+
+#: How deep in containers and objects a generator is looked for, and in how many of them.
+DEPTH, MOST = 5, 1000
+_INTERPRETED = Machine._drive.__code__
+#: Types of values that hold no generator, or too much to look at.
+_CLOSED = (torch.Tensor, type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, *ATOMS)
+
+
+def runs_code(value: Any) -> bool:
+    """Whether the value is, or holds, a generator that runs code of the program when it is dropped."""
+    return next(waiting_in(value), None) is not None
+
+
+def is_generator(value: Any) -> bool:
+    """Whether the value, read or not, is a generator."""
+    return type(value.value if type(value) is Unread else value) is GeneratorType
+
+
+def waiting_in(value: Any) -> Iterator[GeneratorType[Any, Any, Any]]:
+    """The generators in a value that run code of the program when they are dropped."""
+    seen: set[int] = set()
+    level: Iterable[Any] = (value,)
+    for _ in range(DEPTH):
+        held: list[Any] = []
+        for each in level:
+            part = each.value if type(each) is Unread else each
+            if issubclass(type(part), _CLOSED) or id(part) in seen or len(seen) > MOST:
+                continue
+            seen.add(id(part))
+            if type(part) is not GeneratorType:
+                held += held_by_traceback(part) if isinstance(part, BaseException) else gc.get_referents(part)
+            elif part.gi_frame is not None:
+                inside, waits = contents(part)
+                held += inside
+                if waits:
+                    yield part
+        level = held
+
+
+def contents(generator: GeneratorType[Any, Any, Any]) -> tuple[Iterable[Any], bool]:
+    """What a generator holds, and whether it waits in a `try`. One from outside may do so at the next call."""
+    if generator.gi_code is _INTERPRETED:
+        frame: Frame = generator.gi_frame.f_locals["frame"]
+        return held_by(frame), generator.gi_suspended and is_protected(frame.bytecode, frame.ip)
+    return gc.get_referents(generator), waits_protected(decode(generator.gi_code))
+
+
+def held_by_traceback(raised: BaseException) -> Iterator[Any]:
+    """The variables of the frames that an exception has left, and what it is chained to."""
+    entry = raised.__traceback__
+    while entry is not None:
+        yield from entry.tb_frame.f_locals.values()
+        entry = entry.tb_next
+    yield from (raised.__context__, raised.__cause__, *raised.args)
+
+
+def held_by(frame: Frame) -> list[Any]:
+    """The values of a frame's variables and stack."""
+    return [*dict.values(frame.locals), *frame.stack]
+
+
+def is_protected(bytecode: Bytecode, at: int) -> bool:
+    """Whether what is raised at an instruction goes to a handler of the program."""
+    handler = bytecode.handler_at(at)
+    while handler is not None:
+        target = bytecode.instrs[handler.target]
+        if target.op == "CALL_INTRINSIC_1" and target.arg == "STOPITERATION_ERROR":
+            return False
+        if target.op != "CLEANUP_THROW":
+            return True
+        handler = bytecode.handler_at(handler.target)
+    return False
+
+
+@lru_cache(maxsize=256)
+def waits_protected(bytecode: Bytecode) -> bool:
+    """Whether the code of a generator yields in a `try` or a `with`."""
+    return any(instr.op == "YIELD_VALUE" and is_protected(bytecode, at) for at, instr in enumerate(bytecode.instrs))
