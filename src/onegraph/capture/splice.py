@@ -8,7 +8,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
 
 from onegraph import _C
-from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode, encode
+from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
 from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.resume import Continuation, Exit, Handled
@@ -25,7 +25,7 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: 
     at = continuation.code
     line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
     code = code.replace(co_filename=at.co_filename, co_name=at.co_name, co_qualname=at.co_qualname, co_firstlineno=line)
-    bytecode = decode(code)
+    bytecode = decode_once(code)
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     count = argument_count(code)

@@ -9,7 +9,7 @@ import pytest
 from capture.bytecode.standard_library import codes, sources
 
 from onegraph.capture.bytecode import Bytecode, encode
-from onegraph.capture.bytecode.decode import _decode
+from onegraph.capture.bytecode.decode import decode_once
 from onegraph.capture.bytecode.flow import falls_through, stack_depths, stack_effect
 
 SAME_FIELDS = (
@@ -24,9 +24,9 @@ def comparable(bytecode: Bytecode) -> list[tuple[object, ...]]:
 
 
 def check(code: CodeType) -> None:
-    first = _decode(code)
+    first = decode_once(code)
     written = encode(first)
-    second = _decode(written)
+    second = decode_once(written)
     where = f"{code.co_qualname} of {code.co_filename}"
     assert comparable(second) == comparable(first), where
     assert second.handlers == first.handlers, where

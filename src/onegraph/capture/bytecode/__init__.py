@@ -1,6 +1,6 @@
 """Bytecode: one normal form for all supported versions of CPython. `instruction` describes it."""
 
-from onegraph.capture.bytecode.decode import FREE_MARK, decode, free_names, remember
+from onegraph.capture.bytecode.decode import FREE_MARK, decode, decode_once, free_names, remember
 from onegraph.capture.bytecode.encode import encode
 from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
 from onegraph.capture.bytecode.native import NULL_FIRST
@@ -12,6 +12,7 @@ __all__ = [
     "Handler",
     "Instr",
     "decode",
+    "decode_once",
     "encode",
     "free_names",
     "remember",

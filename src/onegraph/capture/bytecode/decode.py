@@ -31,7 +31,7 @@ def decode(code: CodeType) -> Bytecode:
     if found is None:
         if len(_decoded) >= _CACHE_LIMIT:
             _decoded.clear()
-        found = _decoded[id(code)] = _decode(code)
+        found = _decoded[id(code)] = decode_once(code)
     return found
 
 
@@ -90,7 +90,8 @@ def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[
         x.previous = _NAMES[opcode]
 
 
-def _decode(code: CodeType) -> Bytecode:
+def decode_once(code: CodeType) -> Bytecode:
+    """The normal form of `code`, not kept: of code that is not seen again, and may hold much."""
     positions = list(code.co_positions())
     read = list(_pieces(code, _units(code)))
     targets = {label for _, _, pieces in read for _, _, label in pieces if label is not None}
