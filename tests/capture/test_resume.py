@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -403,3 +404,26 @@ def test_an_iterator_crosses_a_break_as_far_as_it_has_come(make: Callable[[], An
         return x + 1, type(iterator).__name__, list(iterator)
 
     assert onegraph.compile(f, backend="eager")(torch.zeros(2))[1:] == f(torch.zeros(2))[1:]
+
+
+class Owner:
+    pass
+
+
+OWNER = Owner()
+
+
+def bound_methods_of_natives(x: torch.Tensor) -> Any:
+    found = (5).bit_length, (-3).__add__, (1.5).is_integer, "a,b".split, types.MethodType(list.append, [])
+    named = types.MethodType(id, OWNER)
+    y = x + 1
+    onegraph.graph_break()
+    found[4](1)
+    return y, found[0](), found[1](2), found[2](), found[3](","), found[4].__self__, named() == id(OWNER)
+
+
+def test_bound_methods_of_natives_cross_a_break() -> None:
+    x = torch.ones(2)
+    for backend in ("eager", "native"):
+        compiled = onegraph.compile(bound_methods_of_natives, backend=backend)
+        assert str(compiled(x)) == str(bound_methods_of_natives(x))

@@ -157,8 +157,12 @@ def rebuild_slice(rebuild: Any, value: slice) -> str:
     return rebuild.assign(f"{rebuild.const(slice)}({parts})")
 
 
+class NativeLike:
+    """An object of ours in the place of a native one, whose methods have their names only."""
+
+
 def rebuild_method(rebuild: Any, value: MethodType) -> str:
-    if isinstance(value.__func__, BuiltinFunctionType):  # of an iterator
+    if isinstance(value.__self__, NativeLike):
         return rebuild.assign(f"{rebuild.value(value.__self__)}.__{value.__func__.__name__}__")
     return rebuild.assign(
         f"{rebuild.const(MethodType)}({rebuild.value(value.__func__)}, {rebuild.value(value.__self__)})"
@@ -169,7 +173,7 @@ def rebuild_bound_builtin(rebuild: Any, value: Any) -> str:
     owner = value.__self__
     if owner is None or isinstance(owner, type | type(torch)):
         return rebuild.const(value)
-    return rebuild.assign(f"{rebuild.value(owner)}.{value.__name__}")
+    return rebuild.assign(f"({rebuild.value(owner)}).{value.__name__}")
 
 
 def rebuild_partial(rebuild: Any, value: functools.partial[Any]) -> str:

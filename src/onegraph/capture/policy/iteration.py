@@ -12,7 +12,7 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.policy.registry import policy
-from onegraph.capture.recipes import recipe
+from onegraph.capture.recipes import NativeLike, recipe
 
 
 @policy(sum)
@@ -58,7 +58,7 @@ _extreme(min, "<")
 _extreme(max, ">")
 
 
-class StandIn:
+class StandIn(NativeLike):
     """An iterator of ours in the place of a native one, whose kind it has for the program."""
 
     kind: type
