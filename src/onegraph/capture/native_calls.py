@@ -28,6 +28,12 @@ QUIET = ATOMS | {
 }  # fmt: skip
 
 
+def taken(native: Any, name: str, owner: type, result: Any) -> Any:
+    """What a native function makes of what the method `name` of a class has given: it may refuse it, or convert it."""
+    asked = type(owner.__name__, (), {name: lambda self: result})
+    return native(asked())
+
+
 def refuse_tensor_like(value: Any) -> None:
     """Break the graph where torch would hand an operation to the program's own `__torch_function__`."""
     match value:

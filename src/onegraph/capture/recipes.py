@@ -152,6 +152,11 @@ def hashes_by_value(value: Any) -> bool:
     return all(map(hashes_by_value, value)) if type(value) is tuple else type(value) in ATOMS
 
 
+def rebuild_range(rebuild: Any, value: range) -> str:
+    parts = (value.start, value.stop, value.step)
+    return rebuild.assign(f"{rebuild.const(range)}({rebuild.values(parts)})")
+
+
 def rebuild_slice(rebuild: Any, value: slice) -> str:
     parts = rebuild.values((value.start, value.stop, value.step))
     return rebuild.assign(f"{rebuild.const(slice)}({parts})")
@@ -375,7 +380,6 @@ CONSTANTS = (
     torch.device,
     torch.layout,
     torch.memory_format,
-    range,
     property,
     complex,
     float,
@@ -390,6 +394,7 @@ RECIPES: list[tuple[Any, Recipe]] = [
     (dict, rebuild_dict),
     ((set, frozenset), rebuild_set),
     (slice, rebuild_slice),
+    (range, rebuild_range),
     (MethodType, rebuild_method),
     (FunctionType, rebuild_function),
     ((BuiltinFunctionType, MethodWrapperType), rebuild_bound_builtin),

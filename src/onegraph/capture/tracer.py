@@ -41,6 +41,7 @@ from onegraph.capture.native_calls import (
     kept_by,
     receiver_of,
     refuse_tensor_like,
+    taken,
 )
 from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, run_eagerly
@@ -150,7 +151,9 @@ class Tracer(Frames, Containers, Drops):
         self.world.length_matters(obj)
         method = self.class_lookup(type(obj), "__len__")
         if isinstance(method, types.FunctionType):
-            return self.call_before(rest, method, (obj,), {})
+            result = self.call_before(rest, method, (obj,), {})
+            known = isinstance(result, torch.SymInt) or type(result) is int and 0 <= result <= sys.maxsize
+            return result if known else taken(len, "__len__", type(obj), result)
         self.world.refuse_opaque(obj)
         return len(obj)
 
@@ -408,9 +411,10 @@ class Tracer(Frames, Containers, Drops):
                     self.world.hashed(member)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        method = self.class_lookup(type(args[0]), name) if args else MISSING
+        method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else MISSING
         if isinstance(method, types.FunctionType):
-            return self.call(method, args, kwargs)
+            result = self.call(method, args, kwargs)
+            return result if self.type_of(result) is kind else taken(kind, name, type(args[0]), result)
         return self.run_native(kind, args, kwargs)
 
     def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -28,6 +28,7 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.native_calls import taken
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
@@ -155,7 +156,9 @@ def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
-        return tracer.call(method, (value,), {})
+        result = tracer.concrete(tracer.call(method, (value,), {}), "hash")
+        known = type(result) is int and -1 < result <= sys.maxsize
+        return result if known else taken(hash, "__hash__", type(value), result)
     if method is object.__hash__:
         return identity(tracer, value, hash)
     return tracer.run_native(hash, args, kwargs)
