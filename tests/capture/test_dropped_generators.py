@@ -185,6 +185,37 @@ def on_a_stack_that_is_unwound(x):
         return error.args[0]
 
 
+class Swallows:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        return True
+
+
+def around_an_error_that_is_swallowed(x):
+    generator = waits(x)
+    y = next(generator)
+    torch._dynamo.graph_break()
+    with Swallows():
+        if [] > 1:
+            LOG.append("not come to")
+    second = waits(y)
+    return next(second)
+
+
+def items_of(t):
+    t.sum().item()
+
+
+def around_a_break_in_a_native_call(x):
+    generator = waits(x)
+    y = x.sum().item()
+    y = next(generator) + y
+    next(map(items_of, y), None)
+    return y
+
+
 def breaks_when_dropped(x):
     generator = breaks(x)
     y = next(generator)
@@ -275,7 +306,7 @@ PROGRAMS = [
     at_the_end, of_a_call, bound_anew, behind_a_break, bound_anew_behind_a_break, deleted_between_breaks,
     in_calls_that_break, handed_over, in_a_traceback, in_a_traceback_behind_a_break, on_a_stack_that_is_unwound,
     breaks_when_dropped, raises_when_dropped, in_a_list, in_a_list_behind_a_break, left_loop, in_a_closure, delegated,
-    held_by_a_generator,
+    held_by_a_generator, around_an_error_that_is_swallowed, around_a_break_in_a_native_call,
 ]  # fmt: skip
 
 

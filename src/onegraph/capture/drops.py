@@ -14,7 +14,7 @@ from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.resume_function import original_place
 from onegraph.capture.shadows import UNFILLED, Record
-from onegraph.capture.suspended import held_by, runs_code, waiting_in
+from onegraph.capture.suspended import held_by, is_generator, runs_code, waiting_in
 from onegraph.capture.unread import Unread, as_it_is
 from onegraph.capture.world import World
 
@@ -56,8 +56,10 @@ class Drops(Machine):
                 gone, level = [*dict.values(frame.locals), *frame.stack[:-1]], level - 1
             case _:
                 return
-        operands = [value for each in self.frames[:-1] for value in operands_of(each)]
         dropped = self._waiting_in(gone)
+        if not dropped and not any(map(is_generator, gone)):
+            return
+        operands = [value for each in self.frames[:-1] for value in operands_of(each)]
         if instr.op != "RETURN_VALUE":
             dropped |= {id(value) for value in gone if any(value is other and runs_code(value) for other in operands)}
         if not dropped:

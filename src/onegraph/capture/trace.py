@@ -109,6 +109,7 @@ class Trace:
         self._modes.close()
         self.tracer.abandon()
         self.tracer.waiting.clear()
+        self.tracer.lost = self.tracer.outside = None
         self.world.forget()
         self.recorder.forget()
         self.fingerprints = None

@@ -116,6 +116,7 @@ def translate_unchecked(
             raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
         nested = trace.tracer.settings["nested_graph_breaks"] is not False
         preparing = broken.reason is LONG_TRACE and not has_operations(trace.recorder.graph)
+    broken.__cause__ = broken.__context__ = None  # their tracebacks hold this frame, which holds the break
     outcome = translate_broken(broken, nested, start, compile_graph, cx, shapes)
     if isinstance(outcome, Translated):
         cx.emit(event)
