@@ -82,6 +82,7 @@ static PyObject *ask_region(PyThreadState *tstate, Frame *frame, PyObject *callb
         return ask(tstate, frame, callback);
     }
     state->deepened = true;
+    state->frames_left = *frames_left(tstate);
     *frames_left(tstate) += OWN_FRAMES;
     PyObject *answer = ask(tstate, frame, callback);
     *frames_left(tstate) -= OWN_FRAMES;
@@ -97,6 +98,12 @@ PyObject *module_deepen(PyObject *UNUSED(module), PyObject *count)
     }
     *frames_left(PyThreadState_Get()) += (int)more;
     Py_RETURN_NONE;
+}
+
+PyObject *module_frames_left(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
+{
+    HookState *state = &hook_state;
+    return PyLong_FromLong(state->deepened ? state->frames_left : *frames_left(PyThreadState_Get()));
 }
 
 /* The frame of a tail call leaves what it asks for to who has called it. */

@@ -143,6 +143,8 @@ static PyMethodDef module_functions[] = {
      "(nothing), and return what it said. Without a value nothing changes."},
     {"deepen", module_deepen, METH_O,
      "deepen(count)\n--\n\nLet this thread enter so many more Python frames than its limit of recursion, or fewer again."},
+    {"frames_left", module_frames_left, METH_NOARGS,
+     "frames_left()\n--\n\nHow many more Python frames the program may enter in this thread."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,

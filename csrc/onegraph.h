@@ -125,6 +125,7 @@ typedef struct {
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
+    int frames_left;        /* how many the program may enter meanwhile */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
 
@@ -135,6 +136,7 @@ extern _Thread_local HookState hook_state;
 int hook_init(void);
 /* deepen(count): let this thread enter so many more Python frames, or fewer again. */
 PyObject *module_deepen(PyObject *module, PyObject *count);
+PyObject *module_frames_left(PyObject *module, PyObject *ignored);
 /* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
 void hook_enter(void);
 void hook_leave(void);

@@ -8,6 +8,7 @@ import functools
 import importlib
 import importlib.util
 import io
+import itertools
 import logging
 import os
 import sys
@@ -307,3 +308,71 @@ def test_forms_of_typing_are_what_they_are() -> None:
         return x * Config(3).scale
 
     assert whole(f)(torch.ones(2)).tolist() == [3.0, 3.0]
+
+
+# ---- partial functions -----------------------------------------------------------------------------------------------
+
+
+def test_partial_functions_with_attributes_are_not_flattened() -> None:
+    def f(inner: Any) -> Any:
+        made = functools.partial(inner, 3)
+        return type(made.func), made.args
+
+    plain, tagged = functools.partial(max, 1), functools.partial(max, 1)
+    tagged.tag = "a"  # type: ignore[attr-defined]
+    for inner in (plain, tagged):
+        assert onegraph.compile(f, backend="eager")(inner) == f(inner)
+
+
+# ---- subclasses of native iterators ----------------------------------------------------------------------------------
+
+
+class Echo(itertools.repeat):
+    def __new__(cls, value: Any, times: int, tag: str) -> Any:
+        self = super().__new__(cls, value, times)
+        self.tag = tag
+        return self
+
+
+def test_a_subclass_of_a_native_iterator_crosses_a_break_without_its_constructor() -> None:
+    def f(x: torch.Tensor) -> Any:
+        echo = Echo(2, 3, tag="t")
+        next(echo)
+        onegraph.graph_break()
+        return echo.tag, list(echo)
+
+    assert onegraph.compile(f, backend="eager")(torch.ones(2)) == ("t", [2, 2])
+
+
+# ---- finalizers ------------------------------------------------------------------------------------------------------
+
+
+def test_an_object_whose_finalizer_writes_is_dropped_where_the_program_drops_it() -> None:
+    class Clearing:
+        def __init__(self, items: list[Any]) -> None:
+            self.items = items
+
+        def __del__(self) -> None:
+            self.items.append("gone")
+
+    def f(x: torch.Tensor, held: dict[int, Any], items: list[Any]) -> Any:
+        before = len(items)
+        held[0] = None
+        return x + 1, before, len(items)
+
+    def run(function: Any) -> Any:
+        items: list[Any] = []
+        return function(torch.ones(2), {0: Clearing(items)}, items)[1:]
+
+    assert run(onegraph.compile(f, backend="eager")) == run(f) == (0, 1)
+
+
+# ---- what is long ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+def test_a_long_iteration_of_a_native_function_is_not_traced() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return x + 1, any(itertools.repeat(None, 5_000_000))
+
+    assert onegraph.compile(f, backend="eager")(torch.ones(2))[1] is False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -427,3 +429,73 @@ def test_bound_methods_of_natives_cross_a_break() -> None:
     for backend in ("eager", "native"):
         compiled = onegraph.compile(bound_methods_of_natives, backend=backend)
         assert str(compiled(x)) == str(bound_methods_of_natives(x))
+
+
+def deaths(dropped: str) -> Callable[[torch.Tensor], list[bool]]:
+    """A program that looks at a weak reference around the place where it drops the object."""
+
+    def by_del(x: torch.Tensor) -> list[bool]:
+        thing = Counter()
+        seen = weakref.ref(thing)
+        onegraph.graph_break()
+        alive = [seen() is not None]
+        del thing
+        onegraph.graph_break()
+        return [*alive, seen() is not None]
+
+    def by_end(x: torch.Tensor) -> list[bool]:
+        def inner() -> Any:
+            thing = Counter()
+            seen = weakref.ref(thing)
+            onegraph.graph_break()
+            alive.append(seen() is not None)
+            return seen
+
+        alive: list[bool] = []
+        seen = inner()
+        onegraph.graph_break()
+        return [*alive, seen() is not None]
+
+    def by_use(x: torch.Tensor) -> list[bool]:
+        thing = Counter()
+        seen = weakref.ref(thing)
+        onegraph.graph_break()
+        view = {1: 2}.items()  # cannot be made again behind a break: the rest runs as it was written
+        alive = [seen() is not None]
+        thing = None
+        onegraph.graph_break()
+        return [*alive, seen() is not None, len(view) == 0]
+
+    def by_cycle(x: torch.Tensor) -> list[bool]:
+        thing = Counter()
+        thing.own = thing  # type: ignore[attr-defined]
+        seen = weakref.ref(thing)
+        onegraph.graph_break()
+        del thing
+        gc.collect()
+        return [seen() is not None]
+
+    def by_handler(x: torch.Tensor) -> list[bool]:
+        def raising() -> None:
+            thing = Counter()
+            found.append(weakref.ref(thing))
+            onegraph.graph_break()
+            raise ValueError
+
+        found: list[Any] = []
+        try:
+            raising()
+        except ValueError:
+            pass
+        onegraph.graph_break()
+        gc.collect()
+        return [found[0]() is not None]
+
+    return {f.__name__: f for f in (by_del, by_end, by_use, by_cycle, by_handler)}[dropped]
+
+
+@pytest.mark.parametrize("dropped", ["by_del", "by_end", "by_use", "by_cycle", "by_handler"])
+def test_objects_live_as_long_as_the_variables_that_hold_them(dropped: str) -> None:
+    f, x = deaths(dropped), torch.ones(2)
+    compiled = onegraph.compile(f, backend="eager")
+    assert [compiled(x) for _ in range(3)] == [f(x)] * 3

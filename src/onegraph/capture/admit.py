@@ -25,7 +25,7 @@ from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
-from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, makes_itself
+from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, instance_dict, makes_itself
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.source import Attr, Const, Item, Source, Through
@@ -380,6 +380,8 @@ def admit_partial(world: World, real: functools.partial[Any], source: Source, gu
     keywords = world.realize(world.admit(real.keywords, Attr(source, "keywords"), guarded))
     shadow = functools.partial(function, *args, **keywords)
     world.adopt(real, shadow, source)
+    if instance_dict(real) is not None:
+        world.attributes_record(shadow, real, source, guarded)
     return shadow
 
 

@@ -66,6 +66,7 @@ class Containers(Operators):
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)
+        self.refuse_finalizer(container, key)
         self.world.touch(container)
         if isinstance(container, dict):
             key = self.concrete_deep(key, "hash")
@@ -76,8 +77,15 @@ class Containers(Operators):
                 self.world.realize(value)
         super().setitem(container, key, value)
 
+    def refuse_finalizer(self, container: Any, key: Any) -> None:
+        """What is written over may be the last reference to an object whose finalizer the program sees."""
+        gone = self.world.standing(container, key)
+        if hasattr(type(gone), "__del__"):
+            raise refused_object(gone)
+
     def delitem(self, container: Any, key: Any) -> None:
         self.world.refuse_opaque(container)
+        self.refuse_finalizer(container, key)
         self.world.touch(container)
         self.world.realize(container)
         super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
@@ -123,6 +131,7 @@ class Containers(Operators):
                 item = self.next(iterator)
             except StopIteration:
                 return
+            self.world.spend(1)
             yield item
 
     def unpack(self, obj: Any, count: int) -> Any:

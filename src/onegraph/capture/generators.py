@@ -37,7 +37,7 @@ def rebuild_generator(rebuild: Any, value: Any) -> str:
         rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
     else:
         values = Values()
-        made = Planner((frame,), values).generator(frame, value.gi_suspended)
+        made = Planner((frame,), values, rebuild.world.is_watched).generator(frame, value.gi_suspended)
         arguments = [write_value(rebuild, values.items[number]) for number in (*made.leading, *made.values)]
         name = rebuild.assign(f"{write_resume_function(rebuild, made.function)}({', '.join(arguments)})")
         if value.gi_suspended:

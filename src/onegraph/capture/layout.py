@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 from dataclasses import dataclass
-from types import FunctionType, MappingProxyType, MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 HEAP_TYPE = 1 << 9
@@ -53,13 +53,28 @@ class UnsetSlot:
         return False
 
 
-def is_dict_of_partial(part: Any, value: functools.partial[Any]) -> bool:
-    """Whether a part of a partial function is the dictionary of its attributes."""
-    return type(part) is dict and part is not value.keywords
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The instance dictionary, without running code of the program, and without making one for a partial function.
+
+    One that has none is another to native code than one that has an empty one.
+    """
+    if isinstance(value, functools.partial):
+        return next(
+            (part for part in gc.get_referents(value) if type(part) is dict and part is not value.keywords), None
+        )
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
 
 
-def behind_proxy(proxy: MappingProxyType[Any, Any]) -> Any:
-    """The mapping that a read-only view shows."""
+#: Views of dicts.
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+def behind_proxy(proxy: Any) -> Any:
+    """The mapping that a read-only proxy or a view shows."""
     return gc.get_referents(proxy)[0]
 
 

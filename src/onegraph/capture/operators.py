@@ -19,6 +19,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.changing import Numbers
+from onegraph.capture.layout import VIEWS, behind_proxy
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import specialized
@@ -176,6 +177,8 @@ class Operators(Attributes):
             case dict():
                 for key, item in list(dict.items(value)):
                     dict.__setitem__(value, key, self.concrete_deep(item, what))
+            case _ if isinstance(value, VIEWS):
+                self.concrete_deep(behind_proxy(value), what)
         return self.concrete(value, what)
 
     def set_add(self, container: set[Any], item: Any) -> None:
@@ -189,6 +192,8 @@ class Operators(Attributes):
 
 def contains_symbolic(value: Any, seen: set[int]) -> bool:
     """Whether a value is a symbolic number or holds one in a list, tuple or dict."""
+    if isinstance(value, VIEWS):
+        return contains_symbolic(behind_proxy(value), seen)
     if not isinstance(value, list | tuple | dict) or id(value) in seen:
         return isinstance(value, SYMBOLIC)
     seen.add(id(value))

@@ -31,7 +31,7 @@ from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import stand_ins
-from onegraph.capture.layout import HEAP_TYPE, exception_fields, makes_itself, slots_of
+from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, slots_of
 from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
@@ -109,7 +109,7 @@ def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
         case list() | tuple():
             items = list(value)
         case _:
-            items = [*vars(value).values()] if type(value).__flags__ & HEAP_TYPE and hasattr(value, "__dict__") else []
+            items = [*(instance_dict(value) or {}).values()] if type(value).__flags__ & HEAP_TYPE else []
     return any(item is wanted or depth > LOOKED_INTO or contains(item, wanted, depth + 1) for item in items)
 
 
@@ -217,13 +217,29 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
 
 
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
-    function, args, *state = value.__reduce__()
+    cls = type(value)
+    kind = next(kind for kind in cls.__mro__ if kind in ITERATORS)
+    function, args, *state = kind.__reduce__(value)
+    if cls is not kind:  # calling it would run the program's own `__new__` and `__init__`
+        return rebuild_iterator_subclass(rebuild, value, kind, args, state)
     if function is iter and not state and len(args) == 1:  # at its end, where many reduce to another type
         return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:
         # Behind the writes: an iterator over a list does not go past what the list holds meanwhile.
         rebuild.late.append(f"{name}.__setstate__({rebuild.value(state[0])})")
+    return name
+
+
+def rebuild_iterator_subclass(rebuild: Any, value: Any, kind: type, args: Any, state: list[Any]) -> str:
+    cls = rebuild.value(type(value))
+    name = rebuild.assign(f"{rebuild.const(kind)}.__new__({cls}, {rebuild.values(args)})")
+    rebuild.remember(value, name)
+    attributes = rebuild.world.attributes(value)
+    if attributes:
+        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+    if state and state[0] is not None:
+        rebuild.late.append(f"{rebuild.const(kind)}.__setstate__({name}, {rebuild.value(state[0])})")
     return name
 
 
@@ -307,6 +323,11 @@ def rebuild_weak_reference(rebuild: Any, value: weakref.ref[Any]) -> str:
         raise GraphBreak(CANNOT_REBUILD, what="weak reference")
     parts = [target] if value.__callback__ is None else [target, value.__callback__]
     return rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})")
+
+
+def rebuild_weak_proxy(rebuild: Any, value: Any) -> str:
+    """It does not tell whom it calls when its object dies."""
+    raise GraphBreak(CANNOT_REBUILD, what="weak proxy")
 
 
 def rebuild_exception(rebuild: Any, value: BaseException) -> str:
@@ -405,6 +426,7 @@ RECIPES: list[tuple[Any, Recipe]] = [
     (collections.deque, rebuild_deque),
     (bytearray, rebuild_bytearray),
     (weakref.ref, rebuild_weak_reference),
+    (weakref.ProxyTypes, rebuild_weak_proxy),
     ((io.StringIO, io.BytesIO), rebuild_buffer),
     (SimpleNamespace, rebuild_namespace),
     (BaseException, rebuild_exception),

@@ -17,7 +17,7 @@ the stack is that of the program, also in a loop that breaks, and tracebacks hav
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType, FunctionType
@@ -116,8 +116,11 @@ class Values:
         return self._numbers[id(value)]
 
 
-def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
-    """The continuation behind the instruction that the last of the frames has stopped at, or why there is none."""
+def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> Continuation | str:
+    """The continuation behind the instruction that the last of the frames has stopped at, or why there is none.
+
+    `is_watched` tells of which values the program sees when they die: these live as long as their variables.
+    """
     frame = frames[-1]
     instruction = frame.bytecode.instrs[frame.ip]
     for each in frames:
@@ -136,7 +139,7 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     if instruction.op in LETTING_GO:
         instruction = let_go(frame, instruction)
     values = Values()
-    planner = Planner(frames, values)
+    planner = Planner(frames, values, is_watched)
     bytecode, index = original_place(frame)
     depth = len(frame.stack) + stack_effect(instruction)
     following = planner.exit_at(index + 1, depth)
@@ -178,8 +181,9 @@ def let_go(frame: Frame, instruction: Instr) -> Instr:
 class Planner:
     """Plans the exits of one break."""
 
-    def __init__(self, frames: Sequence[Frame], values: Values) -> None:
+    def __init__(self, frames: Sequence[Frame], values: Values, is_watched: Callable[[Any], bool]) -> None:
         self.frames = frames
+        self.is_watched = is_watched
         self.values = values
         self.ambient = next((f.handled for f in reversed(frames[:-1]) if f.handled is not None), None)
 
@@ -280,8 +284,12 @@ class Planner:
         wanted = live[at] if isinstance(way, InnerCall) else live[target]
         wanted |= live[handler.target] if handler else frozenset()
         name = receiver_name(frame, bytecode)
-        # A generator that waits in a `try` is kept as long as the program's own frame would keep it.
-        kept = {each for each, value in dict.items(frame.locals) if each in wanted or runs_code(value)}
+        # A generator that waits in a `try`, and what the program watches, lives as long as its own frame would hold it.
+        kept = {
+            each
+            for each, value in dict.items(frame.locals)
+            if each in wanted or runs_code(value) or self.is_watched(value)
+        }
         names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)
         cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))

@@ -105,6 +105,8 @@ class Tracer(Frames, Containers, Drops):
         self.outside = sys.exception()
         #: Called where it matters that this was nothing.
         self.on_unhandled: Callable[[], None] = lambda: None
+        #: Whether the program has come to its limit of recursion: at the next call it may be elsewhere.
+        self.was_too_deep = False
         self._rest: Rest | None = None
         self._reentry = Reentry(self)
 
@@ -117,6 +119,7 @@ class Tracer(Frames, Containers, Drops):
             raised.args = tuple(
                 item.replace(FakeTensor.__name__, name) if type(item) is str else item for item in raised.args
             )
+        self.was_too_deep = self.was_too_deep or isinstance(raised, RecursionError)
         super().on_raise(frame, raised)
 
     def handled_outside(self) -> BaseException | None:

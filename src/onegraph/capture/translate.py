@@ -100,6 +100,9 @@ def translate_unchecked(
                     return Failing(trace.raised_event(raised))
                 shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
                 return Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
+            if trace.tracer.was_too_deep:
+                shown = RecursionError("the program comes to its limit of recursion")
+                return Failing(trace.raised_event(shown)) if is_strict(trace.tracer) else Skipped(str(shown))
             return finish(trace, start, cx, compile_graph, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))
@@ -158,7 +161,9 @@ def translate_prefix(
             trace.run(stop)
         except Stopped as stopped:
             trace.guard_leniency()
-            continuation = plan_resume(stopped.frames)
+            if trace.tracer.was_too_deep:
+                return "the program has come to its limit of recursion"
+            continuation = plan_resume(stopped.frames, trace.world.is_watched)
             if isinstance(continuation, str):
                 return continuation
             try:

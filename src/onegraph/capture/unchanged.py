@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.base.errors import OnegraphError
+from onegraph.capture.layout import instance_dict
 from onegraph.capture.policy.registry import is_outside_class
 from onegraph.capture.source import Source, describe
 
@@ -56,5 +57,5 @@ def fingerprint(real: Any) -> Any:
             except ValueError:
                 return None
         case _:
-            attributes = getattr(type(real), "__dictoffset__", 0) and getattr(real, "__dict__", None)
-            return [(name, id(value)) for name, value in attributes.items()] if type(attributes) is dict else None
+            attributes = instance_dict(real) if getattr(type(real), "__dictoffset__", 0) else None
+            return None if attributes is None else [(name, id(value)) for name, value in attributes.items()]

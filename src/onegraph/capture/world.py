@@ -14,12 +14,11 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import re
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
+from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import torch
@@ -28,12 +27,13 @@ from onegraph.base.events import Location
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, is_dict_of_partial, slots_of
+from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
 from onegraph.capture.texts import refuse_marked
+from onegraph.capture.unread import Unread
 
 #: The hash functions of objects that equal nothing but themselves.
 BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
@@ -164,6 +164,14 @@ class World(Namespaces):
         """The object that a value of the trace stands for; the value itself when it was made by the trace."""
         return self.real_of.get(id(value), value)
 
+    def is_watched(self, value: Any) -> bool:
+        """Whether the program can see when a value dies: by a weak reference, or by its finalizer."""
+        real = value.value if type(value) is Unread else self.real(value)
+        kind = type(real)
+        if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
+            return False
+        return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > 0
+
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
         if isinstance(value, FunctionType) and value.__closure__:
@@ -263,6 +271,19 @@ class World(Namespaces):
         elif type(key) not in ATOMS and compares_in_python(type(key)):
             self.realize_deep(key)
         return key
+
+    def standing(self, container: Any, key: Any) -> Any:
+        """What the original of a container from outside holds at a plain key, without reading it for the trace."""
+        entry = self.records.get(id(container))
+        if entry is None or type(key) not in ATOMS:
+            return None
+        match entry.real:
+            case dict() as real:
+                return dict.get(real, key)
+            case list() as real if type(key) is int and -len(real) <= key < len(real):
+                return list.__getitem__(real, key)
+            case _:
+                return None
 
     def present(self, container: dict[Any, Any], key: Any) -> bool:
         """`key in container` of a dict, guarded without reading the value."""
@@ -384,13 +405,7 @@ class World(Namespaces):
             return None
         if isinstance(value, type):
             return None
-        if type(value) is functools.partial:  # one that has none gets none: it would be another to native code
-            return next((part for part in gc.get_referents(value) if is_dict_of_partial(part, value)), None)
-        try:
-            found = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            return None
-        return found if type(found) is dict else None
+        return instance_dict(value)
 
     def children(self, value: Any) -> Iterator[Any]:
         match value:

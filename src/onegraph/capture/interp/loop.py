@@ -17,6 +17,8 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     steps = pause = frame.steps
     ip = frame.ip
     frames = machine.frames
+    if len(frames) >= machine.deepest:
+        raise RecursionError("maximum recursion depth exceeded")
     frames.append(frame)
     machine.on_frame_enter(frame)
     hook = machine.instruction_hook

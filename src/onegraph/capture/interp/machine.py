@@ -59,6 +59,8 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
     def __init__(self) -> None:
         super().__init__()
         self.frames: list[Frame] = []
+        #: How many frames there may be at a time.
+        self.deepest = sys.maxsize
         self.type_lookup = ClassLookup()
         self._epoch = 0
         #: What has left the interpreter in a generator that was dropped: Python ignores what such a one raises.
@@ -94,6 +96,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             signal = run(self, frame)
         else:
             more = sys.getrecursionlimit() * (_HOST_FRAMES - 1)
+            self.deepest = _C.frames_left()
             _C.deepen(more)
             try:
                 signal = run(self, frame)

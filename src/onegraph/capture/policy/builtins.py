@@ -387,6 +387,11 @@ native("deep", re.match, re.search, re.sub, re.split, re.compile, re.fullmatch, 
 native("identity", sys._getframe, typing.get_type_hints, typing.cast)
 
 
+@policy(weakref.proxy)
+def weak_proxy(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.note_birth(tracer.run_native(weakref.proxy, args, kwargs))
+
+
 def limit_now(_: None) -> int:
     return sys.getrecursionlimit()
 
