@@ -170,7 +170,8 @@ class World(Namespaces):
         kind = type(real)
         if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
             return False
-        return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > 0
+        ours = int(id(value) in self.generators)
+        return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > ours
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
