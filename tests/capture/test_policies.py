@@ -242,6 +242,13 @@ def test_copies_of_tensors_have_their_attributes(how: Callable[..., Any]) -> Non
         assert compiled(x)[1] == f(x)[1]
 
 
+def test_a_copy_has_all_the_memory_of_what_is_copied() -> None:
+    compiled = onegraph.compile(copy.deepcopy, backend="eager")
+    for x in (torch.ones(3), torch.ones(6)[3:], torch.ones(3)):
+        assert compiled(x).storage_offset() == x.storage_offset()
+        assert compiled(x).untyped_storage().nbytes() == x.untyped_storage().nbytes()
+
+
 def test_a_copy_counts_its_own_writes() -> None:
     def f(x: torch.Tensor) -> Any:
         made = copy.copy(x)

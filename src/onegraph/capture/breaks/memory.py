@@ -28,7 +28,8 @@ TENSOR_PLACE = _define(
 TENSOR_COPY = _define(
     "tensor-copy",
     "copy of a tensor by the copy module: {why}",
-    "The copy would be a leaf of autograd, or share its memory with other copies, which a graph cannot say.",
+    "The copy would be a leaf of autograd, share its memory with other copies, or have attributes in Python, which a"
+    " graph cannot say.",
     "copy the values: x.detach().clone()",
     "copy outside of the compiled function",
 )

@@ -37,10 +37,18 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
         raise RuntimeError(NOT_A_LEAF)
     known = memo.setdefault("torch", {})
     refuse_uncopied(tracer, tensor)
-    if storage.nbytes() != tensor.numel() * tensor.element_size() or storage._cdata in known:
+    if not fills_its_memory(tensor) or storage._cdata in known:
         raise GraphBreak(TENSOR_COPY, why="it shares its memory with others")
+    if tracer.world.real(tensor) is not tensor:
+        tracer.world.guard(tracer.world.origin[id(tensor)], "check", fills_its_memory)
     made = known[storage._cdata] = memo[id(tensor)] = tensor.clone()
     return made
+
+
+def fills_its_memory(tensor: torch.Tensor) -> bool:
+    """Whether it is all of its storage, which a copy has as a whole."""
+    with torch._C.DisableTorchFunction():
+        return bool(tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
 
 
 def refuse_uncopied(tracer: Any, tensor: torch.Tensor) -> None:
