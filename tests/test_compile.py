@@ -262,3 +262,21 @@ print([name for name in sys.modules if name.startswith(("torch._dynamo", "torch.
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_cannot_be_captured_for_a_defect_of_ours_runs_eagerly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*args: Any) -> None:
+        raise KeyError("no such variable")
+
+    monkeypatch.setattr("onegraph.capture.hook.translate", failing)
+    x = torch.rand(3)
+    with pytest.raises(KeyError):
+        onegraph.compile(lambda x: x + 1)(x)
+    options = {"raise_compiler_errors": False}
+    with pytest.raises(KeyError):
+        onegraph.compile(lambda x: x + 1, fullgraph=True, options=options)(x)
+    assert torch.equal(onegraph.compile(lambda x: x + 1, options=options)(x), x + 1)
+    (record,) = caplog.records
+    assert "KeyError: 'no such variable'. This is a defect of onegraph" in record.getMessage()

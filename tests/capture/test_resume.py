@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import sys
@@ -499,3 +500,18 @@ def test_objects_live_as_long_as_the_variables_that_hold_them(dropped: str) -> N
     f, x = deaths(dropped), torch.ones(2)
     compiled = onegraph.compile(f, backend="eager")
     assert [compiled(x) for _ in range(3)] == [f(x)] * 3
+
+
+class Recent(collections.deque[Any]):
+    def __iter__(self) -> Any:
+        raise TypeError("not asked")
+
+
+def test_subclasses_of_deque_cross_a_break() -> None:
+    def f(x: torch.Tensor) -> Any:
+        recent = Recent([1, x + 1, 3], 2)
+        recent.name = "a"  # type: ignore[attr-defined]
+        onegraph.graph_break()
+        return recent.name, recent.maxlen, len(recent), recent[0], recent[1]  # type: ignore[attr-defined]
+
+    assert str(onegraph.compile(f, backend="eager")(torch.ones(2))) == str(f(torch.ones(2)))

@@ -97,7 +97,7 @@ class Config:
         " where breaks are no errors, a twentieth of them without an operation on tensors",
     )
     raise_compiler_errors: bool = _option(
-        _SWITCH, False, "raise where the native compiler fails on a graph, which else runs operator by operator"
+        _SWITCH, False, "raise what onegraph itself fails on; by default that runs eagerly, with a warning"
     )
     suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
     capture_scalar_outputs: bool = _option(

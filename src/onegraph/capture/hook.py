@@ -6,6 +6,7 @@ code object, so that threads translate different functions side by side and the 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import torch
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import GraphBreakError, RecompileLimitError
+from onegraph.base.errors import GraphBreakError, OnegraphError, RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.base.pipeline import timed
 from onegraph.capture.bytecode.decode import decode
@@ -32,6 +33,12 @@ from onegraph.capture.skip import OWN, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
 from onegraph.torchlib.state import saving_plainly
+
+LOGGER = logging.getLogger("onegraph")
+CAPTURE_FAILED = (
+    "onegraph failed to capture %s, which runs eagerly: %s. This is a defect of onegraph: please report it. "
+    'options={"raise_compiler_errors": True} raises it, with where it is from.'
+)
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
 CompiledGraph = Callable[..., tuple[Any, ...]]
@@ -115,7 +122,10 @@ class Region:
         return entry
 
     def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
-        """With `suppress_errors`, what fails runs eagerly; graph breaks that are errors are still errors."""
+        """What onegraph cannot translate runs eagerly; with `suppress_errors` also what a backend fails on.
+
+        Graph breaks that are errors are still errors, and under `fullgraph` everything is.
+        """
         policy = versions.history.policy(self.dynamic)
         try:
             with timed(cx, "translate"), saving_plainly():
@@ -124,9 +134,14 @@ class Region:
             error.__traceback__ = None  # where the tracer was is nothing to the user
             raise
         except Exception as error:
-            if self.fullgraph or not cx.config.suppress_errors:
+            if self.fullgraph:
                 raise
-            return Skipped(f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            if not cx.config.suppress_errors and not isinstance(error, RecursionError):
+                if isinstance(error, OnegraphError) or cx.config.raise_compiler_errors:
+                    raise
+                LOGGER.warning(CAPTURE_FAILED, cx.frame, reason)  # a defect of ours costs speed
+            return Skipped(reason)
 
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""

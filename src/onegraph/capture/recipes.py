@@ -296,6 +296,8 @@ def rebuild_namespace(rebuild: Any, value: SimpleNamespace) -> str:
 
 
 def rebuild_deque(rebuild: Any, value: collections.deque[Any]) -> str:
+    if type(value) is not collections.deque:
+        return rebuild_object(rebuild, value)
     name = rebuild.assign(f"{rebuild.const(type(value))}((), {value.maxlen!r})")
     rebuild.remember(value, name)
     rebuild.lines.append(f"{name}.extend([{rebuild.values(list(value))}])")
@@ -350,10 +352,13 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     return name
 
 
+CONTAINERS = (collections.OrderedDict, dict, list, set, collections.deque)
+
+
 def rebuild_object(rebuild: Any, value: Any) -> str:
     """An object of a Python class: a blank one, its container contents, then its attributes."""
     cls = type(value)
-    base = next((kind for kind in (collections.OrderedDict, dict, list, set) if isinstance(value, kind)), object)
+    base = next((kind for kind in CONTAINERS if isinstance(value, kind)), object)
     if cls.__flags__ & HEAP_TYPE == 0 and base is object:
         raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}")
     try:
@@ -367,6 +372,10 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
             f"{rebuild.const(collections.defaultdict.__init__)}({name}, {rebuild.value(value.default_factory)})"
         )
     match value:
+        case collections.deque():
+            items = rebuild.values(list(collections.deque.__iter__(value)))
+            made, length = rebuild.const(collections.deque.__init__), collections.deque.maxlen.__get__(value)
+            rebuild.lines.append(f"{made}({name}, [{items}], {length})")
         case dict():
             setter = rebuild.const(base.__setitem__)
             for key in keys_of(value):
