@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import copy
 from collections.abc import Callable, Iterator
@@ -348,3 +349,41 @@ def test_what_copies_know_of_identities_outlives_no_trace() -> None:
     compiled = onegraph.compile(copied_around_a_break, backend="eager")
     for _ in range(2):
         assert compiled(torch.zeros(2)).tolist() == [1.0, 1.0]
+
+
+class Numbers(collections.abc.Sequence[int]):
+    """Its `__iter__` is that of `Sequence`, which waits in a `try` for an IndexError."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        return (1, 2, 3)[index]
+
+
+def of_several_kinds(t: Any) -> Iterator[Any]:
+    try:
+        try:
+            yield t
+        except (KeyError, ValueError) as error:
+            LOG.append(error)
+        except TypeError:
+            LOG.append("no")
+    except OSError:
+        LOG.append("never")
+
+
+def test_handlers_that_do_not_see_the_end_do_not_matter() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        kept = zip([1, 2], Numbers(), strict=False), of_several_kinds(x)
+        total = x + sum(a * b for a, b in kept[0]) + next(kept[1])
+        x.kept = kept  # type: ignore[attr-defined]
+        return total
+
+    def g(x: torch.Tensor) -> torch.Tensor:
+        for a, b in zip([1, 2], Numbers(), strict=False):
+            x = x + a * b
+        return x + next(of_several_kinds(x))
+
+    assert run(onegraph.compile(g, backend="eager", fullgraph=True)) == run(g)
+    assert run(onegraph.compile(f, backend="eager")) == run(f)

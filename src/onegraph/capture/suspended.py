@@ -6,6 +6,7 @@ dropped whose last reference is in a traceback, or in the caller: there the trac
 
 from __future__ import annotations
 
+import builtins
 import gc
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -81,16 +82,43 @@ def held_by(frame: Frame) -> list[Any]:
 
 
 def is_protected(bytecode: Bytecode, at: int) -> bool:
-    """Whether what is raised at an instruction goes to a handler of the program."""
+    """Whether a GeneratorExit that is raised at an instruction runs code of the program."""
     handler = bytecode.handler_at(at)
     while handler is not None:
         target = bytecode.instrs[handler.target]
         if target.op == "CALL_INTRINSIC_1" and target.arg == "STOPITERATION_ERROR":
             return False
-        if target.op != "CLEANUP_THROW":
+        again = handler.target if target.op == "CLEANUP_THROW" else raised_again(bytecode, handler.target)
+        if again is None:
             return True
-        handler = bytecode.handler_at(handler.target)
+        handler = bytecode.handler_at(again)
     return False
+
+
+def raised_again(bytecode: Bytecode, at: int) -> int | None:
+    """Where the handler at an index raises a GeneratorExit again, if its clauses name only other builtin exceptions."""
+    instrs = bytecode.instrs
+    if [instr.op for instr in instrs[at : at + 3]] == ["COPY", "POP_EXCEPT", "RERAISE"]:  # the end of another handler
+        return at + 2
+    if instrs[at].op != "PUSH_EXC_INFO":
+        return None
+    at += 1
+    while instrs[at].op != "RERAISE":
+        first = at
+        while instrs[at].op == "LOAD_GLOBAL" and is_builtin_error(instrs[at].arg):
+            at += 1
+        at += instrs[at].op == "BUILD_TUPLE"
+        jump = instrs[at + 1].target
+        if at == first or instrs[at].op != "CHECK_EXC_MATCH" or jump is None:
+            return None
+        at = jump
+    return at
+
+
+def is_builtin_error(name: object) -> bool:
+    """Whether this is the name of an exception that a GeneratorExit is not. (Nobody gives them other meanings.)"""
+    found = getattr(builtins, str(name), None)
+    return isinstance(found, type) and issubclass(found, Exception)
 
 
 @lru_cache(maxsize=256)
