@@ -5,9 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import itertools
 import sys
 import traceback
 import types
+import unittest
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -393,6 +395,7 @@ ITERATORS: dict[str, Callable[[], Any]] = {
     "bytearray": lambda: iter(bytearray(b"ab")),
     "range": lambda: iter(range(2)),
     "callable": lambda: iter(Counter(), 3),
+    "group that was left": lambda: [group for _, group in itertools.groupby("aab")][0],
 }
 
 
@@ -515,3 +518,28 @@ def test_subclasses_of_deque_cross_a_break() -> None:
         return recent.name, recent.maxlen, len(recent), recent[0], recent[1]  # type: ignore[attr-defined]
 
     assert str(onegraph.compile(f, backend="eager")(torch.ones(2))) == str(f(torch.ones(2)))
+
+
+@onegraph.disable
+def refuse() -> None:
+    raise ValueError("refused")
+
+
+class Expecting(unittest.TestCase):
+    def check(self, number: int) -> None:
+        with self.subTest(number=number):
+            with self.assertRaises(ValueError) as caught:
+                refuse()
+            self.assertEqual(str(caught.exception), "refused")
+
+    def runTest(self) -> None:
+        for number in range(3):
+            self.check(number)
+
+
+def test_a_traceback_does_not_hold_what_lives_on_behind_the_break() -> None:
+    """`assertRaises` clears the frames of the traceback, one of which has had the generator of `subTest`."""
+    case, result = Expecting(), unittest.TestResult()
+    case.runTest = onegraph.compile(case.runTest, backend="eager")  # type: ignore[method-assign]
+    case.run(result)
+    assert not result.errors and not result.failures

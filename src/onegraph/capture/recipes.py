@@ -50,6 +50,7 @@ _EMPTY: dict[type, Callable[[], Any]] = {
     for make in (
         lambda: iter([]), lambda: iter(()), lambda: iter(""), lambda: iter("\N{SNOWMAN}"), lambda: iter(b""),
         lambda: iter(bytearray()), lambda: iter(int, 0), lambda: reversed([]),
+        lambda: next(itertools.groupby([0]))[1],
     )
 }  # fmt: skip
 
@@ -222,7 +223,7 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = kind.__reduce__(value)
     if cls is not kind:  # calling it would run the program's own `__new__` and `__init__`
         return rebuild_iterator_subclass(rebuild, value, kind, args, state)
-    if function is iter and not state and len(args) == 1:  # at its end, where many reduce to another type
+    if cls in _EMPTY and function is iter and not state and len(args) == 1:  # at its end it reduces to another type
         return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:

@@ -37,6 +37,7 @@ from onegraph.capture.resume_function import (
     Slots,
     Suspended,
     Way,
+    in_prologue,
     original_place,
     place,
     resume_function,
@@ -130,6 +131,8 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
             return "the body of a class cannot be resumed"
         if any(instr.op in NAMES and instr.arg in FRAME_ACCESS for instr in each.bytecode.instrs):
             return "the function looks at its own variables"
+    if in_prologue(frame):
+        return "the first instructions of a resume function cannot be resumed"
     if instruction.op in UNRESUMABLE:
         return f"the instruction {instruction.op} cannot be resumed"
     if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:

@@ -132,6 +132,14 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
     return frame.bytecode, frame.ip  # in the middle of an instruction
 
 
+def in_prologue(frame: Frame) -> bool:
+    """Whether a resume function is still putting the stack of its frame back."""
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode or isinstance(resumed.way, InnerCall):
+        return False
+    return frame.ip < resumed.shift
+
+
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
     """The resume function of this shape for a frame of this bytecode."""
     cells = tuple(frame.cells[name] for name in shape.cells)

@@ -115,10 +115,8 @@ class Ending:
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
         values = [value_name(number) for number in range(len(self.continuation.values))]
-        # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it. One
-        # that has raised is held by the traceback with its variables, as the program's would be.
-        held = taken if way is self.continuation.raising else [*values, *taken]
-        self.out += [*call_with(_C.TailCall, names), *release(held), Instr("RETURN_VALUE")]
+        # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
+        self.out += [*call_with(_C.TailCall, names), *release([*values, *taken]), Instr("RETURN_VALUE")]
 
 
 def argument_count(code: CodeType) -> int:
