@@ -90,6 +90,16 @@ def test_what_is_left_to_libraries_is_listed_with_its_cost() -> None:
     assert histogram.nanoseconds < product.nanoseconds
 
 
+def test_custom_operators_are_said_to_be_opaque() -> None:
+    @torch.library.custom_op("explained::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    (call,) = onegraph.explain(lambda x: twice(x) + 1)(torch.ones(3)).library_calls
+    assert call.reason == "it is a custom operator: what it computes only its library knows"
+
+
 def test_nothing_is_listed_where_all_is_compiled() -> None:
     found = onegraph.explain(lambda x: x.sin().sum(0))(torch.randn(4, 4))
     assert found.library_calls == () and "Called as it is" not in str(found)

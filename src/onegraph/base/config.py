@@ -121,6 +121,11 @@ class Config:
     freeze_parameters: bool = _option(
         _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"
     )
+    eager_rounding: bool = _option(
+        _SWITCH,
+        True,
+        "round bfloat16 and float16 behind every operator, as eager does; off: only what goes through memory",
+    )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
 

@@ -22,6 +22,7 @@ from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.dead_code import remove_dead_code
+from onegraph.compiler.schedule.drop_roundings import drop_roundings
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
@@ -37,6 +38,7 @@ SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("inline", inline, "first: chains of operators shrink to their ends, which leaves the choices that matter"),
     Pass("split_reductions", split_reductions, "before fuse, which would tie what surrounds them to few threads"),
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
+    Pass("drop_roundings", drop_roundings, "after fusing, which brings operators into one kernel; it leaves dead code"),
     Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
     Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),

@@ -173,6 +173,25 @@ def test_a_timing_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(made) == 2
 
 
+def test_a_timing_whose_repeats_disagree_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under load every round has another winner: what is then found serves this process alone."""
+    now, calls = [0.0], {"aten": 0, "packed": 0}
+
+    def run(name: str) -> None:
+        calls[name] += 1
+        slow = calls[name] % 2 == (name == "aten")
+        now[0] += 0.0012 if slow else 0.001
+
+    monkeypatch.setattr(measure, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measure, "thread_time", lambda: now[0])
+    monkeypatch.setattr(measure, "_KNOWN", {})
+    ways = {name: [partial(run, name)] for name in calls}
+    config = Config(cache_dir=tmp_path)
+    assert measure.fastest(measure.times("noise", lambda: ways, config)) == "aten"
+    assert calls["aten"] == 2 + measure.ROUNDS + measure.MORE_ROUNDS
+    assert not (tmp_path / "times").exists()
+
+
 def test_what_cannot_be_done_is_not_chosen() -> None:
     def fail() -> None:
         raise RuntimeError("not for this shape")

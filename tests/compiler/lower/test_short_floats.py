@@ -7,8 +7,13 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from compiler.graphs import record
 from compiler.lower.native import check
 from torch import Tensor
+
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.compiler import compile_graph
 
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "add": lambda x: x + 0.3,
@@ -49,3 +54,22 @@ def test_operands_of_other_types(name: str, dtype: torch.dtype) -> None:
     check(operator, x, torch.tensor(0.3, dtype=torch.float64))
     check(operator, x, torch.arange(1, 3001))
     check(operator, x, torch.tensor(257))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_roundings_between_operators_can_be_left_out(dtype: torch.dtype) -> None:
+    """What is computed in one kernel is then rounded once, at its end."""
+
+    def chain(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = (x * 1.5 + 0.25) * x - x.abs()
+        return y, y.softmax(-1)
+
+    x = torch.randn(64, 100).to(dtype)
+    eager, wide = chain(x), chain(x.double())
+    graph = compile_graph(record(chain, x), Context(Config(verify=True, cache=False, eager_rounding=False)))
+    assert graph.kernels == 1
+    for ours, theirs, exact in zip(graph(x), eager, wide, strict=True):
+        assert ours.dtype is dtype
+        assert (ours - exact).abs().sum() < 0.7 * (theirs - exact).abs().sum()
+    plain = compile_graph(record(chain, x), Context(Config(verify=True, cache=False)))
+    assert graph.text("fused").count(": f32 = cast") < plain.text("fused").count(": f32 = cast") / 2

@@ -1,10 +1,14 @@
-"""The native code of a program's kernels: equal kernels are compiled once per process."""
+"""The native code of a program's kernels: equal kernels of graphs that live are compiled once.
+
+What no graph uses any more is freed; a graph that comes back finds its code on disk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from weakref import WeakValueDictionary
 
 from onegraph.base.context import Context
 from onegraph.compiler.codegen.disk_cache import DiskCache
@@ -15,9 +19,9 @@ from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class _Function:
-    """A compiled kernel. It lives as long as the process: graphs that are dropped often come back."""
+    """A compiled kernel; it lives as long as a graph holds it."""
 
     address: int
     errors: tuple[tuple[str, str], ...]
@@ -39,11 +43,11 @@ class NativeCode:
     keep: object
 
 
-_CACHE: dict[tuple[str, str], _Function] = {}
+_CACHE: WeakValueDictionary[tuple[str, str], _Function] = WeakValueDictionary()
 
 
 def compile_kernels(program: Program, cx: Context) -> NativeCode:
-    """Compile the kernels that this process has not compiled yet, all in one module."""
+    """Compile the kernels that no living graph of this process has, all in one module."""
     dtypes = {buffer.name: buffer.type.dtype for buffer in program.buffers}
     forms: dict[str, CanonicalKernel] = {}
     names: dict[str, str] = {}
@@ -53,7 +57,8 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         names[kernel.name] = name
         forms[name] = form
     cpu = cx.config.target_cpu
-    missing = [name for name in forms if (cpu, name) not in _CACHE]
+    known = {name: function for name in forms if (function := _CACHE.get((cpu, name))) is not None}
+    missing = [name for name in forms if name not in known]
     cached = True
     if missing:
         made = module_text([_source(name, forms[name]) for name in missing], has_avx512(cpu))
@@ -61,8 +66,9 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         compiled = compile_text(made.text, missing, cpu, kept)
         cached = compiled.cached
         for name in missing:
-            _CACHE[cpu, name] = _Function(compiled.addresses[name], made.errors[name], compiled.engine)
-    found = [_CACHE[cpu, name] for name in forms]
+            function = _Function(compiled.addresses[name], made.errors[name], compiled.engine)
+            known[name] = _CACHE[cpu, name] = function
+    found = tuple(known[name] for name in forms)
     numbers = {name: number for number, name in enumerate(forms)}
     return NativeCode(
         {kernel: numbers[name] for kernel, name in names.items()},
@@ -70,7 +76,7 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         tuple(function.address for function in found),
         lambda: module_text([_source(name, form) for name, form in forms.items()], has_avx512(cpu)).text,
         cached,
-        tuple(function.engine for function in found),
+        found,
     )
 
 

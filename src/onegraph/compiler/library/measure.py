@@ -17,6 +17,7 @@ from onegraph.compiler.codegen.target import description
 from onegraph.torchlib.state import untraced
 
 ROUNDS = 2
+MORE_ROUNDS = 4  # where rounds disagree about the winner
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
 FAR = 1.5  # how many times the best time is hopeless: it is not run again either
 SHORT = 0.0002  # seconds that one sample takes at least
@@ -34,6 +35,8 @@ _KNOWN: dict[str, Mapping[str, float]] = {}
 def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Config) -> Mapping[str, float]:
     """Seconds of each candidate, measured once for each machine, number of threads and version of torch.
 
+    Times of which the repeats disagree serve this process alone: the next one measures again.
+
     Args:
         what: says all that the times depend on besides those.
         candidates: makes the candidates with arguments to run on; called only if they must be measured.
@@ -46,8 +49,8 @@ def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Confi
             _KNOWN[key] = json.loads(found)
         else:
             with untraced(), torch.no_grad(), torch.autocast("cpu", enabled=False):
-                _KNOWN[key] = _measured(candidates())
-            if disk is not None:
+                _KNOWN[key], settled = _measured(candidates())
+            if disk is not None and settled:
                 disk.store(key, json.dumps(_KNOWN[key]).encode())
     return _KNOWN[key]
 
@@ -68,10 +71,10 @@ def fastest(found: Mapping[str, float]) -> str:
     return best if found[best] < CLEARLY * found[first] else first
 
 
-def _measured(candidates: Mapping[str, Runs]) -> dict[str, float]:
+def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
     """The least of a few samples of each, taken in turn: what else the machine does makes samples longer only.
 
-    One that cannot do it takes forever.
+    One that cannot do it takes forever. Also whether the last rounds agree on the winner; more are made if not.
     """
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
     best = dict.fromkeys(candidates, math.inf)
@@ -87,7 +90,9 @@ def _measured(candidates: Mapping[str, Runs]) -> dict[str, float]:
         except RuntimeError:  # a library need not know every shape
             continue
         repeats[name] = int(1 + SHORT / max(best[name], 1e-7))
-    for _ in range(ROUNDS):
+    winners: list[str] = []
+    while len(winners) < ROUNDS + MORE_ROUNDS and not _agree(winners):
+        found = dict(best)
         worst = min(ENOUGH, FAR * min(best.values()))
         for name, count in repeats.items():
             if best[name] > worst:
@@ -95,5 +100,11 @@ def _measured(candidates: Mapping[str, Runs]) -> dict[str, float]:
             start = clock()
             for _ in range(count):
                 next(turns[name])()
-            best[name] = min(best[name], (clock() - start) / count)
-    return best
+            found[name] = (clock() - start) / count
+        best = {name: min(best[name], time) for name, time in found.items()}
+        winners.append(fastest(found))
+    return best, _agree(winners)
+
+
+def _agree(winners: Sequence[str]) -> bool:
+    return len(winners) >= ROUNDS and len(set(winners[-ROUNDS:])) == 1

@@ -14,6 +14,8 @@ from onegraph.torchlib.aten import is_random
 aten = torch.ops.aten
 
 UNKNOWN = "there is no lowering for it"
+OPAQUE = "it is a custom operator: what it computes only its library knows"
+OWN = frozenset({"aten", "prims", "mkldnn", "quantized", "quantized_decomposed", "onednn", "_quantized"})  # torch's
 CALL_NANOSECONDS = 2_000  # of a call through the dispatcher, with its allocation
 BYTES_PER_NANOSECOND = 10
 
@@ -74,6 +76,8 @@ def reason_left(op: Any) -> str:
         return "its random numbers come in eager's order"
     if str(op).startswith(("aten.linalg_", "aten._linalg_")):
         return "a library does linear algebra best"
+    if op.namespace not in OWN:
+        return OPAQUE
     return BEST_CALLED.get(op, UNKNOWN)
 
 

@@ -10,7 +10,8 @@
       store b[i0] = t1
 
 A kernel with one consumer always goes into it. With several, or where a consumer broadcasts it, the work is repeated:
-it is, if that costs less than the memory traffic. What is too expensive to repeat stays, for `fuse` to place.
+it is, if that costs less than the memory traffic. What is too expensive to repeat stays, for `fuse` to place; so does
+what reads many tensors: a sum that grows from layer to layer would make every layer another kernel.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from onegraph.ir.loop import (
 from onegraph.ir.types import DType
 
 MAX_STATEMENTS = 300  # of a kernel: longer ones cost more in compile time and registers than they save
+MAX_LOADS = 3  # of what is repeated
 STORE_AND_LOAD = 6.0  # of one element, in units of an addition
 KERNEL = 20_000.0  # what one kernel less is worth, in units of an addition
 
@@ -125,6 +127,8 @@ def _pays(definition: Definition, buffer: Buffer, consumers: list[Kernel]) -> bo
     uses = sum((evaluations(kernel, buffer.name) for kernel in consumers), Index.of(0))
     if uses == size:
         return len(definition.body) < MAX_STATEMENTS
+    if sum(isinstance(s, Let) and isinstance(s.value, Load) for s in definition.body) > MAX_LOADS:
+        return False
     cost = block_cost(definition.body)
     if uses.constant is None or size.constant is None:
         return cost <= STORE_AND_LOAD
