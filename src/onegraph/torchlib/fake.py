@@ -253,7 +253,8 @@ class FakeMode(FakeTensorMode):
                     return CORRECTIONS[func](result, *args, **kwargs) if func in CORRECTIONS else result
             case "table":
                 with self:
-                    return decomposition_table[func](*args, **kwargs)
+                    result = decomposition_table[func](*args, **kwargs)
+                    return CORRECTIONS[func](result, *args, **kwargs) if func in CORRECTIONS else result
         return self._dispatch_special(func, args, kwargs, tensors)
 
     def _dispatch_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
@@ -294,7 +295,8 @@ class FakeMode(FakeTensorMode):
         if func not in meta_table and not self.cpp_meta_supports_symint(func) and func not in special:
             with self:
                 if func in decomposition_table:
-                    return decomposition_table[func](*args, **kwargs)
+                    result = decomposition_table[func](*args, **kwargs)
+                    return CORRECTIONS[func](result, *args, **kwargs) if func in CORRECTIONS else result
                 result = func.decompose(*args, **kwargs)
                 if result is not NotImplemented:
                     return result

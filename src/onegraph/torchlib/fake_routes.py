@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
-from torch._prims_common import suggest_memory_format
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 
 from onegraph.torchlib.aten import has_device_argument
+from onegraph.torchlib.strides import suggested_format
 
 aten = torch.ops.aten
 LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default})  # they make tensors from literals
@@ -63,20 +63,16 @@ def _with_statistics(result: Any, training: bool, x: Any, weight: Any, bias: Any
 
 
 def _channels_last_as_input(result: Any, x: Any, *_: Any, **__: Any) -> Any:
-    """Contiguous, with the channels last if they are in the input."""
-    for rank, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=layout):
-            return result.contiguous(memory_format=layout)
-    return result.contiguous()
-
-
-def _channels_last_as_suggested(result: Any, x: Any, *_: Any, **__: Any) -> Any:
-    """The same, where dimensions of size 1 are taken by their strides."""
-    return result.contiguous(memory_format=suggest_memory_format(x))
+    """Contiguous, with the channels last if the strides of the input say so, whether or not it fills its memory."""
+    return result.contiguous(memory_format=suggested_format(x))
 
 
 def _contiguous(result: Any, *_: Any, **__: Any) -> Any:
     return result.contiguous()
+
+
+def _all_contiguous(result: Any, *_: Any, **__: Any) -> Any:
+    return tuple(item.contiguous() for item in result)
 
 
 def _first_contiguous(result: Any, *_: Any, **__: Any) -> Any:
@@ -87,6 +83,17 @@ def _as_input(result: Any, x: Any, *_: Any, **__: Any) -> Any:
     return torch.empty_like(x) if result.dim() == x.dim() else result
 
 
+def _rolled(result: Any, x: Any, shifts: Any, dims: Any = (), **_: Any) -> Any:
+    """Cut and joined dimension by dimension: that keeps channels last."""
+    if not dims or not x.numel():
+        return result.contiguous() if x.numel() else result
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        start = (size - shift) % size
+        x = torch.cat([x.narrow(dim, start, size - start), x.narrow(dim, 0, start)], dim)
+    return x
+
+
 # Where the meta kernel and the real one disagree.
 CORRECTIONS = {
     aten.native_batch_norm.default: _batch_norm_statistics,
@@ -95,17 +102,26 @@ CORRECTIONS = {
     aten._native_batch_norm_legit.default: _batch_norm_statistics,
     aten._native_batch_norm_legit.no_stats: _batch_norm_without_running_statistics,
     aten.binary_cross_entropy.default: _as_input,
-    aten.max_unpool2d.default: _channels_last_as_suggested,
+    aten.max_unpool2d.default: _channels_last_as_input,
     aten.channel_shuffle.default: _channels_last_as_input,
     aten.native_channel_shuffle.default: _channels_last_as_input,
+    aten.index_fill.int_Scalar: _as_input,
+    aten.index_fill.int_Tensor: _as_input,
+    aten.isin.Tensor_Tensor: _contiguous,
+    aten.isin.Tensor_Scalar: _contiguous,
+    aten.log_sigmoid_forward.default: _all_contiguous,
     aten.nll_loss2d_forward.default: _first_contiguous,
     aten.normal.Tensor_float: _contiguous,
     aten.normal.float_Tensor: _contiguous,
     aten.normal.Tensor_Tensor: _contiguous,
+    aten.pixel_shuffle.default: _channels_last_as_input,
+    aten.poisson.default: _contiguous,
     aten.reflection_pad2d.default: _channels_last_as_input,
     aten.reflection_pad3d.default: _channels_last_as_input,
     aten.replication_pad2d.default: _channels_last_as_input,
     aten.replication_pad3d.default: _channels_last_as_input,
+    aten.roll.default: _rolled,
+    aten.rrelu_with_noise.default: _contiguous,
 }
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from onegraph.torchlib.aten import is_mutable, is_random, may_view
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_dense, suggested_format
 
 aten = torch.ops.aten
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
@@ -300,6 +300,8 @@ def _embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | 
 def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
     first = tensors[0]
     d = dim % max(first.dim(), 1)
+    if suggested_format(first) is not torch.contiguous_format:  # which tensors with sizes of 1 may do too
+        return None
     for x in tensors:
         alike = x.dim() == first.dim() and x.dtype == first.dtype and x.is_contiguous() and 0 not in x.shape
         if not alike or any(n != m for k, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if k != d):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 
 def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory, each in a place of its own, in some order of the dimensions."""
@@ -14,4 +16,26 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         if stride != expected:
             return False
         expected *= size
+    return True
+
+
+def suggested_format(x: torch.Tensor) -> torch.memory_format:
+    """Channels last if the strides grow in that order, whether or not there are gaps: what eager gives results in.
+
+    torch's own function of this kind imports sympy.
+    """
+    for order, found in (((1, 3, 2, 0), torch.channels_last), ((1, 4, 3, 2, 0), torch.channels_last_3d)):
+        if len(order) == x.dim():
+            return found if _grow(x.shape, x.stride(), order) else torch.contiguous_format
+    return torch.contiguous_format
+
+
+def _grow(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+    least = 0
+    if strides[1] == 0:
+        return False
+    for dim in order:
+        if shape[dim] == 0 or strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False  # the last: of a tensor with one element per image, nothing is known
+        least = strides[dim] * max(shape[dim], 1)
     return True

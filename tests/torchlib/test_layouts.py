@@ -1,0 +1,64 @@
+"""Fakes have eager's strides where the meta kernels of torch have others: images in every order of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from onegraph.torchlib.fake import FakeMode
+
+
+def last(*shape: int) -> Tensor:
+    return torch.randn(shape).contiguous(memory_format=torch.channels_last)
+
+
+IMAGES = {
+    "contiguous": torch.randn(2, 4, 4, 5),
+    "channels last": last(2, 4, 4, 5),
+    "one channel": last(2, 1, 4, 5),
+    "one image": last(1, 4, 4, 5),
+    "one pixel": last(2, 4, 1, 1),
+    "some channels": last(2, 8, 4, 5)[:, :4],
+    "every second row": last(2, 4, 8, 5)[:, :, ::2],
+    "another order": torch.randn(5, 2, 4, 4).permute(1, 3, 2, 0),
+    "expanded": torch.randn(2, 4, 1, 1).expand(2, 4, 4, 5),
+}
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "roll": lambda x: [torch.roll(x, n, d) for n in (0, 1, -2) for d in range(4)],
+    "roll of two dimensions": lambda x: (
+        torch.roll(x, (1, 1), (1, 2)),
+        torch.roll(x, (2, 0), (0, 3)),
+        torch.roll(x, 3),
+    ),
+    "cat": lambda x: (torch.cat([x, x]), torch.cat([x, x], 1), torch.cat([x.contiguous(), x], 1)),
+    "batch norm": lambda x: F.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1])),
+    "batch norm in training": lambda x: F.batch_norm(x, None, None, training=True),
+    "replicated": lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"),
+    "reflected": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect") if x.shape[-1] > 1 else x,
+    "rrelu": lambda x: (F.rrelu(x), F.rrelu(x, training=True)),
+    "logsigmoid": F.logsigmoid,
+    "poisson": lambda x: torch.poisson(x.abs()),
+    "isin": lambda x: (torch.isin(x, x), torch.isin(x, 1.0)),
+    "index_fill": lambda x: x.index_fill(1, torch.zeros(1, dtype=torch.long), 1.0),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x] * 4, 1), 2),
+    "channel_shuffle": lambda x: F.channel_shuffle(torch.cat([x, x], 1), 2),
+}
+
+
+def described(x: Tensor) -> Any:
+    return x.shape, x.dtype, [stride for stride, n in zip(x.stride(), x.shape, strict=True) if n > 1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("image", IMAGES)
+def test_fakes_of_images(image: str, program: str) -> None:
+    x, mode = IMAGES[image], FakeMode()
+    with torch.no_grad(), mode:
+        fakes = PROGRAMS[program](mode.fakeify(x))
+    assert list(map(described, tree_leaves(fakes))) == list(map(described, tree_leaves(PROGRAMS[program](x))))
