@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onegraph.ir.index import ONE, Index, Symbol, product
+from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative, product
 from onegraph.ir.loop import (
     Block,
     Coordinates,
@@ -73,7 +73,49 @@ def is_ordered(loop: Loop) -> bool:
     written = {store.buffer for store in stores(loop.body)}
     if any(load.buffer in written for load in loads(loop.body)):
         return True
-    return any(symbol.signed for s in stores(loop.body) for index in place_indices(s.place) for symbol in index.symbols)
+    return not _writes_apart(loop, ())
+
+
+def _writes_apart(loop: Loop, outer: tuple[Symbol, ...]) -> bool:
+    """Whether it is certain that each iteration of these loops stores to places of its own."""
+    axes = (*outer, *loop.axes)
+    for statement in loop.body:
+        match statement:
+            case Loop() if not _writes_apart(statement, axes):
+                return False
+            case Store(place=place) if not _are_apart(place_indices(place), axes):
+                return False
+    return True
+
+
+def _are_apart(place: tuple[Index, ...], axes: tuple[Symbol, ...]) -> bool:
+    """Whether each index alone tells the axes in it apart, and all together all axes.
+
+    Sorted by what they are multiplied by, each must step over all that the ones before it reach.
+    """
+    known: set[Symbol] = set()
+    for index in place:
+        if any(symbol.signed for symbol in index.symbols):
+            return False  # read from a tensor
+        steps: list[tuple[Index, Index]] = []
+        for axis in index.symbols & set(axes):
+            step = index.coefficient(axis)
+            if step is None or step.symbols & set(axes) or axis.extent is None:
+                return False
+            steps.append((-step if (step.constant or 0) < 0 else step, axis.extent))
+            known.add(axis)
+        reached = ZERO
+        for step, extent in sorted(steps, key=_magnitude):
+            if not is_not_negative(step - reached - 1):
+                return False
+            reached = reached + step * (extent - 1)
+    return all(axis in known or axis.extent == ONE for axis in axes)
+
+
+def _magnitude(step: tuple[Index, Index]) -> tuple[int, int]:
+    """What tells steps apart that are constants, or products of sizes."""
+    terms = step[0].terms
+    return max((len(monomial) for monomial, _ in terms), default=0), sum(coefficient for _, coefficient in terms)
 
 
 PARTS = 32  # into how many parts a kernel should be divisible

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from compiler.lower.native import check, compiled
@@ -86,3 +88,34 @@ def test_what_makes_the_operands_joins_the_loop() -> None:
     x, index = torch.randn(6, 40), torch.randint(0, 6, (6, 40))
     check(lambda x, i: (x * 2).scatter_add(0, i, x + 1) * 3, x, index, rtol=1e-5, atol=1e-5)
     check(lambda x, i: x.scatter_add(0, (i + 1) % 6, x.exp()).relu().cumsum(1), x, index, rtol=1e-5, atol=1e-5)
+
+
+POSITIONS: dict[str, Callable[[int], Tensor]] = {
+    "one place": lambda n: torch.zeros(n, dtype=torch.long),
+    "pairs": lambda n: torch.arange(n) // 2,
+    "around": lambda n: torch.arange(n) * 3 % min(n, 4),
+    "backwards": lambda n: n - 1 - torch.arange(n),
+    "each": lambda n: torch.arange(n),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("shape", [(2, 9, 1), (33, 3), (4, 12, 5)])
+def test_positions_that_the_graph_computes(shape: tuple[int, ...], name: str) -> None:
+    """The last one wins, also where the compiler sees through the positions, and there are vectors."""
+    n = shape[1]
+
+    def writes(x: Tensor) -> tuple[Tensor, ...]:
+        index = POSITIONS[name](n)
+        wide = index.reshape([1, n] + [1] * (x.dim() - 2)).expand(x.shape)
+        rows = x[:, 0].flatten()[: len(index)]
+        return (
+            x.scatter(1, wide, x),
+            x.scatter(1, torch.zeros_like(x, dtype=torch.long), x),
+            x.index_copy(1, index, x),
+            torch.zeros(n).index_put([index[: len(rows)]], rows),
+            x.scatter_add(1, wide, x),
+        )
+
+    check(writes, torch.randn(shape), rtol=1e-5, atol=1e-5)
+    check(writes, torch.randn(shape[::-1]).permute(*range(len(shape))[::-1]), rtol=1e-5, atol=1e-5)
