@@ -288,6 +288,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_TYPE: LOAD((PyObject *)Py_TYPE(r[ip->s])); break;
         case OP_CELL: REQUIRE(PyCell_Check(r[ip->s])); LOAD(PyCell_GET(r[ip->s])); break;
         case OP_CALL: r[ip->d] = PyObject_CallOneArg(ip->k, r[ip->s]); REQUIRE(r[ip->d] != NULL); break;
+        case OP_PAIR: r[ip->d] = PyTuple_Pack(2, r[ip->s], r[ip->t]); REQUIRE(r[ip->d] != NULL); break;
 
         case OP_IS: REQUIRE(r[ip->s] == ip->k); break;
         case OP_NOT: REQUIRE(r[ip->s] != ip->k); break;

@@ -217,7 +217,7 @@ static int assign_ownership(Assembly *assembly)
             continue;
         }
         Py_ssize_t last_use = assembly->object_use[instruction->d] - 1;
-        bool always = instruction->op == OP_ATTR || instruction->op == OP_CALL;
+        bool always = instruction->op == OP_ATTR || instruction->op == OP_CALL || instruction->op == OP_PAIR;
         bool never = instruction->op == OP_ARG || instruction->op == OP_GLOBALS || instruction->op == OP_CONST;
         if (always || (!never && runner_from[i + 1] <= last_use)) {
             instruction->owns = 1;

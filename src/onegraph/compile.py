@@ -18,6 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
+from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
 from onegraph.base.arguments import check_backend, check_dynamic, check_options, check_switch, check_target
 from onegraph.base.config import Config
@@ -107,7 +108,8 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
 
 def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
     """Whether the graph takes numbers out of tensors: the functional graph has no place for them yet."""
-    found = any(node.op == "call_method" and node.target == "item" for node in module.graph.nodes)
+    taken = (node for node in module.graph.nodes if node.op == "call_method" and node.target == "item")
+    found = not all(map(is_taken, taken))
     if found:
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
     return found

@@ -60,6 +60,8 @@ def run(module: GraphModule, inputs: Sequence[Any], recorder: Functionalizer) ->
                 environment[node] = attribute(module, node.target)
             case "call_function":
                 environment[node] = node.target(*value(node.args), **value(node.kwargs))
+            case "call_method" if is_taken(node):
+                environment[node] = recorder.taken(node.meta["example_value"], environment[node.args[0]])
             case "call_method":
                 receiver, *args = value(node.args)
                 environment[node] = getattr(receiver, node.target)(*args, **value(node.kwargs))
@@ -70,6 +72,12 @@ def run(module: GraphModule, inputs: Sequence[Any], recorder: Functionalizer) ->
                 (results,) = value(node.args)
                 return results if isinstance(results, (tuple, list)) else (results,)
     raise CompileError("functionalize", "the captured graph has no output")
+
+
+def is_taken(node: Node) -> bool:
+    """Whether a node takes a number that the program was given out of the input that holds it."""
+    number = node.meta.get("example_value")
+    return node.target == "item" and isinstance(number, torch.SymFloat) and number.node.is_known
 
 
 def attribute(module: GraphModule, path: str) -> Any:

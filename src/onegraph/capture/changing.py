@@ -1,8 +1,11 @@
-"""Integers of the program that change from one call to the next: symbols in the place of guards.
+"""Numbers of the program that change from one call to the next: symbols in the place of guards.
 
 An argument, an attribute or a global that was seen to change is a symbol: arithmetic is symbolic, tensors are computed
 with it, and what is asked of it becomes a guard; what needs its digits is compiled for the number that it is. A resume
 function behind a break in a loop is called with the loop's counters: there, what needs the digits breaks the graph.
+
+A floating-point number is one input of the graph for each expression of it that a tensor is computed with: the residual
+code computes it, as Python does, and the graph takes it out of a tensor, so that operators are given a Python number.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Arg, Attr, DictOf, Item, Source, Through, base_of, placeholder_name, written
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
+from onegraph.torchlib.shapes import Condition, Float, Given, SizeNode, Sizes, given_in
 from onegraph.torchlib.state import tracing_suspended
 
 #: Guards compute in 64 bits.
@@ -55,9 +58,9 @@ def owner_of(source: Source) -> Source | None:
 
 
 class Numbers:
-    """The symbolic integers of one trace.
+    """The symbolic numbers of one trace that it was given.
 
-    Symbols are sizes, which are at least two: the number is its symbol less two.
+    Symbols are sizes, which are at least two: an integer is its symbol less two.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -67,7 +70,11 @@ class Numbers:
         self.written: dict[Symbol, Index] = {}
         self.sources: dict[Symbol, Source] = {}
         #: Those whose digits are not to be asked for.
-        self.changing: set[Symbol] = set()
+        self.changing: set[Symbol | Given] = set()
+        #: Where the floating-point numbers are found.
+        self.places: dict[Given, Source] = {}
+        self._floats: dict[Source, torch.SymFloat] = {}
+        self._taken: dict[Float, torch.fx.Node] = {}
         self._known: dict[Source, torch.SymInt] = {}
         self._carriers: dict[Symbol, torch.Tensor] = {}
 
@@ -84,8 +91,18 @@ class Numbers:
             self._known[source] = size - 2
         return self._known[source]
 
+    def of_float(self, source: Source, value: float, changing: bool) -> float | torch.SymFloat:
+        """The floating-point number at `source`."""
+        if source not in self._floats:
+            number = self._floats[source] = self.sizes.new_given(value, f"f{len(self.places)}")
+            self.places[number.node.value.op] = source
+            if changing:
+                self.changing.add(number.node.value.op)
+        number = self._floats[source]
+        return value if number.node.value.op in self.sizes.fixed else number
+
     def conditions(self) -> Iterator[ShapeCondition]:
-        """The range of the numbers."""
+        """The range of the integers."""
         for source in self._known:
             low = (("const", 0), ("int", source), ("ILE",))
             high = (("int", source), ("const", LARGEST), ("ILT",))
@@ -102,6 +119,21 @@ class Numbers:
             recorder.add_input(fake, placeholder_name(source), Through(source, carried), real)
         return self._carriers[symbol]
 
+    def taken(self, recorder: Any, value: Float) -> Any:
+        """The node for an expression of floating-point numbers: taken out of a tensor, if it is not a constant."""
+        if self.sizes.is_fixed(value):
+            return self.sizes.value(value)
+        if value not in self._taken:
+            hint = self.sizes.value(value)
+            with tracing_suspended():
+                real = carried_float(hint)
+            found = {self.places[given] for given in given_in(value)}
+            name = placeholder_name(found.pop()) if len(found) == 1 else "number"
+            tensor = recorder.add_input(recorder.fake.fakeify(real), name, value, real)
+            node = self._taken[value] = recorder.graph.call_method("item", (tensor,))
+            node.meta["example_value"] = torch.SymFloat(SizeNode(self.sizes, value))
+        return self._taken[value]
+
     def decide(self, value: Any) -> bool:
         """Whether a symbolic number depends on one whose digits are not to be asked for."""
         match value:
@@ -109,6 +141,8 @@ class Numbers:
                 return self.decide(value.node.value)
             case Index():
                 return any(symbol in self.changing for symbol in value.symbols)
+            case Float(Given() as given, _):
+                return given in self.changing and given not in self.sizes.fixed
             case Float(_, args):
                 return any(self.decide(arg) for arg in args)
             case Condition(_, left, right):
@@ -122,3 +156,8 @@ _NOTHING = torch.zeros(1)
 def carried(number: int) -> torch.Tensor:
     """A tensor of size `number + 2` without memory of its own."""
     return _NOTHING.expand(number + 2)
+
+
+def carried_float(number: float) -> torch.Tensor:
+    """A tensor that holds the number."""
+    return torch.tensor(number, dtype=torch.float64, device="cpu")

@@ -47,6 +47,7 @@ Kind = Literal[
     "lacks",
     "lacks_attr",
     "check",
+    "together",
 ]
 #: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
 OPCODES: dict[str, str] = {
@@ -63,12 +64,16 @@ OPCODES: dict[str, str] = {
     "same": "SAME",
     "different": "DIFFERENT",
     "check": "CHECK",
+    "together": "CHECK",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """One fact: `kind` of the value at `source` against `arg` (a constant, or another source for same/different)."""
+    """One fact: `kind` of the value at `source` against `arg` (a constant, or another source for same/different).
+
+    Of the kind "together", `arg` is the other sources, and a predicate of all the values, as nested pairs.
+    """
 
     source: Source
     kind: Kind
@@ -109,6 +114,9 @@ def guard_text(guard: Guard) -> str:
             return f"not hasattr({what}, {arg!r})"
         case "check":
             return arg.text(what) if isinstance(arg, Predicate) else f"{what} satisfies {getattr(arg, '__name__', arg)}"
+        case "together":
+            others, predicate = arg
+            return predicate.text(what, *map(written, others))
         case _:
             assert_never(guard.kind)
 
@@ -144,8 +152,8 @@ class Predicate:
     def __call__(self, value: Any) -> bool:
         raise NotImplementedError
 
-    def text(self, what: str) -> str:
-        """The condition on a value that is written like this."""
+    def text(self, *what: str) -> str:
+        """The condition on values that are written like this."""
         raise NotImplementedError
 
 
@@ -155,8 +163,8 @@ class SameMembers(Predicate):
     def __init__(self, members: tuple[Any, ...]) -> None:
         self.members = members
 
-    def text(self, what: str) -> str:
-        return f"list({what}) == {short(list(self.members))}"
+    def text(self, *what: str) -> str:
+        return f"list({what[0]}) == {short(list(self.members))}"
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(map(same_member, container, self.members))
@@ -176,7 +184,9 @@ def same_member(a: Any, b: Any) -> bool:
 #: How many values a program of guards can load.
 REGISTERS = 65_000
 #: Kinds of which one value may have several, with different arguments.
-SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check"})
+SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check", "together"})
+#: Kinds that say how values stand to each other.
+RELATIONS = frozenset({"same", "different", "together"})
 
 
 class GuardSet:
@@ -233,6 +243,7 @@ class Assembler:
         self.consts: list[Any] = []
         self.const_index: dict[tuple[int, type], int] = {}
         self.registers: dict[Source, int] = {}
+        self.objects = 0
         self.pending: dict[Source, list[Guard]] = {}
         self.integers = 0
 
@@ -252,14 +263,17 @@ class Assembler:
         if source in self.registers:
             return self.registers[source]
         operands = self.load_operands(source, why)
-        register = len(self.registers)
-        if register >= REGISTERS:
-            raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
-        self.registers[source] = register
+        register = self.registers[source] = self.new_register()
         self.emit(why, operands[0], register, *operands[1:])
         for guard in self.pending.pop(source, ()):
             self.check(guard)
         return register
+
+    def new_register(self) -> int:
+        if self.objects >= REGISTERS:
+            raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
+        self.objects += 1
+        return self.objects - 1
 
     def load_operands(self, source: Source, why: Reason) -> tuple[Any, ...]:
         match source:
@@ -302,6 +316,12 @@ class Assembler:
                 self.emit(guard, opcode, register, other)
             case "check":
                 self.emit(guard, opcode, self.const(guard.arg), register)
+            case "together":
+                others, predicate = guard.arg
+                for other in others:
+                    first, second, register = register, self.load(other, guard), self.new_register()
+                    self.emit(guard, "PAIR", register, first, second)
+                self.emit(guard, opcode, self.const(predicate), register)
             case _:
                 self.emit(guard, opcode, register, self.const(guard.arg))
 
@@ -346,14 +366,14 @@ def assemble(
         assembler.emit(state, "STATE", assembler.const(state))
     relations = []
     for guard in guards:
-        if guard.kind in ("same", "different"):
+        if guard.kind in RELATIONS:
             relations.append(guard)
         else:
             assembler.pending.setdefault(guard.source, []).append(guard)
     for checks in assembler.pending.values():
         checks.sort(key=lambda guard: list(OPCODES).index(guard.kind))
     for guard in [*guards]:
-        if guard.kind not in ("same", "different"):
+        if guard.kind not in RELATIONS:
             assembler.load(guard.source, guard)
     for guard in relations:
         assembler.check(guard)

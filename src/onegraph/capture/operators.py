@@ -5,6 +5,7 @@ How far it looks decides how much is filled, and guarded: `[*a]` one level, `a =
 
 from __future__ import annotations
 
+import operator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,13 +25,16 @@ from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import specialized
 from onegraph.capture.texts import Shown, refuse_marked
+from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
 
 #: What symbolic numbers compute, with each other, with plain numbers and with tensors.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
 #: What native code looks into where it compares or prints.
 LOOKED_INTO = dict | list | tuple | set | frozenset | SimpleNamespace
-OPERANDS = int | float | torch.SymInt | torch.SymFloat | torch.Tensor
+NUMBERS = int | float | torch.SymInt | torch.SymFloat
+OPERANDS = NUMBERS | torch.Tensor
+FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 
 
 class Operators(Attributes):
@@ -51,7 +55,27 @@ class Operators(Attributes):
         """What a comparison of symbolic numbers gave, where it matters that it is True or False itself."""
         return self.concrete(value, "truth value") if isinstance(value, torch.SymBool) else value
 
+    def is_symbolic(self, *values: Any, kinds: Any = torch.SymFloat) -> bool:
+        """Whether these are numbers, and symbols of these kinds are among them, all of which have values."""
+        if self.numbers.sizes.is_static or not any(isinstance(value, kinds) for value in values):
+            return False
+        symbols = (value for value in values if isinstance(value, SYMBOLIC))
+        return all(isinstance(value, NUMBERS) for value in values) and all(symbol.node.is_known for symbol in symbols)
+
+    def computed(self, function: Any, *values: Any) -> Any:
+        """What a function gives for numbers, a floating-point number as a rule; symbols are among them."""
+        sizes = self.numbers.sizes
+        result = sizes.computed(function, tuple(map(expression, values)))
+        return torch.SymFloat(SizeNode(sizes, result)) if isinstance(result, Float) else result
+
+    def asked(self, function: Any, *values: Any) -> Any:
+        """What a function says of numbers; symbols are among them."""
+        return self.numbers.sizes.ask(function, tuple(map(expression, values)))
+
     def binary(self, op: str, a: Any, b: Any) -> Any:
+        kinds = SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
+        if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=kinds):
+            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
@@ -61,11 +85,19 @@ class Operators(Attributes):
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:
+        if op in "+-" and self.is_symbolic(obj):
+            return self.computed(operator.neg, obj) if op == "-" else obj
         if op == "~":
             obj = self.concrete(obj, "operator ~")
         return super().unary(op, self._filled(obj))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
+        if self.is_symbolic(a, b):
+            return self.asked(FUNCTIONS[op], a, b)
+        if op in ("==", "!=") and any(
+            self.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
+        ):
+            return op == "!="
         refuse_marked(a, b)
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
@@ -163,7 +195,7 @@ class Operators(Attributes):
 
     def concrete_deep(self, value: Any, what: str) -> Any:
         """A value whose containers native code will look into."""
-        if not self.numbers.sizes.hints or not contains_symbolic(value, set()):
+        if self.numbers.sizes.is_static or not contains_symbolic(value, set()):
             return value
         match value:
             case torch.Size():
@@ -188,6 +220,11 @@ class Operators(Attributes):
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.hashed(key)
         super().map_add(container, self.concrete_deep(key, "hash"), value)
+
+
+def expression(value: Any) -> Any:
+    """What a symbolic number is computed from; a plain one is itself."""
+    return value.node.value if isinstance(value, SYMBOLIC) else value
 
 
 def contains_symbolic(value: Any, seen: set[int]) -> bool:

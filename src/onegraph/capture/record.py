@@ -23,15 +23,17 @@ from onegraph.capture.policy.operator_reasons import refused_after, refused_at_o
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.given import bounded
+from onegraph.torchlib.shapes import Float
 from onegraph.torchlib.state import function_modes
 
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder: where its value is found at each call, and the value of this call."""
+    """One placeholder: where its value is found at each call, or what number it holds, and the value of this call."""
 
     name: str
-    source: Source
+    source: Source | Float
     example: Any
 
 
@@ -78,7 +80,7 @@ class Recorder(TorchFunctionMode):
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
-    def add_input(self, value: Any, name: str, source: Source, example: Any) -> torch.fx.Node:
+    def add_input(self, value: Any, name: str, source: Source | Float, example: Any) -> torch.fx.Node:
         """A placeholder for a fake tensor or a symbolic integer, behind the earlier ones."""
         if self._last_input is None:
             first = next(iter(self.graph.nodes), None)
@@ -115,6 +117,8 @@ class Recorder(TorchFunctionMode):
         if refused is not None:
             raise refused
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
+        if func is torch.Tensor.__setitem__:
+            args = bounded(args, args[:1])
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:

@@ -13,11 +13,11 @@ import torch
 
 from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers
-from onegraph.capture.guards import ShapeCondition
+from onegraph.capture.guards import Predicate, ShapeCondition
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import Condition, Float, Sizes
+from onegraph.torchlib.shapes import SIGNS, Condition, Fact, Float, Given, Sizes, is_symbolic
 
 Step = tuple[Any, ...]
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -37,8 +37,8 @@ class History:
 
     sizes: dict[Source, tuple[int, ...]] = field(default_factory=dict)
     changing: dict[Source, set[int]] = field(default_factory=dict)
-    #: The last integer, and a weak reference to its owner.
-    numbers: dict[Source, tuple[int, Callable[[], Any]]] = field(default_factory=dict)
+    #: The last number, and a weak reference to its owner.
+    numbers: dict[Source, tuple[int | float, Callable[[], Any]]] = field(default_factory=dict)
     changing_numbers: set[Source] = field(default_factory=set)
 
     def policy(self, dynamic: bool | None) -> ShapePolicy:
@@ -65,15 +65,15 @@ class ShapePolicy:
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
 
-    def is_changing_number(self, source: Source, value: int, owner: Any) -> bool:
-        """Whether an integer gets a symbol: it was seen to change, in the same object if it is one's attribute."""
+    def is_changing_number(self, source: Source, value: int | float, owner: Any) -> bool:
+        """Whether a number gets a symbol: it was seen to change, in the same object if it is one's attribute."""
         if self.dynamic is False:
             return False
         seen = self.history.numbers.get(source)
-        if seen is not None and seen[0] != value and seen[1]() is owner:
+        if seen is not None and repr(seen[0]) != repr(value) and seen[1]() is owner:
             self.history.changing_numbers.add(source)
         self.history.numbers[source] = value, weakly(owner)
-        return source in self.history.changing_numbers and 0 <= value < LARGEST
+        return source in self.history.changing_numbers and (type(value) is float or 0 <= value < LARGEST)
 
 
 def weakly(owner: Any) -> Callable[[], Any]:
@@ -103,16 +103,41 @@ class Place:
     tensor: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Asked(Predicate):
+    """What was asked of numbers has the same answer.
+
+    They come as nested pairs, where there are several: numbers themselves, and tensors with the dimensions to look at.
+    """
+
+    fact: Fact
+    dims: tuple[int | None, ...]
+
+    def __call__(self, value: Any) -> bool:
+        values = []
+        for _ in self.dims[1:]:
+            value, last = value
+            values.append(last)
+        found = zip(self.fact.symbols, (value, *reversed(values)), self.dims, strict=True)
+        return self.fact.holds_of({name: v if dim is None else v.shape[dim] for name, v, dim in found})
+
+    def text(self, *what: str) -> str:
+        found = zip(self.fact.symbols, what, self.dims, strict=True)
+        return self.fact.text({name: w if dim is None else f"{w}.size({dim})" for name, w, dim in found})
+
+
 class Symbols:
     """The symbols of one trace, and where their values come from.
 
     Inputs with equal sizes share a symbol, and a guard that the sizes stay equal: programs combine such inputs.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, guard: Callable[[Source, Any, Any], None]) -> None:
         self.sizes = sizes
         self.places: dict[Symbol, Place] = {}
         self.numbers = Numbers(sizes)
+        self.guard = guard
+        sizes.note = self._note
         self.scalars = Scalars(sizes)
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
@@ -149,6 +174,28 @@ class Symbols:
             else:
                 fixed.append(stride)
         return tuple(fixed)
+
+    def _note(self, fact: Fact | Given) -> None:
+        """Guard a fact about numbers, or that one is what it is now."""
+        if isinstance(fact, Given):
+            self.guard(self.numbers.places[fact], "equal", fact.hint)
+            return
+        fact = fact.substitute(self.numbers.written)
+        first, *others = map(self._read, fact.symbols)
+        asked = Asked(fact, tuple(dim for _, dim in (first, *others)))
+        if others:
+            self.guard(first[0], "together", (tuple(source for source, _ in others), asked))
+        else:
+            self.guard(first[0], "check", asked)
+
+    def _read(self, symbol: Given | Symbol) -> tuple[Source, int | None]:
+        """Where the value of a symbol is found, and in which dimension if it is a size."""
+        if isinstance(symbol, Given):
+            return self.numbers.places[symbol], None
+        if symbol in self.numbers.sources:
+            return self.numbers.sources[symbol], None
+        place = self.places[symbol]
+        return place.source, place.dim
 
     def conditions(self, location: Location | None) -> tuple[ShapeCondition, ...]:
         """All that the sizes must satisfy for the trace to be valid."""
@@ -201,6 +248,11 @@ class Symbols:
                 return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
             case Float() if value in self.scalars.nodes:
                 return str(rebuild.number(self.scalars.nodes[value]))
+            case Float(Given() as given, _):
+                return str(rebuild.source(self.numbers.places[given]))
+            case Float(function, args) if function in SIGNS and len(args) == 2:
+                left, right = (self.text(rebuild, arg) for arg in args)
+                return f"(({left}) {SIGNS[function]} ({right}))"
             case Float(function, args):
                 return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
             case Condition(op, left, right):
@@ -238,6 +290,8 @@ class Symbols:
                 return self._index_node(recorder, value)
             case Float() if value in self.scalars.nodes:
                 return self.scalars.nodes[value]
+            case Float() if self.sizes.is_known(value) and (self.sizes.is_given(value) or not is_symbolic(value)):
+                return self.numbers.taken(recorder, value)
             case Float(function, args):
                 return recorder.number(value, function, tuple(self.node(recorder, arg) for arg in args))
             case Condition():

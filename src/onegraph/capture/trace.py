@@ -20,7 +20,7 @@ from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode, free_names
-from onegraph.capture.changing import is_counter, is_variable, owner_of
+from onegraph.capture.changing import carried_float, is_counter, is_variable, owner_of
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -30,6 +30,7 @@ from onegraph.capture.policy import (
     copies,
     deques,
     distributed,
+    floats,
     iteration,
     library,
     module,
@@ -41,7 +42,7 @@ from onegraph.capture.policy.messages import check_logged, message_marks
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.policy.tensors import leave_autocasts
 from onegraph.capture.recompiling import value_at
-from onegraph.capture.record import Recorder
+from onegraph.capture.record import GraphInput, Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
 from onegraph.capture.resume_function import resumed_by
@@ -52,8 +53,22 @@ from onegraph.capture.unchanged import Fingerprints
 from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.shapes import Float
 
-POLICIES = (builtins, copies, deques, distributed, generators, iteration, library, module, numbers, tensors, transforms)
+POLICIES = (
+    builtins,
+    copies,
+    deques,
+    distributed,
+    floats,
+    generators,
+    iteration,
+    library,
+    module,
+    numbers,
+    tensors,
+    transforms,
+)
 
 
 class Trace:
@@ -77,7 +92,7 @@ class Trace:
         self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
         observe = self.fingerprints.note if self.fingerprints else None
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
-        self.symbols = Symbols(self.fake.sizes)
+        self.symbols = Symbols(self.fake.sizes, self.world.guard)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config.trace_limit, fullgraph)
         if cx.config.capture_scalar_outputs or captures_scalars():
@@ -188,10 +203,13 @@ class Trace:
         return admit_object(world, real, source, guarded)
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
-        if guarded and type(real) is int and self.shapes.is_changing_number(source, real, self._owner(source)):
-            world.guard(source, "type", int)
+        kind = type(real)
+        number = guarded and kind in (int, float)
+        if number and self.shapes.is_changing_number(source, real, self._owner(source)):
+            world.guard(source, "type", kind)
             in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)
-            return self.symbols.numbers.of(source, real, in_loop)
+            numbers = self.symbols.numbers
+            return numbers.of(source, real, in_loop) if kind is int else numbers.of_float(source, real, in_loop)
         if guarded:
             world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
         return real
@@ -237,6 +255,12 @@ class Trace:
     def symbol_text(self, rebuild: Rebuild, value: Any) -> str:
         """The residual code's expression for a symbolic number."""
         return self.symbols.text(rebuild, value)
+
+    def input_text(self, rebuild: Rebuild, given: GraphInput) -> str:
+        """The residual code's expression for an input of the graph."""
+        if isinstance(given.source, Float):
+            return f"{rebuild.const(carried_float)}({self.symbols.text(rebuild, given.source)})"
+        return rebuild.source(given.source)
 
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""

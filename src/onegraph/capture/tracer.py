@@ -163,6 +163,8 @@ class Tracer(Frames, Containers, Drops):
     def is_op(self, a: Any, b: Any) -> bool:
         """Identity, which is guarded for two objects from outside."""
         a, b = self.truth_value(a), self.truth_value(b)
+        if a is not b and isinstance(a, float | torch.SymFloat) and isinstance(b, float | torch.SymFloat):
+            a, b = self.concrete(a, "operator is"), self.concrete(b, "operator is")
         if type(a) not in ATOMS and type(b) not in ATOMS:
             self.world.identity_matters(a, b)
         return a is b

@@ -279,7 +279,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     trace.pause()
     fallback = fallback_of(trace.recorder, [given.name for given in used], trace.state.values["grad_mode"], cx)
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
-    arguments = ", ".join(rebuild.source(given.source) for given in used)
+    arguments = ", ".join(trace.input_text(rebuild, given) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(fallback.around(compiled))}({arguments})"
     return [f"{outputs}= {call}" if outputs else call]

@@ -40,6 +40,7 @@ class AtenRecorder(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         self._alive: list[Any] = []  # `_nodes` is keyed by id
         self._symbols: dict[Index, Node] = {}
+        self._taken: dict[Float, Node] = {}
         self._dimensions: dict[Index, tuple[Node, int]] = {}  # where a symbol is the size of an input
 
     @classmethod
@@ -60,6 +61,12 @@ class AtenRecorder(TorchDispatchMode):
                 if isinstance(size, torch.SymInt):
                     self._dimensions.setdefault(size.node.index, (node, dim))
         return node
+
+    def taken(self, number: torch.SymFloat, tensor: Tensor) -> torch.SymFloat:
+        """A number that is found in a tensor."""
+        node = self.emit(aten._local_scalar_dense.default, (tensor,), {}, number)
+        self._taken[number.node.value] = node
+        return number
 
     def constant(self, value: Tensor) -> Node:
         """A tensor whose value is part of the graph."""
@@ -150,6 +157,8 @@ class AtenRecorder(TorchDispatchMode):
                 if value not in self._symbols:
                     self._symbols[value] = self._index(value, sizes)
                 return self._symbols[value]
+            case Float() if value in self._taken:
+                return self._taken[value]
             case Float(op, args):
                 operands = tuple([self._computed(arg, sizes) for arg in args])
                 return self._call(op, operands, torch.SymFloat(SizeNode(sizes, value)))

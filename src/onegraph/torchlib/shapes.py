@@ -6,20 +6,38 @@ costs more than most traces here.
 
 Every symbolic size has the value of this trace as its hint, and is at least 2: sizes 0 and 1 stay plain numbers. A
 question that the expressions do not answer is answered by the hints, and becomes a condition that guards must check.
+
+Floating-point numbers that the program was given have hints too. What is asked of them is a fact, which guards check by
+asking again.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onegraph.ir.index import Index, Symbol, is_not_negative
-from onegraph.torchlib.size_expression import COMPARE, Condition, Expression, Float, Unknown
+from onegraph.torchlib.size_expression import (
+    COMPARE,
+    DIVIDING,
+    SIGNS,
+    TOTAL,
+    Computes,
+    Condition,
+    Expression,
+    Fact,
+    Float,
+    Given,
+    Unknown,
+    given_in,
+    is_symbolic,
+)
 from onegraph.torchlib.size_node import SizeNode
 
-__all__ = ["Condition", "Float", "SizeNode", "Sizes"]
+__all__ = ["SIGNS", "Condition", "Fact", "Float", "Given", "SizeNode", "Sizes", "given_in", "is_symbolic"]
 
 
 def unknown_number() -> Any:
@@ -40,6 +58,11 @@ class Sizes:
         #: Raises what is to be raised where the value of an unknown number is asked for.
         self.refuse: Callable[[], Any] = unknown_number
         self._known: dict[Condition, bool] = {}  # whatever was asked and answered, in order
+        self.given: set[Given] = set()
+        #: Given numbers that must be their hints.
+        self.fixed: set[Given] = set()
+        #: Told what must hold: a fact, or that a given number is its hint.
+        self.note: Callable[[Given | Fact], None] = lambda fact: None
 
     @property
     def guards(self) -> tuple[Condition, ...]:
@@ -62,6 +85,17 @@ class Sizes:
 
     def new_unknown_float(self, name: str) -> torch.SymFloat:
         return torch.SymFloat(SizeNode(self, Float(Unknown(name), ())))
+
+    def new_given(self, hint: float, name: str) -> torch.SymFloat:
+        """A number that the program was given, called `name`."""
+        given = Given(name, hint)
+        self.given.add(given)
+        return torch.SymFloat(SizeNode(self, Float(given, ())))
+
+    @property
+    def is_static(self) -> bool:
+        """Whether there are no symbolic numbers that have a value."""
+        return not (self.hints or self.given)
 
     def is_unknown(self, value: Any) -> bool:
         """Whether the number depends on one of which nothing is known."""
@@ -134,12 +168,62 @@ class Sizes:
             case Index():
                 self.holds(Condition("==", value, Index.of(self.value(value))))
                 return self.value(value)
+            case Float(Given() as given, _):
+                if given not in self.fixed:
+                    self.fixed.add(given)
+                    self.note(given)
+                return given.hint
             case Float(_, args):
                 for arg in args:
                     if isinstance(arg, (Index, Float)):
                         self.specialize(arg)
                 return self.value(value)
         return value
+
+    def is_fixed(self, value: Any) -> bool:
+        """Whether the number is the same wherever the guards hold."""
+        match value:
+            case Index():
+                return self.simplify(value).constant is not None
+            case Float(Given() as given, _):
+                return given in self.fixed
+            case Float(_, args):
+                return all(map(self.is_fixed, args))
+        return True
+
+    # ---- numbers that the program was given --------------------------------------------------------------------------
+
+    def is_given(self, value: Any) -> bool:
+        """Whether all that the number is computed from is known, and some of it was given."""
+        return bool(self.given) and any(True for _ in given_in(value)) and not self.is_unknown(value)
+
+    def is_known(self, value: Any) -> bool:
+        """Whether this is a floating-point number that has a value in this trace, and another one in others."""
+        return isinstance(value, Float) and not self.is_unknown(value)
+
+    def computed(self, op: Callable[..., Any], args: tuple[Expression, ...]) -> Any:
+        """What a function gives for numbers: an expression, where guards can hold for which it is a float.
+
+        Raises:
+            Exception: what the function raises for the numbers of this trace.
+        """
+        result = Float(op, args)  # type: ignore[arg-type]
+        if op in TOTAL or self.is_unknown(result):
+            return result
+        can = self._is_not_zero(args[1]) if op in DIVIDING else self.ask(Computes(op), args)
+        return result if can else op(*map(self.specialize, args))  # type: ignore[arg-type]
+
+    def _is_not_zero(self, value: Expression) -> bool:
+        if isinstance(value, Index):
+            return self.holds(Condition("!=", value, Index.of(0)))
+        return bool(self.ask(operator.ne, (value, 0.0)))
+
+    def ask(self, function: Callable[..., Any], args: tuple[Expression, ...]) -> Any:
+        """What a function says of numbers; guarded."""
+        answer = function(*map(self.value, args))
+        if not all(map(self.is_fixed, args)):
+            self.note(Fact(function, args, answer))
+        return answer
 
     def _unify(self, left: Index, right: Index) -> None:
         """Two expressions are equal: where that gives one symbol in terms of others, use it from now on."""

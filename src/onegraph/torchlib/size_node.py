@@ -93,6 +93,16 @@ class SizeNode:
     constant_int = maybe_as_int
     constant_bool = maybe_as_bool
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the number has a value in this trace."""
+        return not self.sizes.is_unknown(self.value)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the program was given what the number is computed from."""
+        return self.sizes.is_given(self.value)
+
     def has_hint(self) -> bool:
         return not self.sizes.is_unknown(self.value)
 
@@ -146,7 +156,7 @@ class SizeNode:
         return self.guard_int()
 
     def bool_(self) -> bool:
-        return self.guard_bool()
+        return self._compare("!=", self, self.wrap_float(0.0)).guard_bool() if self.is_float() else self.guard_bool()
 
     # --- arithmetic ----------------------------------------------------------------------------------------------
 
@@ -166,7 +176,7 @@ class SizeNode:
         args = (self.value, *(other.value for other in others))
         if all(isinstance(arg, float) for arg in args):
             return self._new(op(*args))
-        return self._new(Float(op, args))  # type: ignore[arg-type]
+        return self._new(self.sizes.computed(op, args))  # type: ignore[arg-type]
 
     def sym_float(self) -> SizeNode:
         return self if self.is_float() else self._float(torch.sym_float)
@@ -273,6 +283,9 @@ class SizeNode:
                 if self.sizes.certain(Condition("<=", small.index, large.index)):
                     return large if op == "max" else small
             return self._new(apply(op, self.index, other.index))
+        if self.sizes.is_given(self.value) or self.sizes.is_given(other.value):
+            first = self._compare("<", other, self) if op == "min" else self._compare("<", self, other)
+            return other if first.guard_bool() else self
         return self._float(max if op == "max" else min, other)
 
     def sym_max(self, other: SizeNode) -> SizeNode:
@@ -290,6 +303,8 @@ class SizeNode:
         a, b = as_integer(left.value), as_integer(right.value)
         if isinstance(a, Index) and isinstance(b, Index):
             return self._new(Condition(op, a, b))
+        if self.sizes.is_known(a) or self.sizes.is_known(b):
+            return self._new(bool(self.sizes.ask(COMPARE[op], (a, b))))
         return self._new(COMPARE[op](self.sizes.specialize(a), self.sizes.specialize(b)))  # type: ignore[arg-type]
 
     def eq(self, other: SizeNode) -> SizeNode:

@@ -24,8 +24,8 @@ class Answers(Predicate):
     def __call__(self, _: object) -> bool:
         return bool(self.ask() == self.answer)
 
-    def text(self, what: str) -> str:
-        return f"{what}() == {self.answer!r}"
+    def text(self, *what: str) -> str:
+        return f"{what[0]}() == {self.answer!r}"
 
 
 def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

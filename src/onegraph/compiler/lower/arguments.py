@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.loop import Argument, Named
 from onegraph.ir.types import DType, TensorType, dtype_of_torch
+from onegraph.torchlib.size_expression import Float
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
@@ -57,10 +61,22 @@ def index_of(value: int | torch.SymInt) -> Index:
     return Index.of(int(value))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Fraction:
+    """A symbolic floating-point number; `taken` are the numbers that are found in tensors."""
+
+    symbol: torch.SymFloat
+    taken: Mapping[Float, View]
+
+    @property
+    def value(self) -> Any:
+        return self.symbol.node.value
+
+
 def specialized(value: Any) -> Any:
     """A symbolic fraction as the number that it is in this call, which becomes a guard; anything else as it is."""
-    if isinstance(value, torch.SymFloat):
-        return value.node.guard_float()
+    if isinstance(value, Fraction):
+        return value.symbol.node.guard_float()
     if isinstance(value, list):
         return [specialized(item) for item in value]
     return value

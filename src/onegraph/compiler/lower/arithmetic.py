@@ -11,7 +11,7 @@ from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.pointwise import pointwise, rounded
 from onegraph.compiler.lower.promotion import promoted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import FRACTIONAL, lower
 from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -401,6 +401,9 @@ pointwise(*_RIGHT)(_shift("shr"))
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
+FRACTIONAL |= {aten.masked_fill.Scalar, aten.where.ScalarSelf, aten.where.ScalarOther}
+
+
 @lower(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
     result = g.result
@@ -411,7 +414,7 @@ def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
         if isinstance(value, View):
             filler = cell.load(value).to(result.dtype)
         else:
-            filler = cell.literal(value.constant if isinstance(value, Index) else value, result.dtype)
+            filler = cell.number(value, result.dtype)
         return where(cell.load(mask).to(BOOL), filler, cell.load(x))
 
     return g.pointwise(result.shape, result.dtype, compute)
@@ -424,7 +427,7 @@ def where_scalar(g: Lowerer, condition: View, a: Any, b: Any) -> Any:
     def operand(cell: Any, value: Any, dtype: DType) -> Scalar:
         if isinstance(value, View):
             return cell.load(value).to(dtype)
-        return cell.literal(value.constant if isinstance(value, Index) else value, dtype)
+        return cell.number(value, dtype)
 
     if any(isinstance(v, complex) or (isinstance(v, Index) and v.constant is None) for v in (a, b)):
         return NotImplemented

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import fits, static
+from onegraph.compiler.lower.arguments import Fraction, fits, specialized, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import FRACTIONAL, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -16,18 +16,22 @@ from onegraph.ir.index import Index
 from onegraph.ir.types import F64
 
 aten = torch.ops.aten
+FRACTIONAL |= {aten.full.default, aten.full_like.default, aten.fill.Scalar, aten.new_full.default}
+FRACTIONAL |= {aten.scalar_tensor.default}
 
 
 def filled(g: Lowerer, value: Any) -> Any:
     """A tensor of the result's type that holds a number everywhere."""
     result = g.result
-    if isinstance(value, complex) or not fits(value, result.dtype):
+    if isinstance(value, Fraction) and not result.dtype.is_float:
+        value = specialized(value)
+    if isinstance(value, complex) or not (isinstance(value, Fraction) or fits(value, result.dtype)):
         return NotImplemented
 
     def compute(cell: Cell) -> Scalar:
         if isinstance(value, Index) and value.constant is None:
             return cell.index(value)
-        return cell.literal(value.constant if isinstance(value, Index) else value, result.dtype)
+        return cell.number(value, result.dtype)
 
     return g.pointwise(result.shape, result.dtype, compute)
 

@@ -27,11 +27,11 @@ from onegraph.base.context import Context
 from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
-from onegraph.compiler.lower.arguments import index_of, specialized, tensor_type
+from onegraph.compiler.lower.arguments import Fraction, index_of, specialized, tensor_type
 from onegraph.compiler.lower.left import cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused
-from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
+from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
@@ -104,10 +104,12 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         case torch.SymInt() as size:
             return index_of(size)
         case torch.SymFloat() as number:
-            return number
+            if node.target is torch.ops.aten._local_scalar_dense.default:
+                g.taken[number.node.value] = values[node.all_input_nodes[0]]
+            return Fraction(number, g.taken)
     args = [_argument(arg, values) for arg in node.args]
     kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
-    if node.target not in POINTWISE:
+    if node.target not in POINTWISE and node.target not in FRACTIONAL:
         args, kwargs = [specialized(arg) for arg in args], {name: specialized(arg) for name, arg in kwargs.items()}
     lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
     reason = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.fx import Node
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.library.recipe import Recipe
-from onegraph.compiler.lower.arguments import literal_argument, tensor_type, torch_dtype
+from onegraph.compiler.lower.arguments import Fraction, literal_argument, tensor_type, torch_dtype
 from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
@@ -36,6 +36,7 @@ class Lowerer:
         self.constants: dict[str, torch.Tensor] = {}
         self.recipes: dict[str, Recipe] = {}
         self.fallbacks: list[str] = []
+        self.taken: dict[Float, View] = {}
         self._tensors: dict[View, str] = {}
         self._bases: dict[str, str] = {}  # of each buffer that is a view of another one
 
@@ -255,14 +256,22 @@ class Cell:
         """An index expression as a number of type i64."""
         return Scalar(self.body, self.body.index(Index.of(index)), I64)
 
-    def fraction(self, value: Float | Index | float) -> Scalar:
-        """A number that is computed from sizes, in double precision."""
+    def fraction(self, value: Float | Index | float, taken: Mapping[Float, View]) -> Scalar:
+        """A number that is computed from sizes and from numbers in tensors, in double precision."""
         match value:
+            case Float() if value in taken:
+                return self.load(taken[value], ())
             case Float(op, args):
-                return _FRACTIONS[op](*(self.fraction(arg) for arg in args))
+                return _FRACTIONS[op](*(self.fraction(arg, taken) for arg in args))
             case Index():
                 return self.index(value).to(F64)
         return self.literal(value, F64)
+
+    def number(self, value: Fraction | Index | float, dtype: DType) -> Scalar:
+        """A number of the program that is not computed from sizes."""
+        if isinstance(value, Fraction):
+            return self.fraction(value.value, value.taken).to(dtype)
+        return self.literal(value.constant if isinstance(value, Index) else value, dtype)
 
     def symbol(self, value: Scalar) -> Index:
         """A number as an index expression."""

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.compiler.lower import scalars as s
-from onegraph.compiler.lower.arguments import torch_dtype
+from onegraph.compiler.lower.arguments import Fraction, torch_dtype
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.promotion import promoted
 from onegraph.compiler.lower.registry import POINTWISE, lower
@@ -46,7 +46,7 @@ def pointwise(
     def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
-            numbers = View | Index | float | bool | torch.SymFloat
+            numbers = View | Index | float | bool | Fraction
             operands = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers)]
             promoted_type = promoted(operands) if types == "operands" else None
             common = {"result": result.dtype, "operands": promoted_type, "own": None}
@@ -70,16 +70,17 @@ def pointwise(
 def _scalar(cell: Cell, arg: Any, wanted: DType | None, common: DType | None, exact: bool) -> Any:
     """An operand as a scalar: loaded, or a number; converted if a type is wanted. Other arguments stay."""
     if wanted is None or common is None:
-        if isinstance(arg, torch.SymFloat):
-            return cell.fraction(arg.node.value).to(F32)
+        if isinstance(arg, Fraction):
+            return cell.fraction(arg.value, arg.taken).to(F32)
         return cell.load(arg) if isinstance(arg, View) else cell.index(arg) if _is_symbolic(arg) else _plain(arg)
     if isinstance(arg, View):
         value = cell.load(arg)
         return value.to(wanted) if exact and not arg.rank else value.to(common).to(wanted)
     if _is_symbolic(arg):
         return cell.index(arg).to(wanted)
-    if isinstance(arg, torch.SymFloat):
-        return cell.fraction(arg.node.value).to(wanted)
+    if isinstance(arg, Fraction):
+        value = cell.fraction(arg.value, arg.taken)
+        return value.to(wanted) if exact else value.to(common).to(wanted)
     arg = _plain(arg)
     if isinstance(arg, bool | int | float):
         return cell.literal(arg if exact else rounded(arg, common), wanted)

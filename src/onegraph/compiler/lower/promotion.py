@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import dtype_of, torch_dtype
+from onegraph.compiler.lower.arguments import Fraction, dtype_of, torch_dtype
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import BOOL, F32, I64, DType
@@ -39,7 +39,7 @@ def number_type(value: Any) -> DType:
         return BOOL
     if isinstance(value, int | Index):
         return I64
-    return F32 if isinstance(value, float | torch.SymFloat) else dtype_of(torch.complex64)
+    return F32 if isinstance(value, float | Fraction) else dtype_of(torch.complex64)
 
 
 def _join(a: DType | None, b: DType) -> DType:

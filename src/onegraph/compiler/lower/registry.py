@@ -28,6 +28,7 @@ Lowering = Callable[..., Any]
 _TABLE: dict[OpOverload, Lowering] = {}
 LOWERINGS = MappingProxyType(_TABLE)
 POINTWISE: set[OpOverload] = set()  # those that compute with numbers which depend on sizes
+FRACTIONAL: set[OpOverload] = set()  # others that take symbolic fractions
 
 
 def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:

@@ -1,0 +1,38 @@
+"""Numbers that the program was given, as arguments of operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onegraph.torchlib.aten import map_leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Whether all operators take a number where `limit` is the largest one: some refuse finite ones beyond it."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"is_within({self.limit:.2g})"
+
+    def __call__(self, number: float) -> bool:
+        return not self.limit < abs(number) < math.inf
+
+
+def bounded(arguments: Any, tensors: Iterable[torch.Tensor]) -> Any:
+    """The arguments of an operator: numbers that every type of the tensors holds, which is guarded, stay symbols."""
+    types = {tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point} or {torch.get_default_dtype()}
+    within = Within(min(torch.finfo(dtype).max for dtype in types))
+
+    def number(value: Any) -> Any:
+        if not isinstance(value, torch.SymFloat) or not value.node.is_given:
+            return value
+        return value if value.node.sizes.ask(within, (value.node.value,)) else value.node.guard_float()
+
+    return map_leaves(number, arguments)
