@@ -149,6 +149,9 @@ class Operators(Attributes):
     def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
         return super().star_arguments(function, self._items_of(args))
 
+    def star_keywords(self, named: Any) -> dict[str, Any]:
+        return super().star_keywords(self._filled(named))
+
     def unpack_ex(self, obj: Any, before: int, after: int) -> Any:
         return super().unpack_ex(self._items_of(obj), before, after)
 

@@ -24,7 +24,7 @@ from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, Bytecode, Instr
-from onegraph.capture.bytecode.flow import TERMINATORS, handled_slots, live_names, stack_effect
+from onegraph.capture.bytecode.flow import TERMINATORS, falls_through, handled_slots, live_names, stack_effect
 from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import finish_of
@@ -49,13 +49,15 @@ from onegraph.capture.suspended import held_by, is_generator, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
-UNRESUMABLE = TERMINATORS | frozenset(
+UNRESUMABLE = (TERMINATORS - {"RAISE_VARARGS", "RERAISE"}) | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
     LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
     DELETE_NAME""".split()
 )
 #: Instructions that break where the old value of a variable runs code when it is dropped.
 LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
+#: Instructions that break where a variable has no value.
+READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 #: Names of functions that look at the variables of their caller: a resume function has not all of them.
@@ -88,7 +90,7 @@ class Continuation:
     values: tuple[Any, ...]
     instruction: Instr
     stack: tuple[int | Handled | None, ...]
-    following: Exit
+    following: Exit | None
     jumping: Exit | None
     raising: Exit | None
     depth_when_raising: int
@@ -139,13 +141,15 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
         return f"the instruction {instruction.op} needs the globals of another module"
     if instruction.op == "WITH_EXCEPT_START" and frame.stack[-1].__traceback__ is None:
         return "an exception without traceback cannot be handed to __exit__"
-    if instruction.op in LETTING_GO:
+    if instruction.op in READING and instruction.arg in frame.locals:
+        return "a variable is read that has a value"
+    if instruction.op in LETTING_GO and instruction.arg in frame.locals:
         instruction = let_go(frame, instruction)
     values = Values()
     planner = Planner(frames, values, is_watched)
     bytecode, index = original_place(frame)
     depth = len(frame.stack) + stack_effect(instruction)
-    following = planner.exit_at(index + 1, depth)
+    following = planner.exit_at(index + 1, depth) if falls_through(instruction) else None
     jumping, target = None, bytecode.instrs[index].target
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
@@ -153,7 +157,12 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     if raising is not None and outlive_traceback(frames[caught_at], frames[caught_at + 1 :]):
         return "a generator that waits in a `try` would not live as long as the traceback"
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
-    stack = planner.native_stack()
+    if instruction.op != "RERAISE":
+        stack = planner.native_stack()
+    elif raising is None:  # the exception has its traceback, so nothing depends on the stack below it
+        stack, instruction = (values.add(frame.stack[-1]),), replace(instruction, arg=0)
+    else:
+        return "an exception that is raised again is caught"
     code = frame.bytecode.code
     return Continuation(
         tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code

@@ -11,7 +11,7 @@ from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
 from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
-from onegraph.capture.resume import Continuation, Exit, Handled
+from onegraph.capture.resume import READING, Continuation, Exit, Handled
 from onegraph.capture.resume_function import call_with, release, resumed_by
 
 
@@ -32,20 +32,26 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: 
     given = zip(root.co_varnames, code.co_varnames[:count], strict=False)
     bound = [new for old, new in given if old not in unbound and resumed_by(root) is None]
     done = [name for name in code.co_varnames if name not in bound]
-    ending = Ending(continuation, place, done)
-    stored = [i.arg for i in ending.out if i.op in ("STORE_FAST", "STORE_FAST_MAYBE_NULL")]
-    names = tuple(dict.fromkeys((*code.co_varnames, *stored)))
+    ending = Ending(continuation, place, done, frozenset(code.co_varnames))
+    named = [i.arg for i in ending.out if i.op in VARIABLES]
+    names = tuple(dict.fromkeys((*code.co_varnames, *named)))
     handlers = (*bytecode.handlers, *ending.handlers)
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
+
+
+#: Instructions that fail where a variable of the program has no value.
+MISSING = READING | {"DELETE_FAST"}
+VARIABLES = MISSING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
 
 
 class Ending:
     """The instructions behind the residual code, from index `place` on.
 
-    The variables `done` let go of their values: what the program has dropped does not live longer.
+    The variables `done` let go of their values: what the program has dropped does not live longer. All that are `bound`
+    have values.
     """
 
-    def __init__(self, continuation: Continuation, place: int, done: Sequence[str]) -> None:
+    def __init__(self, continuation: Continuation, place: int, done: Sequence[str], bound: frozenset[str]) -> None:
         self.continuation = continuation
         self.place = place
         self.out: list[Instr] = []
@@ -56,10 +62,13 @@ class Ending:
         self.out += release(done)
         self._rebuild_stack()
         instruction = continuation.instruction
+        if instruction.op in MISSING and instruction.arg in bound:
+            self.out.append(Instr("DELETE_FAST", instruction.arg))
         at = len(self.out)
         self.out.append(instruction)
         depth = len(continuation.stack)
-        self._call(continuation.following, depth + stack_effect(instruction))
+        if continuation.following is not None:
+            self._call(continuation.following, depth + stack_effect(instruction))
         if continuation.jumping is not None:
             self.out[at] = Instr(
                 instruction.op, instruction.arg, self._here(), instruction.offset, instruction.position

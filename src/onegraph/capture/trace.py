@@ -45,6 +45,7 @@ from onegraph.capture.recompiling import value_at
 from onegraph.capture.record import GraphInput, Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
+from onegraph.capture.resume import deepest
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shapes import ShapePolicy, Symbols
 from onegraph.capture.source import Arg, Const, FreeCell, Source, placeholder_name
@@ -124,7 +125,7 @@ class Trace:
         self._modes.close()
         self.tracer.abandon()
         self.tracer.waiting.clear()
-        self.tracer.lost = self.tracer.outside = None
+        self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()
         self.recorder.forget()
         self.fingerprints = None
@@ -179,6 +180,23 @@ class Trace:
         """Where the program raised the exception, as text."""
         steps = user_steps(raised)
         return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
+
+    def unhandled_stops(self) -> tuple[tuple[int, int], ...]:
+        """Where the exception that ends the trace is raised: (number of a frame, step), from the innermost frame on.
+
+        Nothing if there is no operation before it.
+        """
+        unhandled = self.tracer.unhandled
+        if (
+            unhandled is None
+            or self.tracer.was_too_deep
+            or all(n.op == "placeholder" for n in self.recorder.graph.nodes)
+        ):
+            return ()
+        level = deepest([frame for frame, _ in unhandled.frames])
+        if self.tracer.settings["nested_graph_breaks"] is False:
+            level = 0
+        return tuple((frame.serial, steps) for frame, steps in unhandled.frames[level::-1])
 
     def raised_event(self, raised: BaseException) -> GraphBroken:
         """What the user is told if the program raises this only while it is traced."""

@@ -12,6 +12,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -73,6 +74,15 @@ from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.state import untraced
 
 
+@dataclass(frozen=True, slots=True)
+class Unhandled:
+    """An exception that has left the frame at `level`; `frames` were running, each at this step, when it was raised."""
+
+    raised: BaseException
+    level: int
+    frames: tuple[tuple[Frame, int], ...]
+
+
 def handled_now(_: None) -> BaseException | None:
     """What is being handled where the code of a frame runs."""
     return sys.exception()
@@ -107,6 +117,8 @@ class Tracer(Frames, Containers, Drops):
         self.on_unhandled: Callable[[], None] = lambda: None
         #: Whether the program has come to its limit of recursion: at the next call it may be elsewhere.
         self.was_too_deep = False
+        #: Where the exception that no frame has handled yet was raised.
+        self.unhandled: Unhandled | None = None
         self._rest: Rest | None = None
         self._reentry = Reentry(self)
 
@@ -120,7 +132,16 @@ class Tracer(Frames, Containers, Drops):
                 item.replace(FakeTensor.__name__, name) if type(item) is str else item for item in raised.args
             )
         self.was_too_deep = self.was_too_deep or isinstance(raised, RecursionError)
+        self._note_unhandled(raised)
         super().on_raise(frame, raised)
+
+    def _note_unhandled(self, raised: BaseException) -> None:
+        """Remember where an exception was raised while it leaves frame after frame."""
+        level, known = len(self.frames) - 1, self.unhandled
+        if known is None or known.raised is not raised or known.level != level + 1:
+            self.unhandled = Unhandled(raised, level, tuple((each, each.steps) for each in self.frames))
+        else:
+            self.unhandled = replace(known, level=level)
 
     def handled_outside(self) -> BaseException | None:
         if self.outside is None:

@@ -26,7 +26,7 @@ from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
 from onegraph.capture.guards import GuardProgram, assemble
-from onegraph.capture.interp.frame import Stopped, Unsupported
+from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
@@ -73,6 +73,14 @@ class Failing:
     broken: ev.GraphBroken
 
 
+@dataclass(frozen=True, slots=True)
+class Raises:
+    """The frame ends with an exception: what comes before one of the `stops` can be compiled, the best one first."""
+
+    otherwise: Skipped
+    stops: tuple[tuple[int, int], ...]
+
+
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
 
 
@@ -85,21 +93,43 @@ def translate(
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
-    return checked(translate_unchecked(start, compile_graph, cx, fullgraph, shapes), start, cx)
+    try:
+        outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+    except BackendError:  # it may not know how to take numbers out of tensors
+        if not shapes.keep_floats_constant():
+            raise
+        outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+    return checked(outcome, start, cx)
 
 
 def translate_unchecked(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
 ) -> Translated | Skipped | Failing:
+    outcome = translate_once(start, compile_graph, cx, fullgraph, shapes)
+    if not isinstance(outcome, Raises):
+        return outcome
+    for stop in outcome.stops:
+        result = translate_prefix(start, compile_graph, cx, shapes, stop)
+        if isinstance(result, Translated):
+            return result
+    return outcome.otherwise
+
+
+def translate_once(
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
+) -> Translated | Skipped | Failing | Raises:
     with traced(start, cx, shapes, fullgraph) as trace:
         try:
             try:
                 result = trace.run()
-            except Exception as raised:  # of the program: running it for real raises it again, with all its effects
+            except (Abort, KeyboardInterrupt):
+                raise
+            except BaseException as raised:  # of the program: running it for real raises it again, with all its effects
                 if is_strict(trace.tracer):
                     return Failing(trace.raised_event(raised))
                 shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
-                return Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
+                skipped = Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
+                return Raises(skipped, trace.unhandled_stops())
             if trace.tracer.was_too_deep:
                 shown = RecursionError("the program comes to its limit of recursion")
                 return Failing(trace.raised_event(shown)) if is_strict(trace.tracer) else Skipped(str(shown))
@@ -172,7 +202,9 @@ def translate_prefix(
                 summary, born = cannot.summary, cannot.born
         except GraphBreak as again:
             return f"tracing again stopped earlier: {again.summary}"
-        except Exception as raised:  # of the program, which goes another way each time: by chance, or by addresses
+        except (Abort, KeyboardInterrupt):
+            raise
+        except BaseException as raised:  # of the program, which goes another way each time: by chance, or by addresses
             return f"tracing again raised {type(raised).__name__}"
         else:
             return "tracing again went another way"

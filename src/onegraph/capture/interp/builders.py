@@ -77,6 +77,10 @@ class Builders:
             return tuple(self._take(self.iter(args), None))
         return self.natively(tuple, args)
 
+    def star_keywords(self, named: Any) -> dict[str, Any]:
+        """`function(**named)`, which has been put together."""
+        return named if type(named) is dict else dict(named)
+
     def match_keys(self, subject: Any, keys: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The values of a mapping pattern, None if it does not match."""
         if len(set(keys)) < len(keys):

@@ -52,6 +52,6 @@ def call_function_ex(machine: Any, frame: Frame, instr: Instr) -> None:
     function = second if first is NULL else first
     if type(args) is not tuple:
         args = machine.star_arguments(function, args)
-    result = machine.call_before(CALLED, function, args, kwargs if type(kwargs) is dict else dict(kwargs))
+    result = machine.call_before(CALLED, function, args, machine.star_keywords(kwargs))
     del stack[base - 2 :]
     stack.append(result)
