@@ -365,3 +365,17 @@ def test_with_sizes_that_change() -> None:
             x = torch.rand(step + 4)
             assert same(f(x, value), compiled(x, value))
     assert len(watch.of(ev.FrameStarted)) <= 3
+
+
+def test_a_backend_that_takes_no_numbers() -> None:
+    def backend(module: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Any:
+        if any(node.target == "item" for node in module.graph.nodes):
+            raise NotImplementedError("item")
+        return module.forward
+
+    def f(x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale
+
+    compiled = onegraph.compile(f, backend=backend)
+    for value in (0.1, 0.2, 0.3):
+        assert same(f(X, value), compiled(X, value))

@@ -117,7 +117,7 @@ def test_profiler_reports_breaks_and_guard_failures() -> None:
             profiled(torch.ones(3), scale)
     onegraph.compile(f, backend="eager")(torch.ones(3), 5.0)  # nobody counts any more
     lines = profiler.report().splitlines()
-    assert lines[0] == "onegraph produced 3 graphs with 3 ops."
+    assert lines[0] == "onegraph produced 3 graphs with 4 ops."
     assert lines[1] == "2 graph breaks:"
     assert lines[2].startswith("  2 x call of print, which writes to the terminal [print], in f (")
     assert lines[3] == "1 guard failure:" and "scale" in lines[4]

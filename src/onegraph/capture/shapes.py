@@ -40,6 +40,8 @@ class History:
     #: The last number, and a weak reference to its owner.
     numbers: dict[Source, tuple[int | float, Callable[[], Any]]] = field(default_factory=dict)
     changing_numbers: set[Source] = field(default_factory=set)
+    #: Whether floating-point numbers stay constants: the backend has failed on a graph that takes them.
+    constant_floats: bool = False
 
     def policy(self, dynamic: bool | None) -> ShapePolicy:
         return ShapePolicy(self, dynamic)
@@ -73,7 +75,14 @@ class ShapePolicy:
         if seen is not None and repr(seen[0]) != repr(value) and seen[1]() is owner:
             self.history.changing_numbers.add(source)
         self.history.numbers[source] = value, weakly(owner)
-        return source in self.history.changing_numbers and (type(value) is float or 0 <= value < LARGEST)
+        known = not self.history.constant_floats if type(value) is float else 0 <= value < LARGEST
+        return known and source in self.history.changing_numbers
+
+    def keep_floats_constant(self) -> bool:
+        """Make no symbols of floating-point numbers from here on; whether that is new for this code."""
+        found = any(type(self.history.numbers[source][0]) is float for source in self.history.changing_numbers)
+        known, self.history.constant_floats = self.history.constant_floats, True
+        return found and not known
 
 
 def weakly(owner: Any) -> Callable[[], Any]:
@@ -103,23 +112,30 @@ class Place:
     tensor: Any
 
 
-@dataclass(frozen=True, slots=True)
 class Asked(Predicate):
     """What was asked of numbers has the same answer.
 
     They come as nested pairs, where there are several: numbers themselves, and tensors with the dimensions to look at.
     """
 
-    fact: Fact
-    dims: tuple[int | None, ...]
+    def __init__(self, fact: Fact, dims: tuple[int | None, ...]) -> None:
+        self.fact = fact
+        self.dims = dims
+        self._evaluate = fact.evaluator()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Asked) and self.fact == other.fact
+
+    def __hash__(self) -> int:
+        return hash(self.fact)
 
     def __call__(self, value: Any) -> bool:
         values = []
         for _ in self.dims[1:]:
             value, last = value
             values.append(last)
-        found = zip(self.fact.symbols, (value, *reversed(values)), self.dims, strict=True)
-        return self.fact.holds_of({name: v if dim is None else v.shape[dim] for name, v, dim in found})
+        found = zip((value, *reversed(values)), self.dims, strict=True)
+        return bool(self._evaluate([v if dim is None else v.shape[dim] for v, dim in found]) == self.fact.answer)
 
     def text(self, *what: str) -> str:
         found = zip(self.fact.symbols, what, self.dims, strict=True)

@@ -102,9 +102,10 @@ class Fact:
         """What the expressions are computed from."""
         return tuple(dict.fromkeys(symbol for arg in self.args for symbol in _symbols(arg)))
 
-    def holds_of(self, numbers: Mapping[Given | Symbol, Any]) -> bool:
-        """Whether it says so where the symbols are these numbers."""
-        return bool(self.function(*(_evaluated(arg, numbers) for arg in self.args)) == self.answer)
+    def evaluator(self) -> Callable[[Sequence[Any]], Any]:
+        """What the function says where the symbols are these numbers."""
+        places = {symbol: place for place, symbol in enumerate(self.symbols)}
+        return _call(self.function, [_evaluator(arg, places) for arg in self.args])
 
     def text(self, names: Mapping[Given | Symbol, str]) -> str:
         """The fact, where the symbols are written like this."""
@@ -159,15 +160,29 @@ def _shown(value: Any, names: Mapping[Given | Symbol, str]) -> str:
     return str(value)
 
 
-def _evaluated(value: Any, numbers: Mapping[Given | Symbol, Any]) -> Any:
+def _evaluator(value: Any, places: Mapping[Given | Symbol, int]) -> Callable[[Sequence[Any]], Any]:
     match value:
         case Float(Given() as given, _):
-            return numbers[given]
+            return operator.itemgetter(places[given])
         case Float(op, args):
-            return op(*(_evaluated(arg, numbers) for arg in args))
+            return _call(op, [_evaluator(arg, places) for arg in args])
         case Index():
-            return value.evaluate({symbol.name: numbers[symbol] for symbol in value.symbols})
-    return value
+            if value.symbol is not None:
+                return operator.itemgetter(places[value.symbol])
+            names = [(symbol.name, places[symbol]) for symbol in value.symbols]
+            return lambda numbers: value.evaluate({name: numbers[place] for name, place in names})
+    return lambda _: value
+
+
+def _call(
+    function: Callable[..., Any], args: Sequence[Callable[[Sequence[Any]], Any]]
+) -> Callable[[Sequence[Any]], Any]:
+    match args:
+        case (first,):
+            return lambda numbers: function(first(numbers))
+        case (first, second):
+            return lambda numbers: function(first(numbers), second(numbers))
+    return lambda numbers: function(*(arg(numbers) for arg in args))
 
 
 @dataclass(frozen=True, slots=True)
