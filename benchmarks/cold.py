@@ -1,12 +1,15 @@
-"""Cold compile: a fresh process with an empty cache for each measurement.
+"""Cold compile: a fresh process for each measurement.
 
 Measured are CPU-seconds and wall of the first call, and the child processes that the process starts in all its life.
+For `x + 1` all caches are empty. For models the stock compiler has its precompiled header, which it makes but once;
+then the same call is measured in another process, with what the first one left in the caches.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,12 +17,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings, sample
+from benchmarks.zoo import MODELS
 
 SCRIPT = Path(__file__).with_name("first_call.py")
-WORK = ("x + 1", "GPT-2 small")
+SMALL = "x + 1"
+COMPILERS = ("stock", "onegraph")
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "ONEGRAPH_CACHE_DIR")
 POLL = 0.005
 
@@ -56,10 +62,16 @@ class FirstCallFailed(Exception):
     """The process ended with an error; the message is what it printed last."""
 
 
-def first_call(contender: str, work: str, path: str | None = None) -> Cold:
-    """Measure one process. `path` replaces PATH (an empty one: no C compiler is found)."""
+def first_call(contender: str, work: str, path: str | None = None, caches: str | None = None) -> Cold:
+    """Measure one process.
+
+    Args:
+        work: `x + 1`, or the key of a model.
+        path: replaces PATH (an empty one: no C compiler is found).
+        caches: the folder of the caches, which are empty if none is given.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {name: f"{folder}/{name}" for name in CACHES}
+        environment = os.environ | {name: f"{caches or folder}/{name}" for name in CACHES}
         environment |= {} if path is None else {"PATH": path}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # packages that are installed have their bytecode
         # -P: the modules beside the script must not hide installed packages.
@@ -79,14 +91,29 @@ def first_call(contender: str, work: str, path: str | None = None) -> Cold:
 
 
 def run(settings: Settings) -> Iterator[Result]:
-    for work in WORK[:1] if settings.quick else WORK:
-        rounds = [{name: first_call(name, work) for name in CONTENDERS} for _ in range(1 if settings.quick else 3)]
-        children = ", ".join(f"{name} {max(turn[name].children for turn in rounds)}" for name in CONTENDERS)
-        note = f"{work}: child processes: {children}"
-        for clock in ("cpu", "wall"):
-            samples = {name: sample([getattr(turn[name], clock) for turn in rounds]) for name in CONTENDERS}
-            yield Result("cold", f"{work}: {clock}", "s", samples, note)
+    rounds = [{name: first_call(name, SMALL) for name in CONTENDERS} for _ in range(1 if settings.quick else 3)]
+    children = ", ".join(f"{name} {max(turn[name].children for turn in rounds)}" for name in CONTENDERS)
+    for clock in ("cpu", "wall"):
+        samples = {name: sample([getattr(turn[name], clock) for turn in rounds]) for name in CONTENDERS}
+        yield Result("cold", f"{SMALL}: {clock}", "s", samples, f"{SMALL}: child processes: {children}")
     yield without_compiler()
+    with tempfile.TemporaryDirectory() as header:
+        first_call("stock", SMALL, caches=header)
+        for model in MODELS[:1] if settings.quick and not settings.only else MODELS:
+            if settings.wants(model.key):
+                yield from of_model(model, header)
+
+
+def of_model(model: Any, header: str) -> Iterator[Result]:
+    """Its first call with nothing in the caches but the stock compiler's header, and with all that this one left."""
+    cold, warm = {}, {}
+    for name in COMPILERS:
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(header, folder, dirs_exist_ok=True)
+            cold[name] = sample([first_call(name, model.key, caches=folder).cpu])
+            warm[name] = sample([first_call(name, model.key, caches=folder).cpu])
+    yield Result("cold", f"{model.name}: cpu", "s", cold)
+    yield Result("cold", f"{model.name}: cpu, caches warm", "s", warm)
 
 
 def without_compiler() -> Result:
@@ -94,8 +121,8 @@ def without_compiler() -> Result:
     samples, failed = {}, []
     for name in CONTENDERS:
         try:
-            samples[name] = sample([first_call(name, WORK[0], path="").cpu])
+            samples[name] = sample([first_call(name, SMALL, path="").cpu])
         except FirstCallFailed:
             failed.append(name)
     note = f"without a C compiler on PATH these fail: {', '.join(failed)}" if failed else ""
-    return Result("cold", f"{WORK[0]}: cpu, no C compiler on PATH", "s", samples, note)
+    return Result("cold", f"{SMALL}: cpu, no C compiler on PATH", "s", samples, note)

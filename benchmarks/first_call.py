@@ -16,28 +16,24 @@ def cpu_seconds() -> float:
 
 
 def work(name: str):
-    """The function and its arguments."""
-    match name:
-        case "x + 1":
-            return (lambda x: x + 1), (torch.randn(8),)
-        case "GPT-2 small":
-            return gpt2_small()
-    raise ValueError(f"unknown work {name!r}")
+    """The function, its arguments, and those by name."""
+    if name == "x + 1":
+        return (lambda x: x + 1), (torch.randn(8),), {}
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from benchmarks.zoo import MODELS
 
-
-def gpt2_small():
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-    from models import gpt2
-
-    model, inputs = gpt2()
-    return model, (inputs["input_ids"],)
+    model = next((model for model in MODELS if model.key == name), None)
+    if model is None:
+        raise ValueError(f"unknown work {name!r}")
+    target, inputs = model.build()
+    return target, (), inputs
 
 
 def main(contender: str, name: str) -> None:
     torch.manual_seed(0)
-    target, args = work(name)
+    target, args, named = work(name)
     with torch.no_grad():
-        target(*args)  # so that eager's own first-call costs are paid by none of the contenders
+        target(*args, **named)  # so that eager's own first-call costs are paid by none of the contenders
         start, start_cpu = perf_counter(), cpu_seconds()
         if contender == "stock":
             target = torch.compile(target)
@@ -45,7 +41,7 @@ def main(contender: str, name: str) -> None:
             import onegraph
 
             target = onegraph.compile(target)
-        target(*args)
+        target(*args, **named)
         cost = {"wall": perf_counter() - start, "cpu": cpu_seconds() - start_cpu}
     print(json.dumps(cost), flush=True)
 

@@ -1,4 +1,8 @@
-"""Generated kernels: pointwise chains, reductions, normalisations, layouts and low precision."""
+"""Generated kernels: pointwise chains, reductions, normalisations, layouts and low precision.
+
+Each is also compared with the time in which a plain addition reads and writes as many bytes: how far from the limit of
+the memory it is.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +75,20 @@ def in_a_function(target: Callable[..., object]) -> Callable[..., object]:
     return lambda *args: target(*args)
 
 
+def moving(size: int) -> Callable[[], object]:
+    """Reads two thirds of so many bytes and writes one, into memory that is there."""
+    x, y, z = (torch.ones(max(size // 12, 1)) for _ in range(3))
+    return lambda: torch.add(x, y, out=z)
+
+
 def run(settings: Settings) -> Iterator[Result]:
     for name, target, args in cases():
         with torch.no_grad():
+            size = sum(t.nbytes for t in (*args, target(*args)))  # type: ignore[attr-defined]
             runs = {key: partial(compile(in_a_function(target)), *args) for key, compile in CONTENDERS.items()}
-            yield Result("kernels", name, "ms", interleaved(runs, settings.rounds(15), settings.clock))
+            samples = interleaved(runs | {"limit": moving(size)}, settings.rounds(15), settings.clock)
+            limit = samples.pop("limit").median
+            ratio = samples["onegraph"].median / limit
+            note = f"{name}: {ratio:.2f} times what moving its {size / 1e6:.1f} MB takes"
+            yield Result("kernels", name, "ms", samples, note)
         reset()

@@ -25,7 +25,7 @@ RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
 TITLES = {
     "calls": "Call overhead: microseconds per call, CPU time of one thread",
-    "cold": "Cold compile: seconds of the first call in a new process, caches empty",
+    "cold": "Cold compile: seconds of the first call in a new process",
     "kernels": "Kernels: milliseconds",
     "models": "Whole models, float32, batch 1: milliseconds",
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",

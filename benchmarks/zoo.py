@@ -60,6 +60,11 @@ def whisper() -> Built:
     return WhisperEncoder(config).eval(), {"input_features": torch.randn(1, 80, 3000)}
 
 
+def electra() -> Built:
+    config = transformers.ElectraConfig()
+    return transformers.ElectraModel(config).eval(), {"input_ids": torch.randint(config.vocab_size, (1, TOKENS))}
+
+
 MODELS = (
     *WORKLOADS,
     Workload("llama", "Llama 110M, 128 tokens", lambda: llama(TOKENS)),
@@ -67,4 +72,5 @@ MODELS = (
     Workload("t5", "T5-small", t5),
     Workload("mobilenet", "MobileNetV3-large", mobilenet),
     Workload("whisper", "Whisper-tiny encoder", whisper),
+    Workload("electra", "ELECTRA-small", electra),
 )
