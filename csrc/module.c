@@ -3,6 +3,7 @@
 #include "libtorch.h"
 #include "plan.h"
 #include "tensor.h"
+#include "tensor_make.h"
 
 /* ---- markers ---- */
 
@@ -127,6 +128,27 @@ static PyObject *module_current_context(PyObject *UNUSED(module), PyObject *UNUS
     return Py_NewRef(context == NULL ? Py_None : (PyObject *)context);
 }
 
+static PyObject *module_float_tensor(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    enum { DOUBLE = 7 }; /* at::ScalarType */
+    double value = PyFloat_AsDouble(number);
+    if (value == -1.0 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (!tensor_make_ready()) {
+        PyErr_SetString(PyExc_RuntimeError, "this torch does not make tensors as expected");
+        return NULL;
+    }
+    void *data;
+    PyObject *tensor = tensor_empty(0, NULL, NULL, DOUBLE, sizeof(double));
+    if (tensor == NULL || tensor_data(tensor, &data) < 0) {
+        Py_XDECREF(tensor);
+        return NULL;
+    }
+    *(double *)data = value;
+    return tensor;
+}
+
 static PyMethodDef module_functions[] = {
     {"current_context", module_current_context, METH_NOARGS,
      "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
@@ -145,6 +167,9 @@ static PyMethodDef module_functions[] = {
      "deepen(count)\n--\n\nLet this thread enter so many more Python frames than its limit of recursion, or fewer again."},
     {"frames_left", module_frames_left, METH_NOARGS,
      "frames_left()\n--\n\nHow many more Python frames the program may enter in this thread."},
+    {"float_tensor", module_float_tensor, METH_O,
+     "float_tensor(number)\n--\n\nA tensor of type float64 without dimensions that holds the number. Raises RuntimeError "
+     "if this torch does not make tensors as expected."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import onegraph
+from onegraph import _C
 from onegraph.base import events as ev
 from tests.capture.test_breaks import Watch
 
@@ -379,3 +380,11 @@ def test_a_backend_that_takes_no_numbers() -> None:
     compiled = onegraph.compile(f, backend=backend)
     for value in (0.1, 0.2, 0.3):
         assert same(f(X, value), compiled(X, value))
+
+
+def test_the_tensor_that_holds_a_number() -> None:
+    for value in (*SPECIAL, 7):
+        made = _C.float_tensor(value)
+        assert made.dtype is torch.float64 and made.shape == () and repr(made.item()) == repr(float(value))
+    with pytest.raises(TypeError, match="real number"):
+        _C.float_tensor("7")

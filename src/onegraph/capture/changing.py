@@ -10,11 +10,13 @@ code computes it, as Python does, and the graph takes it out of a tensor, so tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Arg, Attr, DictOf, Item, Source, Through, base_of, placeholder_name, written
@@ -161,3 +163,13 @@ def carried(number: int) -> torch.Tensor:
 def carried_float(number: float) -> torch.Tensor:
     """A tensor that holds the number."""
     return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
+@cache
+def carrier() -> Callable[[float], torch.Tensor]:
+    """The fastest function that makes a tensor which holds a number."""
+    try:
+        made = _C.float_tensor(0.5)
+    except RuntimeError:
+        return carried_float
+    return _C.float_tensor if made.dtype is torch.float64 and made.shape == () and made.item() == 0.5 else carried_float

@@ -122,6 +122,7 @@ class Asked(Predicate):
         self.fact = fact
         self.dims = dims
         self._evaluate = fact.evaluator()
+        self._is_one = dims == (None,)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Asked) and self.fact == other.fact
@@ -130,6 +131,8 @@ class Asked(Predicate):
         return hash(self.fact)
 
     def __call__(self, value: Any) -> bool:
+        if self._is_one:
+            return bool(self._evaluate((value,)) == self.fact.answer)
         values = []
         for _ in self.dims[1:]:
             value, last = value

@@ -20,7 +20,7 @@ from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode, free_names
-from onegraph.capture.changing import carried_float, is_counter, is_variable, owner_of
+from onegraph.capture.changing import carrier, is_counter, is_variable, owner_of
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -277,7 +277,7 @@ class Trace:
     def input_text(self, rebuild: Rebuild, given: GraphInput) -> str:
         """The residual code's expression for an input of the graph."""
         if isinstance(given.source, Float):
-            return f"{rebuild.const(carried_float)}({self.symbols.text(rebuild, given.source)})"
+            return f"{rebuild.const(carrier())}({self.symbols.text(rebuild, given.source)})"
         return rebuild.source(given.source)
 
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:

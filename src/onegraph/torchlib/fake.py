@@ -39,7 +39,7 @@ from onegraph.torchlib import compilerless
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
-from onegraph.torchlib.given import bounded
+from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.quick_meta import INDEXING, check_masks, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
@@ -183,7 +183,7 @@ class FakeMode(FakeTensorMode):
         found = call_key(func, args, kwargs)
         if found is None:
             if self.sizes.given:
-                args, kwargs = bounded(args, tensors), bounded(dict(kwargs), tensors)
+                args, kwargs = bounded_arguments(func, args, kwargs, tensors)
             return self._run(func, args, kwargs, tensors, self.sizes.hints and _is_symbolic(args, kwargs))
         key, symbolic = found
         known = self._known if symbolic else STATIC

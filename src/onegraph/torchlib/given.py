@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onegraph.torchlib.aten import map_leaves
+from onegraph.torchlib.aten import OpOverload, map_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,18 @@ class Within:
 
     def __call__(self, number: float) -> bool:
         return not self.limit < abs(number) < math.inf
+
+
+def bounded_arguments(
+    func: OpOverload, args: Any, kwargs: Any, tensors: Iterable[torch.Tensor]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an operator, where those that it takes as numbers are within the limit.
+
+    A number in the place of a tensor is converted as tensors are, without being refused.
+    """
+    numbers = [not isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments]
+    positional = tuple(bounded(a, tensors) if number else a for a, number in zip(args, numbers, strict=False))
+    return positional, {name: bounded(value, tensors) for name, value in kwargs.items()}
 
 
 def bounded(arguments: Any, tensors: Iterable[torch.Tensor]) -> Any:
