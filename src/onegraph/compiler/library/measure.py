@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from time import perf_counter, thread_time
 
@@ -17,7 +17,7 @@ from onegraph.compiler.codegen.target import description
 from onegraph.torchlib.state import untraced
 
 ROUNDS = 2
-MORE_ROUNDS = 4  # where rounds disagree about the winner
+MORE_ROUNDS = 2  # where rounds disagree about the winner
 ENOUGH = 0.05  # seconds of one candidate, from which on it is not run again
 FAR = 1.5  # how many times the best time is hopeless: it is not run again either
 SHORT = 0.0002  # seconds that one sample takes at least
@@ -79,17 +79,23 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
     best = dict.fromkeys(candidates, math.inf)
     repeats: dict[str, int] = {}
-    turns = {name: cycle(runs) for name, runs in candidates.items()}
+    turns: dict[str, Iterator[Run]] = {}
     for name, runs in candidates.items():
         try:
-            for run in runs:  # what is kept of each is made now
-                run()
+            runs[0]()  # what is kept is made now
             start = clock()
-            next(turns[name])()
+            runs[0]()
             best[name] = clock() - start
+            repeats[name] = int(1 + SHORT / max(best[name], 1e-7))
+            taken = runs[: ROUNDS * repeats[name]]
+            for run in taken[1:]:
+                run()
         except RuntimeError:  # a library need not know every shape
+            best[name] = math.inf
+            repeats.pop(name, None)
             continue
-        repeats[name] = int(1 + SHORT / max(best[name], 1e-7))
+        turns[name] = cycle(taken)
+    guesses = dict(best)  # on a weight that is near: only good for telling what is far behind
     winners: list[str] = []
     while len(winners) < ROUNDS + MORE_ROUNDS and not _agree(winners):
         found = dict(best)
@@ -101,7 +107,9 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             for _ in range(count):
                 next(turns[name])()
             found[name] = (clock() - start) / count
-        best = {name: min(best[name], time) for name, time in found.items()}
+        best = {
+            name: min(time, math.inf if best[name] == guesses[name] else best[name]) for name, time in found.items()
+        }
         winners.append(fastest(found))
     return best, _agree(winners)
 
