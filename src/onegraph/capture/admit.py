@@ -60,7 +60,7 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
             return ADMISSIONS[base](world, real, source, guarded)
     if isinstance(real, BaseException):
         return admit_exception(world, real, source, guarded)
-    if has_python_layout(cls):
+    if has_python_layout(cls) and not world.is_stateful(cls):
         return admit_instance(world, real, source, guarded)
     return admit_opaque(world, real, source, guarded)
 

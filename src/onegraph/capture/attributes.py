@@ -13,7 +13,7 @@ from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBU
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
-from onegraph.capture.layout import HEAP_TYPE
+from onegraph.capture.layout import HEAP_TYPE, is_stateful
 from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
@@ -123,7 +123,14 @@ class Attributes(Machine):
     def class_lookup(self, cls: type, name: str) -> Any:
         """A special method as the class has it, or MISSING; object's own count as missing."""
         owner, found = find_in_class(cls, name)
+        if is_stateful(found):
+            raise refused_object(found)
         return MISSING if owner is object or owner is None else found
+
+    def bind_special(self, found: Any, obj: Any) -> Any:
+        if is_stateful(found):
+            raise refused_object(found)
+        return super().bind_special(found, obj)
 
     def class_attribute(self, cls: type, name: str) -> Any:
         return find_in_class(cls, name)[1]
@@ -138,6 +145,15 @@ class Attributes(Machine):
         if self.is_made(owner):
             return found
         return self.world.admit(found, source, guarded)
+
+    def wrapped(self, cls: type, owner: type, found: Any, name: str, part: str) -> Any:
+        """What a property, class method or static method in a class dictionary wraps: an object has its shadow."""
+        value = getattr(found, part)
+        if type(value) is types.FunctionType or self.is_made(owner):
+            return value
+        holder = self._admit_class_value(cls, owner, found, name)
+        guarded = not is_library(owner.__module__ or "")
+        return self.world.admit(value, Attr(self.world.origin[id(holder)], part), guarded)
 
     def _guard_not_overridden(self, cls: type, owner: type, name: str) -> None:
         """The classes before `owner` in the MRO do not have the name. (`super()` passes over some that do.)"""
@@ -157,11 +173,11 @@ class Attributes(Machine):
             case property():
                 if found.fget is None:
                     raise AttributeError(f"property '{name}' of '{owner.__name__}' object has no getter")
-                return self.call_before(rest, found.fget, (obj,), {})
+                return self.call_before(rest, self.wrapped(type(obj), owner, found, name, "fget"), (obj,), {})
             case classmethod():
-                return types.MethodType(found.__func__, type(obj))
+                return self._class_method(type(obj), owner, found, name)
             case staticmethod():
-                return found.__func__
+                return self.wrapped(type(obj), owner, found, name, "__func__")
             case types.MemberDescriptorType():
                 return self._slot(obj, found, name)
             case types.MethodDescriptorType() | types.WrapperDescriptorType():
@@ -177,6 +193,13 @@ class Attributes(Machine):
         if isinstance(getter, types.FunctionType):
             return self.call_before(rest, getter, (value, obj, type(obj)), {})
         return getter(value, obj, type(obj))
+
+    def _class_method(self, cls: type, owner: type, found: Any, name: str) -> Any:
+        """A class method, bound. What it wraps may bind itself."""
+        binds = is_descriptor(found.__func__) and type(found.__func__) is not types.FunctionType
+        if binds:
+            return self.natively(found.__get__, None, cls)
+        return types.MethodType(self.wrapped(cls, owner, found, name, "__func__"), cls)
 
     def _slot(self, obj: Any, member: types.MemberDescriptorType, name: str) -> Any:
         """A `__slots__` attribute: a shadow's slot is filled when it is first read."""
@@ -233,9 +256,9 @@ class Attributes(Machine):
             return getattr(cls, name)
         if name == "__class__":
             return self.type_of(cls)
-        meta = find_in_class(type(cls), name)[1]
+        meta_owner, meta = find_in_class(type(cls), name)
         if meta is not MISSING and is_data_descriptor(meta) and isinstance(meta, property):
-            return self.call_before(ATTRIBUTE, meta.fget, (cls,), {})
+            return self.call_before(ATTRIBUTE, self.wrapped(type(cls), meta_owner, meta, name, "fget"), (cls,), {})
         owner, found = find_in_class(cls, name)
         if found is MISSING:
             fallback = self.class_lookup(type(cls), "__getattr__")
@@ -243,6 +266,10 @@ class Attributes(Machine):
                 return self.call_before(ATTRIBUTE, fallback, (cls, name), {})
             if isinstance(meta, types.FunctionType):
                 return types.MethodType(meta, cls)
+            if isinstance(meta, staticmethod):
+                return self.wrapped(type(cls), meta_owner, meta, name, "__func__")
+            if meta is not MISSING and not is_descriptor(meta):
+                return self._admit_class_value(type(cls), meta_owner, meta, name)
             return getattr(cls, name)
         return self._bind_to_class(cls, owner, found, name)
 
@@ -250,10 +277,10 @@ class Attributes(Machine):
         """What an entry of the dictionary of `owner` gives on its subclass `cls`."""
         value = self._admit_class_value(cls, owner, found, name)
         match value:
-            case classmethod() if isinstance(value.__func__, types.FunctionType):
-                return types.MethodType(value.__func__, cls)
+            case classmethod():
+                return self._class_method(cls, owner, found, name)
             case staticmethod():
-                return value.__func__
+                return self.wrapped(cls, owner, found, name, "__func__")
             case types.FunctionType():
                 return value
         getter = self.class_lookup(type(value), "__get__")
@@ -323,12 +350,13 @@ class Attributes(Machine):
         return id(obj) in self.world.made_classes or id(obj) in self.world.made_functions
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
-        found = find_in_class(type(obj), name)[1]
+        owner, found = find_in_class(type(obj), name)
         match found:
             case property():
                 if found.fset is None:
                     raise AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter")
-                self.call_before(WRITTEN_ATTRIBUTE, found.fset, (obj, value), {})
+                setter = self.wrapped(type(obj), owner, found, name, "fset")
+                self.call_before(WRITTEN_ATTRIBUTE, setter, (obj, value), {})
                 return
             case types.MemberDescriptorType():
                 self.world.slot_written(obj, found)
@@ -354,11 +382,11 @@ class Attributes(Machine):
             self.generic_delattr(obj, name)
 
     def generic_delattr(self, obj: Any, name: str) -> None:
-        found = find_in_class(type(obj), name)[1]
+        owner, found = find_in_class(type(obj), name)
         attributes = self.world.attributes(obj)
         deleter = self.class_lookup(type(found), "__delete__") if found is not MISSING else MISSING
         if isinstance(found, property) and found.fdel is not None:
-            self.call_before(WRITTEN_ATTRIBUTE, found.fdel, (obj,), {})
+            self.call_before(WRITTEN_ATTRIBUTE, self.wrapped(type(obj), owner, found, name, "fdel"), (obj,), {})
         elif isinstance(deleter, types.FunctionType):
             self.call_before(WRITTEN_ATTRIBUTE, deleter, (found, obj), {})
         elif attributes is not None and dict.__contains__(attributes, name):

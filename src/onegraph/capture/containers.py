@@ -21,6 +21,9 @@ from onegraph.capture.shadows import ATOMS
 #: The methods of iterators, as functions.
 STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
 
+#: What asks its keys for their numbers.
+SEQUENCES = (list, tuple, str, bytes, range)
+
 
 class Containers(Operators):
     """The part of the tracer that reads and writes containers."""
@@ -62,6 +65,8 @@ class Containers(Operators):
                 return self.world.element(container, key)
         if not isinstance(container, torch.Tensor):
             self.world.realize(container)
+        if isinstance(container, SEQUENCES):
+            self.world.refuse_opaque(key)
         return super().getitem(container, key)
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:

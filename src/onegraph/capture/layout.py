@@ -84,6 +84,25 @@ def compares_in_python(cls: type) -> bool:
     return any(isinstance(getattr(cls, name), FunctionType) for name in ("__hash__", "__eq__"))
 
 
+def is_stateful(found: Any) -> bool:
+    """Whether what a class has as a special method is an object of the program, of which a trace needs a shadow."""
+    kind = type(found)
+    if kind is FunctionType or not kind.__flags__ & HEAP_TYPE or isinstance(found, type | functools._lru_cache_wrapper):
+        return False
+    return callable(found)
+
+
+def has_stateful_methods(cls: type) -> bool:
+    """Whether native code that calls the special methods of an instance would change objects that the class has."""
+    return any(
+        is_stateful(found)
+        for kind in cls.__mro__
+        if kind.__flags__ & HEAP_TYPE
+        for name, found in vars(kind).items()
+        if name.startswith("__")
+    )
+
+
 def makes_itself(cls: type[tuple[Any, ...]]) -> bool:
     """Whether a class of tuples is made of one sequence: `torch.Size`, and the results of native functions."""
     return cls.__flags__ & HEAP_TYPE == 0 or hasattr(cls, "n_sequence_fields")

@@ -19,7 +19,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import FINALIZER, SCRIPTED, GraphBreak
+from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, GraphBreak
 from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
 from onegraph.capture.changing import Numbers
@@ -31,6 +31,7 @@ from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.layout import is_stateful
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
@@ -47,7 +48,13 @@ from onegraph.capture.native_calls import (
 from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, run_eagerly
 from onegraph.capture.policy.module import HookWatch
-from onegraph.capture.policy.reasons import reason_of_truth, refuse_outside_class, refused_method, refused_native
+from onegraph.capture.policy.reasons import (
+    reason_of_truth,
+    refuse_outside_class,
+    refused_method,
+    refused_native,
+    refused_object,
+)
 from onegraph.capture.policy.registry import (
     BREAKS,
     COMPARING,
@@ -253,6 +260,8 @@ class Tracer(Frames, Containers, Drops):
                 if hasattr(function, "__del__") and not is_buffer(function):
                     refuse_outside_class(function, is_library)
                     raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
+                if self.world.is_stateful(function):
+                    raise GraphBreak(OPAQUE_OBJECT, name=function.__qualname__, what=f"a {function.__qualname__}")
                 self._rest = rest  # for `call_type`, which takes it first
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
@@ -311,6 +320,8 @@ class Tracer(Frames, Containers, Drops):
             with untraced():
                 result = function(*args, **kwargs)
             return self.world.admit(result, Const(id(result), f"{function.__qualname__}(...)", result))
+        if is_stateful(function.__wrapped__):
+            raise refused_object(function.__wrapped__)
         before = len(self.effects)
         result = self.call(function.__wrapped__, args, kwargs)
         if len(self.effects) > before:

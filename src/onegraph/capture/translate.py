@@ -260,7 +260,7 @@ def checked(result: Translated | Skipped | Failing, start: FrameStart, cx: Conte
     """The result, if its guards hold for the call that it was made for: anything else is a fault of the tracer."""
     if isinstance(result, Translated) and not result.guards.native.check(start.function, start.values):
         failed = result.guards.failing(start.function, start.values) or "the state of the process"
-        raise OnegraphError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
+        raise AssertionError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
     return result
 
 

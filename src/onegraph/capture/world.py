@@ -27,7 +27,16 @@ from onegraph.base.events import Location
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, instance_dict, slots_of
+from onegraph.capture.layout import (
+    HEAP_TYPE,
+    UnsetSlot,
+    behind_proxy,
+    compares_in_python,
+    has_stateful_methods,
+    instance_dict,
+    is_stateful,
+    slots_of,
+)
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
@@ -86,6 +95,7 @@ class World(Namespaces):
         #: The shadows (by identity) that the program may have written to, even if they are now as they were.
         self.touched: set[int] = set()
         self._hashed: set[int] = set()
+        self._stateful: dict[type, bool] = {}
         self._admission = admission
         self._atom = atom
         self._locate = locate
@@ -173,6 +183,12 @@ class World(Namespaces):
         ours = int(id(value) in self.generators)
         return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > ours
 
+    def is_stateful(self, cls: type) -> bool:
+        """Whether native code would change objects that an outside class has as its special methods."""
+        if cls not in self._stateful:
+            self._stateful[cls] = id(cls) not in self.made_classes and has_stateful_methods(cls)
+        return self._stateful[cls]
+
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
         if isinstance(value, FunctionType) and value.__closure__:
@@ -238,6 +254,8 @@ class World(Namespaces):
             for item in value:
                 self.hashed(item)
             return
+        if is_stateful(type(value).__hash__) or is_stateful(type(value).__eq__):
+            self.refuse_opaque(value)
         origin = self.origin.get(id(value))
         if origin is not None and type(value).__hash__ in BY_IDENTITY:
             self.guard(origin, "is", self.real(value))
