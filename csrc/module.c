@@ -149,6 +149,13 @@ static PyObject *module_float_tensor(PyObject *Py_UNUSED(module), PyObject *numb
     return tensor;
 }
 
+/* Reading `__dict__` would make one. */
+static PyObject *module_made_dict(PyObject *UNUSED(module), PyObject *object)
+{
+    PyObject **dict = _PyObject_GetDictPtr(object);
+    return Py_NewRef(dict == NULL || *dict == NULL ? Py_None : *dict);
+}
+
 static PyMethodDef module_functions[] = {
     {"current_context", module_current_context, METH_NOARGS,
      "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
@@ -170,6 +177,8 @@ static PyMethodDef module_functions[] = {
     {"float_tensor", module_float_tensor, METH_O,
      "float_tensor(number)\n--\n\nA tensor of type float64 without dimensions that holds the number. Raises RuntimeError "
      "if this torch does not make tensors as expected."},
+    {"made_dict", module_made_dict, METH_O,
+     "made_dict(object)\n--\n\nThe instance dictionary of an object, or None if it has none yet."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,

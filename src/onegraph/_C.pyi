@@ -75,6 +75,9 @@ class TailCall:
 
     def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
 
+def made_dict(object: object, /) -> dict[str, Any] | None:
+    """The instance dictionary of an object, or None if it has none yet."""
+
 def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 

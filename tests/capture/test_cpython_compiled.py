@@ -17,24 +17,16 @@ LONG_CPYTHON_TESTS = (
 REFERENCES = "it counts the references to an object: those of the running code are others"
 SIZES = "it compares sizes of a dict: one that crosses a break is new"
 KNOWN_BY_IDENTITY = "compiled code keeps the functions and classes that it knows by identity"
-DOUBLE_LOOKUP = "keys with `__eq__` in Python are compared once more when a dict from outside is looked at"
 FINALIZER = "objects with a finalizer are dropped at another time, or in another order"
-VARIABLES = "the frames of a traceback have no variables"
 HELD = "an exception that a context manager has silenced is held until the function ends"
-SPECIAL = "a mock in a class says something else when guards ask it"
-FRESH = "the class `partial` is not that of `functools`, but another copy"
 DIFFERENT = {
     "TestReversed.test_bug1229429": REFERENCES,
     "DictTest.test_splittable_popitem": SIZES,
     "TestLRUC.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,
     "TestLRUPy.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,
-    "TestLRUPy.test_need_for_rlock": DOUBLE_LOOKUP,
     "DictTest.test_oob_indexing_dictiter_iternextitem": FINALIZER,
     "TestCase.test_ref_counting_behavior": FINALIZER,
-    "ExceptionTests.test_memory_error_cleanup": VARIABLES,
     "ExceptionTests.testExceptionCleanupState": HELD,
-    "TestDescriptors.test_init_calls_set": SPECIAL,
-    "TestPartialC.test_nested_optimization": FRESH,
 }
 
 

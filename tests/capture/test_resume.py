@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import itertools
 import sys
@@ -518,6 +519,133 @@ def test_subclasses_of_deque_cross_a_break() -> None:
         return recent.name, recent.maxlen, len(recent), recent[0], recent[1]  # type: ignore[attr-defined]
 
     assert str(onegraph.compile(f, backend="eager")(torch.ones(2))) == str(f(torch.ones(2)))
+
+
+class Named(collections.namedtuple("Pair", "a b")):
+    pass
+
+
+class Part(functools.partial):  # type: ignore[type-arg]
+    pass
+
+
+class Bytes(bytearray):
+    pass
+
+
+WITH_ATTRIBUTES: dict[str, Callable[[], Any]] = {
+    "tuple": lambda: Named(1, 2),
+    "partial": lambda: Part(int, base=2),
+    "plain partial": lambda: functools.partial(int, base=2),
+    "bytearray": lambda: Bytes(b"ab"),
+}
+
+
+@pytest.mark.parametrize("kind", WITH_ATTRIBUTES)
+def test_attributes_of_native_objects_cross_a_break(kind: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        made = WITH_ATTRIBUTES[kind]()
+        made.name = "a"
+        attributes = made.__dict__
+        onegraph.graph_break()
+        return x + 1, type(made), made, made.name, made.__dict__ is attributes
+
+    assert str(onegraph.compile(f, backend="eager")(torch.ones(2))) == str(f(torch.ones(2)))
+
+
+def test_tracing_makes_no_dictionary_for_a_partial_function() -> None:
+    """One that has none is taken apart by another."""
+    other = types.ModuleType("other")
+    exec("class Part(__import__('functools').partial): pass", other.__dict__)
+    inner = functools.partial(int, base=2)
+
+    def f(x: torch.Tensor) -> Any:
+        return x + 1, inner.func
+
+    onegraph.compile(f, backend="eager")(torch.ones(2))
+    assert functools.partial(inner, base=3).func is int
+
+
+@onegraph.disable
+def raise_out_of(reference: Callable[[], Any]) -> None:
+    raise ValueError(reference() is None)
+
+
+class Plain:
+    pass
+
+
+def test_a_traceback_holds_the_variables_of_the_frames_that_were_left() -> None:
+    def leaving(x: torch.Tensor, references: list[Any]) -> torch.Tensor:
+        value = Plain()
+        references.append(weakref.ref(value))
+        raise_out_of(references[0])
+        return x
+
+    def f(x: torch.Tensor) -> Any:
+        references: list[Any] = []
+        onegraph.graph_break()
+        try:
+            return leaving(x + 1, references)
+        except ValueError as error:
+            before = str(error), is_dead(references[0])
+        return *before, is_dead(references[0])
+
+    assert onegraph.compile(f, backend="eager")(torch.ones(2)) == f(torch.ones(2))
+
+
+@onegraph.disable
+def is_dead(reference: Callable[[], Any]) -> bool:
+    return reference() is None
+
+
+MADE_ANEW: dict[str, Callable[[int], Any]] = {
+    "function": lambda number: lambda: number if False else 1,
+    "function without variables": lambda number: eval("lambda: 1") if False else (lambda: 1),
+    "sentinel": lambda number: object(),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_ANEW)
+def test_what_is_made_anew_in_each_call_is_compiled_once_behind_a_break(kind: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        made = MADE_ANEW[kind](1)
+        other = made
+        onegraph.graph_break()
+        return x + 1, made is other, made() if callable(made) else 0
+
+    graphs: list[Any] = []
+
+    def backend(graph: Any, examples: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = onegraph.compile(f, backend=backend)
+    for _ in range(3):
+        assert str(compiled(torch.ones(2))) == str(f(torch.ones(2)))
+    assert len(graphs) == 1
+
+
+def test_functions_of_one_code_are_told_apart() -> None:
+    def make(number: int) -> Callable[..., Any]:
+        def made(value: Any, added: int = number, *, factor: int = number) -> Any:
+            return value * factor + added + (UNIT if number == 3 else 1)
+
+        made.__name__ = f"made_{number}"
+        return made
+
+    def f(x: torch.Tensor, function: Any, other: Any) -> Any:
+        return function(x), function.__name__, function is other, {other: 1}.get(function)
+
+    compiled = onegraph.compile(f, backend="eager")
+    functions = [make(number) for number in (1, 2, 3, 1)]
+    elsewhere = types.FunctionType(functions[2].__code__, {"UNIT": 100}, "elsewhere", (3,), functions[2].__closure__)
+    elsewhere.__kwdefaults__ = {"factor": 3}
+    for function in (*functions, elsewhere):
+        assert str(compiled(torch.ones(2), function, functions[3])) == str(f(torch.ones(2), function, functions[3]))
+
+
+UNIT = 10
 
 
 @onegraph.disable

@@ -118,9 +118,18 @@ for _kind in (
     torch.library.CustomOpDef,
     _C.Region,
     _C.disabled,
-    object,
 ):
     ADMISSIONS[_kind] = admit_identity
+
+
+@admits(object)
+def admit_sentinel(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """It has nothing but its identity, and may be made anew each call."""
+    if guarded:
+        world.guard(source, "type", object)
+    world.unpinned.add(id(real))
+    world.adopt(real, real, source)
+    return real
 
 
 @admits(range, slice, torch.device)
@@ -134,8 +143,11 @@ def admit_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
 
 @admits(types.FunctionType)
 def admit_function(world: World, real: types.FunctionType, source: Source, guarded: bool) -> Any:
-    """A function is used as it is. One with free variables may be made anew each call; any may get new code."""
-    if guarded and real.__closure__:
+    """A function is used as it is. One that a function has made may be made anew each call; any may get new code."""
+    made_anew = bool(real.__closure__) or "<locals>" in real.__qualname__
+    if made_anew:
+        world.unpinned.add(id(real))
+    if guarded and made_anew:
         world.guard(source, "type", types.FunctionType)
     elif guarded:
         world.guard(source, "is", real)

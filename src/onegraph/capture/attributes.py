@@ -13,11 +13,12 @@ from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBU
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
-from onegraph.capture.layout import HEAP_TYPE, is_stateful
+from onegraph.capture.layout import HEAP_TYPE
 from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
 from onegraph.capture.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
+from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.world import World
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
@@ -95,6 +96,8 @@ class Attributes(Machine):
         if name == "__class__":
             return self.type_of(obj)
         attributes = self.world.attributes(obj)
+        if name == "__dict__" and attributes is None and cls.__dictoffset__ and not self.world.is_outside(obj):
+            attributes = object.__getattribute__(obj, name)
         if name == "__dict__" and attributes is not None:
             self.world.parts.setdefault(id(attributes), (obj, name))
             return attributes
@@ -303,7 +306,8 @@ class Attributes(Machine):
 
     def _function_attribute(self, function: types.FunctionType, name: str) -> Any:
         origin = self.world.origin.get(id(function))
-        if name in FUNCTION_STATE and origin is not None:
+        named = name in NAMES and id(function) in self.world.unpinned
+        if (named or name in FUNCTION_STATE) and origin is not None:
             value = getattr(function, name)
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
         if origin is not None and name in function.__dict__:
@@ -403,6 +407,8 @@ class Attributes(Machine):
 METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, classmethod, staticmethod)
 #: Attributes of functions that a program may change.
 FUNCTION_STATE = frozenset("__closure__ __defaults__ __kwdefaults__ __dict__ __annotations__ __wrapped__".split())
+#: What functions of one code may be called.
+NAMES = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
 
 
 def find_in_class(cls: type, name: str) -> tuple[Any, Any]:

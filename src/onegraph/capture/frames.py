@@ -77,6 +77,8 @@ class Frames(Operators):
                 name: self.world.admit(cell, Item(closure, index), guarded)
                 for index, (name, cell) in enumerate(zip(names, function.__closure__, strict=True))
             }
+        if id(function) in self.world.unpinned and id(function) in self.world.origin:
+            self.world.guard(Attr(self.world.origin[id(function)], "__globals__"), "is", function.__globals__)
         resumed = resumed_by(bytecode.code)
         if resumed is not None:
             local_values = LazyLocals(local_values, self.world.admit)

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
+from onegraph import _C
+
 HEAP_TYPE = 1 << 9
+#: The interpreter keeps the attributes of the instances, as a dictionary or without one.
+MANAGED_DICT = 1 << 4
 
 
 @functools.cache
@@ -54,14 +58,13 @@ class UnsetSlot:
 
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The instance dictionary, without running code of the program, and without making one for a partial function.
+    """The instance dictionary, without running code of the program, and without making one for a native object.
 
     One that has none is another to native code than one that has an empty one.
     """
-    if isinstance(value, functools.partial):
-        return next(
-            (part for part in gc.get_referents(value) if type(part) is dict and part is not value.keywords), None
-        )
+    if not type(value).__flags__ & MANAGED_DICT:
+        found = _C.made_dict(value)
+        return found if type(found) is dict else None
     try:
         found = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -82,25 +85,6 @@ def behind_proxy(proxy: Any) -> Any:
 def compares_in_python(cls: type) -> bool:
     """Whether a dict or set that holds instances of the class runs Python code to find them."""
     return any(isinstance(getattr(cls, name), FunctionType) for name in ("__hash__", "__eq__"))
-
-
-def is_stateful(found: Any) -> bool:
-    """Whether what a class has as a special method is an object of the program, of which a trace needs a shadow."""
-    kind = type(found)
-    if kind is FunctionType or not kind.__flags__ & HEAP_TYPE or isinstance(found, type | functools._lru_cache_wrapper):
-        return False
-    return callable(found)
-
-
-def has_stateful_methods(cls: type) -> bool:
-    """Whether native code that calls the special methods of an instance would change objects that the class has."""
-    return any(
-        is_stateful(found)
-        for kind in cls.__mro__
-        if kind.__flags__ & HEAP_TYPE
-        for name, found in vars(kind).items()
-        if name.startswith("__")
-    )
 
 
 def makes_itself(cls: type[tuple[Any, ...]]) -> bool:

@@ -80,7 +80,18 @@ def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
         return rebuild.assign(items)
     if makes_itself(type(value)):
         return rebuild.assign(f"{rebuild.const(type(value))}({items})")
-    return rebuild.assign(f"{rebuild.const(tuple.__new__)}({rebuild.value(type(value))}, {items})")
+    return with_attributes(
+        rebuild, value, rebuild.assign(f"{rebuild.const(tuple.__new__)}({rebuild.value(type(value))}, {items})")
+    )
+
+
+def with_attributes(rebuild: Any, value: Any, name: str) -> str:
+    """The object with the contents of its instance dictionary, which may refer to it."""
+    rebuild.remember(value, name)
+    attributes = rebuild.world.attributes(value)
+    if attributes:
+        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+    return name
 
 
 def rebuild_dict(rebuild: Any, value: dict[Any, Any]) -> str:
@@ -184,9 +195,9 @@ def rebuild_bound_builtin(rebuild: Any, value: Any) -> str:
 
 def rebuild_partial(rebuild: Any, value: functools.partial[Any]) -> str:
     args = "".join(f", {rebuild.value(item)}" for item in value.args)
-    return rebuild.assign(
-        f"{rebuild.const(type(value))}({rebuild.value(value.func)}{args}, **{rebuild.value(dict(value.keywords))})"
-    )
+    made = f"{rebuild.const(functools.partial.__new__)}({rebuild.value(type(value))}, {rebuild.value(value.func)}"
+    keywords = rebuild.value(dict(value.keywords))
+    return with_attributes(rebuild, value, rebuild.assign(f"{made}{args}, **{keywords})"))
 
 
 def rebuild_cell(rebuild: Any, value: CellType) -> str:
@@ -235,10 +246,7 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
 def rebuild_iterator_subclass(rebuild: Any, value: Any, kind: type, args: Any, state: list[Any]) -> str:
     cls = rebuild.value(type(value))
     name = rebuild.assign(f"{rebuild.const(kind)}.__new__({cls}, {rebuild.values(args)})")
-    rebuild.remember(value, name)
-    attributes = rebuild.world.attributes(value)
-    if attributes:
-        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+    with_attributes(rebuild, value, name)
     if state and state[0] is not None:
         rebuild.late.append(f"{rebuild.const(kind)}.__setstate__({name}, {rebuild.value(state[0])})")
     return name
@@ -317,7 +325,11 @@ def rebuild_buffer(rebuild: Any, value: io.StringIO | io.BytesIO) -> str:
 
 
 def rebuild_bytearray(rebuild: Any, value: bytearray) -> str:
-    return rebuild.assign(f"{rebuild.const(bytearray)}({bytes(value)!r})")
+    if type(value) is bytearray:
+        return rebuild.assign(f"{rebuild.const(bytearray)}({bytes(value)!r})")
+    name = rebuild.assign(f"{rebuild.const(bytearray.__new__)}({rebuild.value(type(value))})")
+    rebuild.lines.append(f"{rebuild.const(bytearray.extend)}({name}, {bytes(value)!r})")
+    return with_attributes(rebuild, value, name)
 
 
 def rebuild_weak_reference(rebuild: Any, value: weakref.ref[Any]) -> str:
@@ -337,10 +349,7 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     """An exception with its arguments, attributes, cause, context, and the user's part of its traceback."""
     cls = rebuild.value(type(value))
     name = rebuild.assign(f"{cls}.__new__({cls}, *{rebuild.value(value.args)})")
-    rebuild.remember(value, name)
-    attributes = rebuild.world.attributes(value)
-    if attributes:
-        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+    with_attributes(rebuild, value, name)
     past = stand_ins(value.__traceback__)
     if past is not None:
         rebuild.lines.append(f"{name}.__traceback__ = {rebuild.const(past)}")

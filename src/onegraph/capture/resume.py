@@ -95,6 +95,7 @@ class Continuation:
     raising: Exit | None
     depth_when_raising: int
     passed: tuple[FrameType, ...]  # frames that an exception leaves on its way, outermost first
+    lost: frozenset[int]  # the values that only frames which such an exception leaves hold: its traceback keeps them
     code: CodeType  # of the function that the breaking instruction is in
 
 
@@ -157,6 +158,11 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     if raising is not None and outlive_traceback(frames[caught_at], frames[caught_at + 1 :]):
         return "a generator that waits in a `try` would not live as long as the traceback"
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
+    lost = frozenset[int]()
+    if raising is not None:
+        left = {id(value) for each in frames[caught_at + 1 :] for value in held_by(each)}
+        kept = {raising.function, *raising.leading, *raising.values}
+        lost = frozenset(n for n, value in enumerate(values.items) if id(value) in left and n not in kept)
     if instruction.op != "RERAISE":
         stack = planner.native_stack()
     elif raising is None:  # the exception has its traceback, so nothing depends on the stack below it
@@ -165,7 +171,7 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
         return "an exception that is raised again is caught"
     code = frame.bytecode.code
     return Continuation(
-        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code
+        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code
     )
 
 

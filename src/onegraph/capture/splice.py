@@ -32,7 +32,9 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: 
     given = zip(root.co_varnames, code.co_varnames[:count], strict=False)
     bound = [new for old, new in given if old not in unbound and resumed_by(root) is None]
     done = [name for name in code.co_varnames if name not in bound]
-    ending = Ending(continuation, place, done, frozenset(code.co_varnames))
+    # The frame of the program's own call lives until it returns: a traceback must not hold anything through it.
+    lost = frozenset[int]() if resumed_by(root) is None else continuation.lost
+    ending = Ending(continuation, place, done, frozenset(code.co_varnames), lost)
     named = [i.arg for i in ending.out if i.op in VARIABLES]
     names = tuple(dict.fromkeys((*code.co_varnames, *named)))
     handlers = (*bytecode.handlers, *ending.handlers)
@@ -48,11 +50,19 @@ class Ending:
     """The instructions behind the residual code, from index `place` on.
 
     The variables `done` let go of their values: what the program has dropped does not live longer. All that are `bound`
-    have values.
+    have values. The values `lost` are left for the traceback of what the instruction raises.
     """
 
-    def __init__(self, continuation: Continuation, place: int, done: Sequence[str], bound: frozenset[str]) -> None:
+    def __init__(
+        self,
+        continuation: Continuation,
+        place: int,
+        done: Sequence[str],
+        bound: frozenset[str],
+        lost: frozenset[int],
+    ) -> None:
         self.continuation = continuation
+        self.lost = lost
         self.place = place
         self.out: list[Instr] = []
         self.handlers: list[Handler] = []
@@ -123,7 +133,8 @@ class Ending:
                 self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
-        values = [value_name(number) for number in range(len(self.continuation.values))]
+        lost = self.lost if way is self.continuation.raising else ()
+        values = [value_name(number) for number in range(len(self.continuation.values)) if number not in lost]
         # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
         self.out += [*call_with(_C.TailCall, names), *release([*values, *taken]), Instr("RETURN_VALUE")]
 

@@ -31,7 +31,6 @@ from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
-from onegraph.capture.layout import is_stateful
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
@@ -46,7 +45,7 @@ from onegraph.capture.native_calls import (
     taken,
 )
 from onegraph.capture.operators import SYMBOLIC
-from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, run_eagerly
+from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import (
     reason_of_truth,
@@ -75,6 +74,7 @@ from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Const, Through
+from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import FakeTensor
@@ -222,7 +222,9 @@ class Tracer(Frames, Containers, Drops):
         identity = id(function)
         mark = MARKS.get(identity) or self.own_marks.get(identity)
         if mark is not None:
-            return mark(self, self.take_rest(), function, args, kwargs)
+            rest = self.take_rest()
+            keep_identity(self, function)
+            return mark(self, rest, function, args, kwargs)
         real = self.world.real_of.get(identity)
         if id(real) in MARKS:  # a callable object of the program, whose shadow is called
             self.world.guard(self.world.origin[identity], "is", real)

@@ -58,4 +58,4 @@ def fingerprint(real: Any) -> Any:
                 return None
         case _:
             attributes = instance_dict(real) if getattr(type(real), "__dictoffset__", 0) else None
-            return None if attributes is None else [(name, id(value)) for name, value in attributes.items()]
+            return [(name, id(value)) for name, value in attributes.items()] if attributes else None

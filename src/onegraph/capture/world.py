@@ -27,20 +27,12 @@ from onegraph.base.events import Location
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import (
-    HEAP_TYPE,
-    UnsetSlot,
-    behind_proxy,
-    compares_in_python,
-    has_stateful_methods,
-    instance_dict,
-    is_stateful,
-    slots_of,
-)
+from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
+from onegraph.capture.special_methods import StatefulClasses, is_stateful
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.unread import Unread
 
@@ -90,12 +82,13 @@ class World(Namespaces):
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         self.made_classes: dict[int, Any] = {}
+        #: Whether native code would change objects that a class has as its special methods.
+        self.is_stateful = StatefulClasses(self.made_classes)
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
         self.slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
         #: The shadows (by identity) that the program may have written to, even if they are now as they were.
         self.touched: set[int] = set()
         self._hashed: set[int] = set()
-        self._stateful: dict[type, bool] = {}
         self._admission = admission
         self._atom = atom
         self._locate = locate
@@ -183,16 +176,8 @@ class World(Namespaces):
         ours = int(id(value) in self.generators)
         return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > ours
 
-    def is_stateful(self, cls: type) -> bool:
-        """Whether native code would change objects that an outside class has as its special methods."""
-        if cls not in self._stateful:
-            self._stateful[cls] = id(cls) not in self.made_classes and has_stateful_methods(cls)
-        return self._stateful[cls]
-
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
-        if isinstance(value, FunctionType) and value.__closure__:
-            return False  # it is guarded by its code
         unpinned = id(value) in self.unpinned or id(value) in self.by_value
         return not unpinned and self.real_of.get(id(value)) is value
 

@@ -158,9 +158,9 @@ LEAVES = (
 
 
 def keep_identity(tracer: Any, function: Any) -> None:
-    """Guard which function it is: one with free variables is otherwise known by its code only."""
+    """Guard which function it is: one that may be made anew is otherwise known by its code only."""
     source = tracer.world.origin.get(id(function))
-    if isinstance(function, FunctionType) and function.__closure__ and source is not None:
+    if isinstance(function, FunctionType) and source is not None:
         if tracer.is_guarded_function(function):
             tracer.world.guard(source, "is", function)
 
