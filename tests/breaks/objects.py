@@ -7,6 +7,7 @@ import io
 import itertools
 import threading
 import types
+import weakref
 
 import numpy
 import torch
@@ -126,6 +127,25 @@ def with_finalizer(x, resource):
 @with_finalizer.fixed("pass what the object holds")
 def without_finalizer(graph, x, resource):
     return graph(lambda x, scale: x * scale)(x, resource.scale)
+
+
+class Plain:
+    pass
+
+
+@breaks(b.WEAK_REFERENCE, uses=(Plain,))
+def asks_for_the_lost(x):
+    reference = weakref.ref(Plain())
+    y = x * 2
+    return y if reference() is None else x
+
+
+@asks_for_the_lost.fixed("hold the object", uses=(Plain,))
+def asks_for_the_held(x):
+    held = Plain()
+    reference = weakref.ref(held)
+    y = x * 2
+    return x if reference() is not held else y
 
 
 def waits(x):

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import typing
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -372,6 +373,50 @@ def test_an_object_whose_finalizer_writes_is_dropped_where_the_program_drops_it(
         return function(torch.ones(2), {0: Clearing(items)}, items)[1:]
 
     assert run(onegraph.compile(f, backend="eager")) == run(f) == (0, 1)
+
+
+def test_an_object_with_a_finalizer_is_not_made_while_tracing() -> None:
+    class Counted:
+        count = 0
+
+        def __new__(cls) -> Any:
+            cls.count += 1
+            return object.__new__(cls)
+
+        def __del__(self) -> None:
+            type(self).count -= 1
+
+    def f(x: torch.Tensor) -> Any:
+        held = [Counted(), Counted()]
+        before = Counted.count
+        del held
+        return x + 1, before, Counted.count
+
+    assert onegraph.compile(f, backend="eager")(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (2, 0)
+
+
+class Silent:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: Any) -> bool:
+        return True
+
+
+class Plain:
+    pass
+
+
+def test_what_an_exception_has_held_is_gone_behind_its_handler() -> None:
+    def f(x: torch.Tensor) -> Any:
+        value: Any = Plain()
+        reference = weakref.ref(value)
+        with Silent():
+            raise ValueError(value)
+        held = reference() is value
+        value = None
+        return x + 1, held, reference() is None
+
+    assert onegraph.compile(f, backend="eager")(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (True, True)
 
 
 # ---- what is long ----------------------------------------------------------------------------------------------------

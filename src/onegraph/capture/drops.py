@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 import gc
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from types import GeneratorType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
-from onegraph.capture.breaks import DROPPED_GENERATOR, GraphBreak
+import torch
+
+from onegraph.capture.breaks import DROPPED_GENERATOR, WEAK_REFERENCE, GraphBreak
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.resume_function import original_place
-from onegraph.capture.shadows import UNFILLED, Record
+from onegraph.capture.shadows import ATOMS, UNFILLED, Record
 from onegraph.capture.suspended import held_by, is_generator, runs_code, waiting_in
 from onegraph.capture.unread import Unread, as_it_is
 from onegraph.capture.world import World
+
+#: How many values are searched for the object of a weak reference, and in what kinds it is not searched for.
+SEARCHED = 10_000
+_NOT_SEARCHED = (torch.Tensor, type, ModuleType, BuiltinFunctionType, CodeType, weakref.ref, *ATOMS)
 
 
 class Drops(Machine):
@@ -103,10 +111,39 @@ class Drops(Machine):
         if any(runs_code(each) and not is_made(each) for each in made) or any(map(runs_code, over)):
             raise GraphBreak(DROPPED_GENERATOR, where="at some time")
 
+    def refuse_lost(self, reference: weakref.ref[Any]) -> None:
+        """Break where the object of a weak reference would be gone if the trace did not hold it."""
+        target = reference()
+        kind = type(target)
+        if target is None or self.world.is_outside(target) or issubclass(kind, type | FunctionType | torch.Tensor):
+            return
+        roots: list[Any] = [value for each in self.frames for value in (*held_by(each), *each.cells.values())]
+        roots += [each.handled for each in self.frames]
+        roots += [entry.shadow for entry in self.world.changed()]
+        roots += [value for _, _, value in self.world.changed_slots()]
+        roots += [value for space in self.world.namespaces.values() for value in space.written.values()]
+        if not is_reachable(target, roots):
+            raise GraphBreak(WEAK_REFERENCE)
+
     def _dropped(self, where: str, level: int) -> GraphBreak:
         broken = GraphBreak(DROPPED_GENERATOR, where=where)
         broken.frames = tuple(self.frames[: level + 1])
         return broken
+
+
+def is_reachable(target: Any, roots: list[Any]) -> bool:
+    """Whether one of the roots is the object, or holds it, as far as a short search can tell."""
+    seen: set[int] = set()
+    todo = collections.deque(roots)
+    while todo and len(seen) < SEARCHED:
+        value = todo.popleft()
+        if value is target:
+            return True
+        if id(value) in seen or issubclass(type(value), _NOT_SEARCHED):
+            continue
+        seen.add(id(value))
+        todo += (value.__closure__, value.__defaults__) if type(value) is FunctionType else gc.get_referents(value)
+    return False
 
 
 def written_over(world: World, entry: Record) -> Iterator[Any]:

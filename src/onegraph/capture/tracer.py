@@ -11,6 +11,7 @@ import collections
 import functools
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -259,16 +260,20 @@ class Tracer(Frames, Containers, Drops):
                 named = {**function.keywords, **kwargs}
                 return self.call_before(rest, function.func, (*function.args, *args), named)
             case type():
-                if hasattr(function, "__del__") and not is_buffer(function):
-                    refuse_outside_class(function, is_library)
-                    raise GraphBreak(FINALIZER, what=f"a {function.__qualname__}")
-                if self.world.is_stateful(function):
-                    raise GraphBreak(OPAQUE_OBJECT, name=function.__qualname__, what=f"a {function.__qualname__}")
+                self._refuse_making(function)
                 self._rest = rest  # for `call_type`, which takes it first
                 return self.call_type(function, args, kwargs)
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
         return self.call_object(rest, function, args, kwargs)
+
+    def _refuse_making(self, cls: type) -> None:
+        """Break the graph where an instance would do something for real, when it is dropped or asked."""
+        if hasattr(cls, "__del__") and not is_buffer(cls):
+            refuse_outside_class(cls, is_library)
+            raise GraphBreak(FINALIZER, what=f"a {cls.__qualname__}")
+        if self.world.is_stateful(cls):
+            raise GraphBreak(OPAQUE_OBJECT, name=cls.__qualname__, what=f"a {cls.__qualname__}")
 
     def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function of torch; one that wraps a function of the table is that function."""
@@ -283,6 +288,8 @@ class Tracer(Frames, Containers, Drops):
             return call_region(self, rest, function, function.__wrapped__, args, kwargs)
         if isinstance(function, _C.disabled):
             return run_eagerly(self, rest, function, args, kwargs)
+        if isinstance(function, weakref.ref):
+            self.refuse_lost(function)
         if isinstance(function, functools._lru_cache_wrapper):
             return self.call_cached(function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
@@ -359,8 +366,12 @@ class Tracer(Frames, Containers, Drops):
                 self.world.touch(receiver)
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
+            if function.__name__ == "__new__" and args and isinstance(args[0], type):
+                self._refuse_making(args[0])
             return self.run_native(function, args, kwargs)
         self.world.refuse_opaque(receiver)
+        if isinstance(receiver, weakref.ref) and function.__name__ == "__call__":
+            self.refuse_lost(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
         if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING:

@@ -67,6 +67,12 @@ DROPPED_GENERATOR = _define(
     "Python runs its handlers when the last reference to it goes, and a trace cannot tell when that is.",
     "close the generator where it is no longer used",
 )
+WEAK_REFERENCE = _define(
+    "weak-reference",
+    "the program asks for the object of a weak reference, which nothing may hold any more",
+    "The object lives as long as something else holds it, and a trace holds all that it has seen.",
+    "hold the object where it is used, or make the weak reference outside of the compiled function",
+)
 SET_ORDER = _define(
     "set-order",
     "use of a set whose order depends on its past",
