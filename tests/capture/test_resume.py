@@ -648,6 +648,16 @@ def test_functions_of_one_code_are_told_apart() -> None:
 UNIT = 10
 
 
+@pytest.mark.parametrize("kind", MADE_ANEW)
+def test_the_text_of_what_is_made_anew_is_its_own(kind: str) -> None:
+    def f(x: torch.Tensor, value: Any) -> Any:
+        return x + 1, repr(value), hash(value), {value: 1}, [value].index(value)
+
+    compiled = onegraph.compile(f, backend="eager")
+    for value in [MADE_ANEW[kind](1) for _ in range(3)]:
+        assert str(compiled(torch.ones(2), value)) == str(f(torch.ones(2), value))
+
+
 @onegraph.disable
 def refuse() -> None:
     raise ValueError("refused")

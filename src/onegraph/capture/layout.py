@@ -63,7 +63,7 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
     One that has none is another to native code than one that has an empty one.
     """
     if not type(value).__flags__ & MANAGED_DICT:
-        found = _C.made_dict(value)
+        found = None if isinstance(value, type) else _C.made_dict(value)
         return found if type(found) is dict else None
     try:
         found = object.__getattribute__(value, "__dict__")

@@ -205,7 +205,7 @@ class World(Namespaces):
     def _address(self, found: re.Match[str]) -> str:
         number = int(found[0], 16)
         real = self.real_of.get(number)
-        if real is None or id(real) == number:
+        if real is None or (id(real) == number and self.is_pinned(real)):
             return found[0]
         self.guard(self.origin[number], "is", real)
         return hex(id(real))
