@@ -44,7 +44,7 @@ def start(mode: str, name: str, timeout: int = 200) -> tuple[int, dict[str, str]
     path = os.pathsep.join(p for p in PATH if p)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(Path(__file__)), mode, name],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "ONEGRAPH_RAISE_COMPILER_ERRORS": "1"},
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -13,7 +13,7 @@ LONG_CPYTHON_TESTS = (
     "test_list", "test_set", "test_iter", "test_enumerate", "test_functools", "test_itertools", "test_dataclasses",
 )  # fmt: skip
 
-#: The tests that do not pass, and why. The first group is as documented; the others are still to be mended.
+#: The tests that do not pass, and why: as documented in docs/programming_model/core_concepts.md.
 REFERENCES = "it counts the references to an object: those of the running code are others"
 SIZES = "it compares sizes of a dict: one that crosses a break is new"
 KNOWN_BY_IDENTITY = "compiled code keeps the functions and classes that it knows by identity"
