@@ -144,3 +144,15 @@ def test_a_changing_number_is_an_integer() -> None:
     for n in [3, 4, 5, 0, 1, 12, 7, 30]:
         found, expected = compiled(n), uses(n)
         assert found == expected and str(found) == str(expected)
+
+
+def test_a_recursion_with_a_break_at_each_level_settles_too() -> None:
+    def down(x: torch.Tensor, n: int) -> torch.Tensor:
+        print(n)
+        return down(x.sin(), n - 1) + 1 if n else x
+
+    x = torch.randn(3)
+    compiled = onegraph.compile(lambda x: down(x * 2, 80), backend="eager")
+    with Watch() as watch:
+        assert torch.equal(compiled(x), down(x * 2, 80))
+    assert len(watch.of(ev.FrameStarted)) < 60

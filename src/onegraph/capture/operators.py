@@ -35,6 +35,18 @@ LOOKED_INTO = dict | list | tuple | set | frozenset | SimpleNamespace
 NUMBERS = int | float | torch.SymInt | torch.SymFloat
 OPERANDS = NUMBERS | torch.Tensor
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
+#: The exponents up to which no power of a symbolic integer is too large.
+SMALL_EXPONENT = 16
+
+
+def may_raise(op: str, a: Any, b: Any) -> bool:
+    """Whether an operator on symbolic integers is an error for these, or gives another type for others."""
+    numbers = not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor)
+    if not (numbers and (isinstance(a, SYMBOLIC) or isinstance(b, SYMBOLIC))):
+        return False
+    if op == "**":
+        return not (type(b) is int and 0 <= b <= SMALL_EXPONENT)
+    return op in ("/", "//", "%") and bool(b == 0)  # which is guarded
 
 
 class Operators(Attributes):
@@ -77,6 +89,8 @@ class Operators(Attributes):
         if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=kinds):
             return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
+            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
+        elif may_raise(op.rstrip("="), a, b):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
             return self.world.with_addresses(super().binary(op, a, self.shown(b)))

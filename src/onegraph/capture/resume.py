@@ -17,6 +17,7 @@ the stack is that of the program, also in a loop that breaks, and tracebacks hav
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
@@ -119,6 +120,9 @@ class Values:
             self.items.append(value)
         return self._numbers[id(value)]
 
+#: How many frames of one function, one called by the other, go on behind a break.
+RECURSIVE = 16
+
 
 def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> Continuation | str:
     """The continuation behind the instruction that the last of the frames has stopped at, or why there is none.
@@ -181,7 +185,7 @@ def outlive_traceback(catching: Frame, left: Sequence[Frame]) -> bool:
     What the catching frame has on its stack is for its handlers.
     """
     own = (value for value in dict.values(catching.locals) if is_generator(value))
-    return any(map(runs_code, own)) or any(runs_code(value) for each in left for value in held_by(each))
+    return runs_code(*own, *(value for each in left for value in held_by(each)))
 
 
 def let_go(frame: Frame, instruction: Instr) -> Instr:
@@ -393,11 +397,18 @@ def receiver(frame: Frame, name: str) -> Any:
 
 
 def deepest(frames: Sequence[Frame]) -> int:
-    """The last of the frames that can go on by its own: what is left of the instruction behind each call is known."""
+    """The last of the frames that can go on by its own: what is left of the instruction behind each call is known.
+
+    A recursion that breaks at each level would be made again from more frames each time: deep down, it calls itself.
+    """
     level = 0
+    entered: Counter[tuple[str, int]] = Counter()
     while level + 1 < len(frames):
         outer, inner = frames[level], frames[level + 1]
-        if inner.rest is None or isinstance(finish_of(inner.rest, outer), str):
+        code = inner.bytecode.code  # or that of one of its resume functions
+        function = (code.co_filename, code.co_firstlineno)
+        entered[function] += 1
+        if inner.rest is None or isinstance(finish_of(inner.rest, outer), str) or entered[function] > RECURSIVE:
             break
         level += 1
     return level

@@ -28,9 +28,10 @@ _INTERPRETED = Machine._drive.__code__
 _CLOSED = (torch.Tensor, type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, *ATOMS)
 
 
-def runs_code(value: Any) -> bool:
-    """Whether the value is, or holds, a generator that runs code of the program when it is dropped."""
-    return next(waiting_in(value), None) is not None
+def runs_code(*values: Any) -> bool:
+    """Whether a value is, or holds, a generator that runs code of the program when it is dropped."""
+    seen: set[int] = set()
+    return any(next(waiting_in(value, seen), None) is not None for value in values)
 
 
 def is_generator(value: Any) -> bool:
@@ -38,15 +39,16 @@ def is_generator(value: Any) -> bool:
     return type(value.value if type(value) is Unread else value) is GeneratorType
 
 
-def waiting_in(value: Any) -> Iterator[GeneratorType[Any, Any, Any]]:
-    """The generators in a value that run code of the program when they are dropped."""
-    seen: set[int] = set()
+def waiting_in(value: Any, seen: set[int] | None = None) -> Iterator[GeneratorType[Any, Any, Any]]:
+    """The generators in a value that run code of the program when they are dropped, except in what was `seen`."""
+    seen = set() if seen is None else seen
+    most = len(seen) + MOST
     level: Iterable[Any] = (value,)
     for _ in range(DEPTH):
         held: list[Any] = []
         for each in level:
             part = each.value if type(each) is Unread else each
-            if issubclass(type(part), _CLOSED) or id(part) in seen or len(seen) > MOST:
+            if issubclass(type(part), _CLOSED) or id(part) in seen or len(seen) > most:
                 continue
             seen.add(id(part))
             if type(part) is not GeneratorType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import sys
 import types
 import weakref
@@ -91,6 +92,15 @@ class Unhandled:
     frames: tuple[tuple[Frame, int], ...]
 
 
+#: The types of what stands for tensors and numbers in a trace. (Schemas of operators name the type `SymInt` too.)
+_STANDING = re.compile(r"(?<!a value of type ')\b(?:(FakeTensor)|Sym(Int|Float|Bool))\b")
+
+
+def with_real_types(text: str) -> str:
+    """A message, with the types that the program's values have."""
+    return _STANDING.sub(lambda found: torch.Tensor.__name__ if found[1] else found[2].lower(), text)
+
+
 def handled_now(_: None) -> BaseException | None:
     """What is being handled where the code of a frame runs."""
     return sys.exception()
@@ -133,12 +143,8 @@ class Tracer(Frames, Containers, Drops):
     # ---- exceptions --------------------------------------------------------------------------------------------------
 
     def on_raise(self, frame: Frame, raised: BaseException) -> None:
-        """What native code says of the types of tensors is true of the real ones."""
-        if any(type(item) is str and FakeTensor.__name__ in item for item in raised.args):
-            name = torch.Tensor.__name__
-            raised.args = tuple(
-                item.replace(FakeTensor.__name__, name) if type(item) is str else item for item in raised.args
-            )
+        """What native code says of the types of tensors and numbers is true of the real ones."""
+        raised.args = tuple(with_real_types(item) if type(item) is str else item for item in raised.args)
         self.was_too_deep = self.was_too_deep or isinstance(raised, RecursionError)
         self._note_unhandled(raised)
         super().on_raise(frame, raised)

@@ -128,6 +128,8 @@ def translate_once(
                 if is_strict(trace.tracer):
                     return Failing(trace.raised_event(raised))
                 shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
+                if isinstance(raised, RecursionError):  # each call of an endless recursion would find it out anew
+                    return Skipped(f"it raises {shown}", again=1)
                 skipped = Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
                 return Raises(skipped, trace.unhandled_stops())
             if trace.tracer.was_too_deep:

@@ -142,6 +142,8 @@ class SizeNode:
 
     def guard_bool(self, file: builtins.str = "", line: int = 0) -> bool:
         value = self.value
+        if isinstance(value, Index | Float):
+            value = self._compare("!=", self, self.wrap_int(0)).value
         return self.sizes.holds(value) if isinstance(value, Condition) else bool(value)
 
     expect_true = guard_or_false = guard_or_true = guard_size_oblivious = guard_bool

@@ -20,6 +20,7 @@ PROGRAMS = {
     "squeezed": lambda x: (torch.squeeze_copy(x), x.squeeze()),
     "views of a result": lambda x: (y := x + 1, y.flip(0), y.view(-1), y.t(), y.roll(0, 0)),
     "copies before": lambda x: ((y := x + 1).flip(0), y, y.flip(0)),
+    "parts of copies": lambda x: (x.flip(1)[0, 1:], x.roll(1, 1)[:, 2], (y := x.repeat(2, 1))[1], y.t()[1:]),
     "constant": lambda x: (c := torch.tensor([1.0]), c.flip(0)),
 }
 
@@ -33,6 +34,8 @@ def test_results_share_memory_as_in_eager(name):
         assert shared(results, x) == shared(expected, x)
         for left, right in zip(results, expected, strict=True):
             assert torch.equal(left, right) and left.stride() == right.stride()
+            assert left.storage_offset() == right.storage_offset()
+            assert left.untyped_storage().nbytes() == right.untyped_storage().nbytes()
 
 
 def test_results_of_two_calls_are_two_tensors():

@@ -151,7 +151,7 @@ def identity(tracer: Any, value: Any, number: Any) -> int:
 
 @policy(hash)
 def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    value = args[0]
+    value = tracer.concrete(args[0], "hash")
     method = tracer.class_attribute(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
@@ -161,7 +161,7 @@ def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         return result if known else taken(hash, "__hash__", type(value), result)
     if method is object.__hash__:
         return identity(tracer, value, hash)
-    return tracer.run_native(hash, args, kwargs)
+    return tracer.run_native(hash, (value,), kwargs)
 
 
 @policy(len)
@@ -169,12 +169,19 @@ def len_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.length(args[0])
 
 
+def attribute_name(name: Any) -> str:
+    """The name that is asked for, which native code wants to be a string."""
+    if not isinstance(name, str):
+        raise TypeError(f"attribute name must be string, not '{type(name).__name__}'")
+    return name
+
+
 @policy(getattr)
 def getattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 2:
-        return tracer.getattr(args[0], args[1])
+        return tracer.getattr(args[0], attribute_name(args[1]))
     try:
-        return tracer.getattr(args[0], args[1])
+        return tracer.getattr(args[0], attribute_name(args[1]))
     except AttributeError:
         return args[2]
 
@@ -182,7 +189,7 @@ def getattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @policy(hasattr)
 def hasattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     try:
-        tracer.getattr(args[0], args[1])
+        tracer.getattr(args[0], attribute_name(args[1]))
     except AttributeError:
         return False
     return True
@@ -190,7 +197,8 @@ def hasattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 @policy(setattr)
 def setattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    tracer.setattr(*args)
+    owner, name, value = args
+    tracer.setattr(owner, attribute_name(name), value)
 
 
 @policy(object.__setattr__)
@@ -210,7 +218,8 @@ def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 @policy(delattr)
 def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    tracer.delattr(*args)
+    owner, name = args
+    tracer.delattr(owner, attribute_name(name))
 
 
 @policy(vars)
@@ -248,12 +257,12 @@ def bool_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def _number(kind: Any) -> None:
     @policy(kind)
     def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args and isinstance(args[0], torch.Tensor):
+        if len(args) == 1 and isinstance(args[0], torch.Tensor):
             number = args[0].item() if tracer.recorder.number_in else None
             if tracer.type_of(number) is kind:
                 return number
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
-        if args and tracer.type_of(args[0]) is kind:
+        if len(args) == 1 and not kwargs and tracer.type_of(args[0]) is kind:
             return args[0]
         args = tracer.concrete_deep(args, f"{kind.__name__}()")
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)

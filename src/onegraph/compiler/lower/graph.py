@@ -35,7 +35,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload, has_effect
+from onegraph.torchlib.aten import OpOverload, has_effect, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +162,7 @@ def _outputs(g: Lowerer, items: Sequence[Any], values: Mapping[Node, Any]) -> tu
 
 
 def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[str, int | None]) -> str | Index | None:
-    """The result for one output. `storages` says which storage of the fakes each buffer of earlier ones stands for.
-
-    What only moves elements about is a view here and a copy in eager: flipped along a dimension of size 1, a tensor
-    is the same elements in the same order, and yet another tensor.
-    """
+    """The result for one output. `storages` says which storage of the fakes each buffer of earlier ones stands for."""
     if item is None:
         return None
     value = _argument(item, values)
@@ -174,13 +170,46 @@ def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[st
         return value
     if not isinstance(value, View):
         raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")
-    strides = tensor_type(item.meta["val"]).strides
-    name, storage = g.tensor(value, strides), _storage(item.meta["val"])
+    origin = _origin(item)
+    if origin is item or origin.op != "call_function" or origin.meta["val"].dtype != item.meta["val"].dtype:
+        return _in_memory(g, item, values, storages)
+    fake, whole = item.meta["val"], origin.meta["val"]
+    base = _in_memory(g, origin, values, storages)
+    return g.view(base, tensor_type(fake), index_of(fake.storage_offset() - whole.storage_offset()))
+
+
+def _origin(node: Node) -> Node:
+    """The node that made the memory of a node's tensor, of which that one may be a view."""
+    storage, origin = _storage(node.meta["val"]), node
+    while storage is not None:
+        source = next((arg for arg in node.all_input_nodes if storage in _storages(arg)), None)
+        if source is None:
+            break
+        node = source
+        if isinstance(node.meta["val"], torch.Tensor):
+            origin = node
+    return origin
+
+
+def _in_memory(g: Lowerer, node: Node, values: Mapping[Node, Any], storages: dict[str, int | None]) -> str:
+    """The buffer of a tensor that leaves the graph, in memory of its own where that is so in eager.
+
+    What only moves elements about is a view here and a copy in eager: flipped along a dimension of size 1, a tensor
+    is the same elements in the same order, and yet another tensor.
+    """
+    value, fake = values[node], node.meta["val"]
+    strides, storage = tensor_type(fake).strides, _storage(fake)
+    name = g.tensor(value, strides)
     memory = g.memory_of(name)
-    is_constant = memory in g.constants and item.op != "get_attr"
+    is_constant = memory in g.constants and node.op != "get_attr"
     if is_constant or storages.setdefault(memory, storage) != storage:
         name = g.copied(value, strides)
     return name
+
+
+def _storages(node: Node) -> set[int | None]:
+    """The identities of the storages of a node's tensors."""
+    return {_storage(value) for value in opened([node.meta.get("val")]) if isinstance(value, torch.Tensor)}
 
 
 def _storage(fake: torch.Tensor) -> int | None:

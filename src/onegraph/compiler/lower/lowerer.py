@@ -194,10 +194,15 @@ class Lowerer:
         elif seen == (base, ZERO):
             name = view.buffer
         else:
-            name = self.buffer(seen[0])
-            self.steps.append(loop.View(name, view.buffer, seen[1]))
-            self._bases[name] = view.buffer
+            name = self.view(view.buffer, *seen)
         self._tensors[view] = name
+        return name
+
+    def view(self, base: str, type: TensorType, offset: Index) -> str:
+        """A buffer of this type in the memory of another one, `offset` elements behind its start."""
+        name = self.buffer(type)
+        self.steps.append(loop.View(name, base, offset))
+        self._bases[name] = base
         return name
 
     def copied(self, view: View, strides: Sequence[Index]) -> str:
