@@ -8,7 +8,7 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
-from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
+from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
 
 Run = Callable[..., Sequence[Any]]
 
@@ -63,6 +63,8 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
             for op, args in steps:
                 tensor = op(tensor, *args)
             return tensor
+        case Detached(source):
+            return resolve(source, inputs, results).detach()
         case _:
             assert_never(output)
 

@@ -36,7 +36,7 @@ class Literal:
 class Strided:
     """A view of another tensor by its layout; `offset` counts from where the other one starts."""
 
-    base: Computed | Input
+    base: Base
     size: tuple[int | Computed, ...]
     stride: tuple[int | Computed, ...]
     offset: int | Computed
@@ -46,11 +46,19 @@ class Strided:
 class Replayed:
     """A view of another tensor that a layout cannot express (of another dtype, conjugated): operators, in order."""
 
-    base: Computed | Input
+    base: Base
     steps: tuple[tuple[Any, tuple[Any, ...]], ...]
 
 
-Output = Computed | Input | Literal | Strided | Replayed
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A tensor with the memory of another one that is no view of it: what `Tensor.detach` and `Tensor.data` give."""
+
+    tensor: Input | Strided | Replayed
+
+
+Base = Computed | Input | Detached
+Output = Computed | Input | Literal | Strided | Replayed | Detached
 
 
 @dataclass(frozen=True, slots=True)

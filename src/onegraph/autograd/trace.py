@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer, Value
 from onegraph.autograd.results import owner_of
-from onegraph.autograd.spec import CallSpec, Computed, Input, Literal, Output, Replayed, Strided
+from onegraph.autograd.spec import Base, CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
@@ -156,7 +156,10 @@ def output_of(
         if item is tensor:
             return Input(index)
         if isinstance(tensor, Tensor) and recorder.value_of(tensor).family is value.family:
-            return view_of(value, recorder.value_of(tensor), Input(index), returned)
+            viewed = item._base is None or item._base is tensor or item._base is tensor._base
+            base = Input(index) if viewed else Detached(Input(index))
+            view = view_of(value, recorder.value_of(tensor), base, returned)
+            return view if item._is_view() else Detached(view)
     root = value.family.root
     relatives = [
         other
@@ -165,10 +168,11 @@ def output_of(
     ]
     if value is root or (not relatives and is_dense(item.size(), item.stride())):
         return returned.add(item)
-    return view_of(value, root, returned.add(root.tensor), returned)
+    view = view_of(value, root, returned.add(root.tensor), returned)
+    return view if item._is_view() else Detached(view)
 
 
-def view_of(value: Value, root: Value, base: Computed | Input, returned: Returned) -> Output:
+def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:
     """The view `value` of `root`."""
     tensor, origin = value.tensor, root.tensor
     if tensor.dtype == origin.dtype and tensor.is_conj() == origin.is_conj() and tensor.is_neg() == origin.is_neg():

@@ -46,7 +46,7 @@ from onegraph.capture.resume_function import (
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
-from onegraph.capture.suspended import held_by, is_generator, runs_code
+from onegraph.capture.suspended import held_by, is_generator, may_run_code, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
@@ -119,6 +119,7 @@ class Values:
             self._numbers[id(value)] = len(self.items)
             self.items.append(value)
         return self._numbers[id(value)]
+
 
 #: How many frames of one function, one called by the other, go on behind a break.
 RECURSIVE = 16
@@ -310,7 +311,7 @@ class Planner:
         kept = {
             each
             for each, value in dict.items(frame.locals)
-            if each in wanted or runs_code(value) or self.is_watched(value)
+            if each in wanted or may_run_code(value) or self.is_watched(value)
         }
         names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)

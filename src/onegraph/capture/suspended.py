@@ -34,13 +34,21 @@ def runs_code(*values: Any) -> bool:
     return any(next(waiting_in(value, seen), None) is not None for value in values)
 
 
+def may_run_code(value: Any) -> bool:
+    """Whether the value is, or holds, a generator that runs code when it is dropped, or will once it has gone on."""
+    return next(waiting_in(value, later=True), None) is not None
+
+
 def is_generator(value: Any) -> bool:
     """Whether the value, read or not, is a generator."""
     return type(value.value if type(value) is Unread else value) is GeneratorType
 
 
-def waiting_in(value: Any, seen: set[int] | None = None) -> Iterator[GeneratorType[Any, Any, Any]]:
-    """The generators in a value that run code of the program when they are dropped, except in what was `seen`."""
+def waiting_in(value: Any, seen: set[int] | None = None, later: bool = False) -> Iterator[GeneratorType[Any, Any, Any]]:
+    """The generators in a value that run code of the program when they are dropped, except in what was `seen`.
+
+    With `later` also those that wait where they run none, and can come to where they do.
+    """
     seen = set() if seen is None else seen
     most = len(seen) + MOST
     level: Iterable[Any] = (value,)
@@ -54,26 +62,30 @@ def waiting_in(value: Any, seen: set[int] | None = None) -> Iterator[GeneratorTy
             if type(part) is not GeneratorType:
                 held += held_by_traceback(part) if isinstance(part, BaseException) else gc.get_referents(part)
             elif part.gi_frame is not None:
-                inside, waits = contents(part)
+                inside, waits = contents(part, later)
                 held += inside
                 if waits:
                     yield part
         level = held
 
 
-def contents(generator: GeneratorType[Any, Any, Any]) -> tuple[Iterable[Any], bool]:
+def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iterable[Any], bool]:
     """What a generator holds, and whether it waits in a `try`. One from outside may do so at the next call."""
     if generator.gi_code is _INTERPRETED:
-        frame: Frame = generator.gi_frame.f_locals["frame"]
-        return held_by(frame), generator.gi_suspended and is_protected(frame.bytecode, frame.ip)
+        frame = next(each for each in gc.get_referents(generator) if isinstance(each, Frame))
+        waits = waits_protected(frame.bytecode) if later else is_protected(frame.bytecode, frame.ip)
+        return held_by(frame), waits and (later or generator.gi_suspended)
     return gc.get_referents(generator), waits_protected(decode(generator.gi_code))
 
 
 def held_by_traceback(raised: BaseException) -> Iterator[Any]:
-    """The variables of the frames that an exception has left, and what it is chained to."""
+    """The variables of the frames that an exception has left, and what it is chained to.
+
+    (To read `f_locals` of a frame keeps its variables alive.)
+    """
     entry = raised.__traceback__
     while entry is not None:
-        yield from entry.tb_frame.f_locals.values()
+        yield from gc.get_referents(entry.tb_frame)
         entry = entry.tb_next
     yield from (raised.__context__, raised.__cause__, *raised.args)
 

@@ -79,7 +79,6 @@ from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.world import World
-from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.state import untraced
 
 

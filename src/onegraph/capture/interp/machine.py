@@ -156,6 +156,8 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 if dropped and self.on_drop(frame, raised):
                     return None
                 raise
+            finally:
+                thrown = None  # its traceback holds this frame
             if dropped and signal == YIELD:
                 self.on_drop(frame, RuntimeError("generator ignored GeneratorExit"))
                 return None
@@ -175,8 +177,11 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 frame.stack.append(value)
                 frame.ip = send.target
                 return run(self, frame)
-            thrown = value
-        return run(self, frame, self.throw_into(frame, thrown))
+            thrown, value = value, None
+        try:
+            return run(self, frame, self.throw_into(frame, thrown))
+        finally:
+            del thrown  # its traceback holds this frame
 
     def _delegate(self, receiver: Any, thrown: BaseException) -> tuple[bool | None, Any]:
         """Throw into the iterator of `yield from`: (None, yielded), (True, returned) or (False, to raise instead)."""

@@ -35,7 +35,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload, has_effect, opened
+from onegraph.torchlib.aten import OpOverload, has_effect, may_view, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,10 @@ def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[st
 def _origin(node: Node) -> Node:
     """The node that made the memory of a node's tensor, of which that one may be a view."""
     storage, origin = _storage(node.meta["val"]), node
-    while storage is not None:
-        source = next((arg for arg in node.all_input_nodes if storage in _storages(arg)), None)
-        if source is None:
+    while node.op == "call_function" and (may_view(node.target) or node.target is operator.getitem):
+        node = node.args[0]
+        if storage is None or storage not in _storages(node):
             break
-        node = source
         if isinstance(node.meta["val"], torch.Tensor):
             origin = node
     return origin
