@@ -1,4 +1,6 @@
 # To look at a frame's `f_locals` kept its variables alive.
+import contextlib
+
 import torch
 
 LOG = []
@@ -19,6 +21,15 @@ def talking(t):
         LOG.append("silent")
 
 
+class Guard:
+    def __enter__(self):
+        LOG.append("enter")
+
+    def __exit__(self, kind, value, trace):
+        LOG.append("exit")
+        return True
+
+
 def breaking(x):
     x.sum().item()
     try:
@@ -29,18 +40,19 @@ def breaking(x):
 
 
 def f(x):
-    for _ in range(3):
+    for _ in x:
         try:
             talk = talking([])
             next(talk), talk.throw(Oops())
             raise RuntimeError
         except RuntimeError as error:
-            LOG.append(breaking(x).numel())
-            inner = talking([])
-            next(inner)
-            inner.close()
-        x = x + breaking(x * 0.5).max()
-    return x
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(Guard())
+                stack.callback(LOG.append, breaking(x).numel())
+                inner = talking([])
+                next(inner)
+                inner.close()
+            x[[]] += breaking(x * 0.5).max()
 
 
 def call_0():
