@@ -379,7 +379,7 @@ class Tracer(Frames, Containers, Drops):
             self.refuse_lost(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
-        if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING:
+        if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):

@@ -124,7 +124,7 @@ def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
 
 @policy(type)
 def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) == 1:
+    if len(args) == 1 and not kwargs:
         return tracer.type_of(args[0])
     return tracer.call_type_natively(type, args, kwargs)
 
@@ -172,7 +172,7 @@ def len_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def attribute_name(name: Any) -> str:
     """The name that is asked for, which native code wants to be a string."""
     if not isinstance(name, str):
-        raise TypeError(f"attribute name must be string, not '{type(name).__name__}'")
+        object.__getattribute__(None, name)  # which raises
     return name
 
 
@@ -203,17 +203,20 @@ def setattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 
 @policy(object.__setattr__)
 def object_setattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    tracer.generic_setattr(*args)
+    owner, name, value = args
+    tracer.generic_setattr(owner, attribute_name(name), value)
 
 
 @policy(object.__delattr__)
 def object_delattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    tracer.generic_delattr(*args)
+    owner, name = args
+    tracer.generic_delattr(owner, attribute_name(name))
 
 
 @policy(object.__getattribute__)
 def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.generic_getattr(*args)
+    owner, name = args
+    return tracer.generic_getattr(owner, attribute_name(name))
 
 
 @policy(delattr)

@@ -14,13 +14,24 @@ from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, Grap
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import NativeLike, recipe
 
+PLAIN_NUMBERS = (int, float, complex, bool)
+
 
 @policy(sum)
 def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Plain numbers are added as Python adds them, which is more exact than one by one."""
     total = kwargs.get("start", args[1] if len(args) > 1 else 0)
+    if isinstance(total, str | bytes | bytearray):
+        return sum((), total)  # type: ignore[arg-type]  # which is refused
+    plain: list[Any] | None = [] if type(total) in PLAIN_NUMBERS else None
     for item in tracer.iterate(args[0]):
+        if plain is not None and type(item) in PLAIN_NUMBERS:
+            plain.append(item)
+            continue
+        if plain is not None:
+            total, plain = sum(plain, total), None
         total = tracer.binary("+", total, item)
-    return total
+    return total if plain is None else sum(plain, total)
 
 
 @policy(functools.reduce)

@@ -22,11 +22,10 @@ from typing import Any, Literal
 import torch
 
 from onegraph.capture.breaks import Reason
+from onegraph.capture.policy.arity import Handler, refusing
 from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
 
 Depth = Literal["identity", "level", "deep"]
-Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-
 HANDLERS: dict[int, Handler] = {}
 PASSING: set[int] = set()
 DEPTHS: dict[int, Depth] = {}
@@ -42,7 +41,7 @@ def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handle
 
     def register(handler: Handler) -> Handler:
         for function in functions:
-            HANDLERS[id(function)] = handler
+            HANDLERS[id(function)] = refusing(function, handler)
             if passing:
                 PASSING.add(id(function))
             _KEEP.append(function)
