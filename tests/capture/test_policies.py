@@ -106,6 +106,39 @@ def test_the_environment_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled(x).tolist() == [3, 3]
 
 
+class Scaling:
+    """An object of a library that is not looked into."""
+
+    def __init__(self) -> None:
+        self.options, self.numbers = {"alpha": 2}, [1, 2]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.options.copy()["alpha"] + len(self.numbers[:])
+
+
+def test_a_library_object_that_is_called_sees_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scaling, "__module__", "torch.cuda.scaling")
+    scaling, x = Scaling(), torch.ones(1)
+    compiled = whole(lambda x: scaling(x))
+    assert compiled(x).tolist() == [4]
+    scaling.options["alpha"] = 5
+    assert compiled(x).tolist() == [7]
+    scaling.numbers.append(3)
+    assert compiled(x).tolist() == [8]
+
+
+def test_an_operator_that_refuses_its_arguments_says_it_in_its_own_words() -> None:
+    def program(x: torch.Tensor) -> str | None:
+        try:
+            torch.nn.functional.embedding(torch.tensor([0]), x)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    x = torch.ones(2, 2, 2)
+    assert onegraph.compile(program, backend="eager")(x) == program(x)
+
+
 @functools.cache
 def measured(size: int) -> torch.Tensor:
     CALLS.append(size)

@@ -128,7 +128,7 @@ class Recorder(TorchFunctionMode):
             if number is not None:
                 return number
             raise refused_after(func, args, error) from None
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError) as error:
             if type(error) is TypeError and not contains_tensor((args, kwargs)):
                 raise
             raise refused_after(func, args, error) from error

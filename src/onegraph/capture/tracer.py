@@ -320,6 +320,7 @@ class Tracer(Frames, Containers, Drops):
         if is_library(type(function).__module__ or ""):
             if not is_torch(type(function)):
                 self.world.refuse_opaque(function)
+            self.world.realize_deep(function, opaque=True)
             return self.run_native(function, args, kwargs)
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)

@@ -57,6 +57,8 @@ def _searched(g: Lowerer, sequence: View, x: Any, right: bool, sorter: View | No
 
 @lower(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucketize(g: Lowerer, x: Any, boundaries: View, *, out_int32: bool = False, right: bool = False) -> Any:
+    if boundaries.rank != 1:
+        return NotImplemented
     return _searched(g, boundaries, x, right)
 
 
