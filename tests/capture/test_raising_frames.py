@@ -156,6 +156,22 @@ def an_own_type(x, wrong):
     return y
 
 
+def with_a_generator_that_waits(x, wrong):
+    def waits(t):
+        try:
+            while True:
+                yield t
+        finally:
+            LOG.append("dropped")
+
+    y = x - 1
+    waiting = waits(y)
+    next(waiting)
+    if wrong:
+        raise KeyError(1)
+    return y
+
+
 def exits(x, wrong):
     y = x - 1
     LOG.append(y)
@@ -196,16 +212,17 @@ def shown(error: BaseException | None) -> list[Any]:
 def outcome(function: Callable[..., Any], wrong: int) -> str:
     LOG.clear()
     x = torch.arange(3.0)
+    result: Any
     try:
-        result: Any = function(x, wrong)
+        result = function(x, wrong)
     except BaseException as error:
-        result = shown(error)
+        result = shown(error), list(LOG)
     return repr((result, x, LOG))
 
 
 PROGRAMS = [
     three_deep, failed_assertion, chained, in_a_context, raised_again, in_a_handler, unbound, deleted, of_the_same_name,
-    in_native_code,    of_a_generator, swallowed_before, an_own_type, exits, after_a_break,
+    in_native_code,    of_a_generator, swallowed_before, an_own_type, exits, after_a_break, with_a_generator_that_waits,
 ]  # fmt: skip
 
 

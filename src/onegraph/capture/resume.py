@@ -189,6 +189,11 @@ def outlive_traceback(catching: Frame, left: Sequence[Frame]) -> bool:
     return runs_code(*own, *(value for each in left for value in held_by(each)))
 
 
+def outlived(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> bool:
+    """Whether frames hold what the program sees dying."""
+    return any(runs_code(value) or is_watched(value) for frame in frames for value in held_by(frame))
+
+
 def let_go(frame: Frame, instruction: Instr) -> Instr:
     """Bind or unbind the variable, with its old value left on the stack, and the instruction that drops that value."""
     name = str(instruction.arg)

@@ -29,7 +29,7 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
+from onegraph.capture.resume import Continuation, deepest, outlived, plan_resume, write_value
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import splice
@@ -109,7 +109,7 @@ def translate_unchecked(
     if not isinstance(outcome, Raises):
         return outcome
     for stop in outcome.stops:
-        result = translate_prefix(start, compile_graph, cx, shapes, stop)
+        result = translate_prefix(start, compile_graph, cx, shapes, stop, raising=True)
         if isinstance(result, Translated):
             return result
     return outcome.otherwise
@@ -182,10 +182,16 @@ def translate_broken(
 
 
 def translate_prefix(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, stop: tuple[int, int]
+    start: FrameStart,
+    compile_graph: CompileGraph,
+    cx: Context,
+    shapes: ShapePolicy,
+    stop: tuple[int, int],
+    raising: bool = False,
 ) -> Translated | str:
     """Trace again up to a step, and continue from there in Python; or why that cannot be done.
 
+    With `raising`, the step is known to end the frame with an exception, whose traceback holds what its frames hold.
     Where a live value cannot be made again behind the graph, the step that made it is run in Python instead.
     """
     with traced(start, cx, shapes) as trace:
@@ -195,6 +201,8 @@ def translate_prefix(
             trace.guard_leniency()
             if trace.tracer.was_too_deep:
                 return "the program has come to its limit of recursion"
+            if raising and outlived(stopped.frames, trace.world.is_watched):
+                return "what runs code when it dies would not live as long as the traceback"
             continuation = plan_resume(stopped.frames, trace.world.is_watched)
             if isinstance(continuation, str):
                 return continuation
@@ -212,7 +220,7 @@ def translate_prefix(
             return "tracing again went another way"
     if born is None or born == stop:
         return summary
-    return translate_prefix(start, compile_graph, cx, shapes, born)
+    return translate_prefix(start, compile_graph, cx, shapes, born, raising)
 
 
 @contextlib.contextmanager
