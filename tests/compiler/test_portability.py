@@ -33,7 +33,7 @@ WORK: dict[str, tuple[Callable[..., Any], Tensor]] = {
     "softmax": (lambda x: x.softmax(-1), randn(64, 1000)),
     "layer_norm": (lambda x: F.layer_norm(x, (1000,)), randn(64, 1000)),
     "column_sum": (lambda x: x.sum(0), randn(256, 1024)),
-    "sum": (lambda x: x.sum(), randn(100_000)),
+    "sum": (lambda x: x.sum(), randn(100_000).abs()),
     "double": (lambda x: torch.exp(x) * x, randn(64, 1000, dtype=torch.float64)),
     "bfloat16": (lambda x: x * x + x, randn(64, 1000).bfloat16()),
     "transposed": (lambda x: x.t() + x, randn(128, 128)),

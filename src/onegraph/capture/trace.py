@@ -45,7 +45,6 @@ from onegraph.capture.recompiling import value_at
 from onegraph.capture.record import GraphInput, Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
-from onegraph.capture.resume import deepest
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shapes import ShapePolicy, Symbols
 from onegraph.capture.source import Arg, Const, FreeCell, Source, placeholder_name
@@ -193,9 +192,7 @@ class Trace:
             or all(n.op == "placeholder" for n in self.recorder.graph.nodes)
         ):
             return ()
-        level = deepest([frame for frame, _ in unhandled.frames])
-        if self.tracer.settings["nested_graph_breaks"] is False:
-            level = 0
+        level = 0 if self.tracer.settings["nested_graph_breaks"] is False else unhandled.resumed
         return tuple((frame.serial, steps) for frame, steps in unhandled.frames[level::-1])
 
     def raised_event(self, raised: BaseException) -> GraphBroken:

@@ -74,6 +74,7 @@ from onegraph.capture.policy.registry import (
 )
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
+from onegraph.capture.resume import deepest
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.special_methods import is_stateful
@@ -84,11 +85,15 @@ from onegraph.torchlib.state import untraced
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """An exception that has left the frame at `level`; `frames` were running, each at this step, when it was raised."""
+    """An exception that has left the frame at `level`; `frames` were running, each at this step, when it was raised.
+
+    The last of these from which the program can go on by its own is that at `resumed`.
+    """
 
     raised: BaseException
     level: int
     frames: tuple[tuple[Frame, int], ...]
+    resumed: int
 
 
 #: The types of what stands for tensors and numbers in a trace. (Schemas of operators name the type `SymInt` too.)
@@ -152,7 +157,8 @@ class Tracer(Frames, Containers, Drops):
         """Remember where an exception was raised while it leaves frame after frame."""
         level, known = len(self.frames) - 1, self.unhandled
         if known is None or known.raised is not raised or known.level != level + 1:
-            self.unhandled = Unhandled(raised, level, tuple((each, each.steps) for each in self.frames))
+            steps = tuple((each, each.steps) for each in self.frames)
+            self.unhandled = Unhandled(raised, level, steps, deepest(self.frames))
         else:
             self.unhandled = replace(known, level=level)
 
