@@ -73,3 +73,11 @@ def test_roundings_between_operators_can_be_left_out(dtype: torch.dtype) -> None
         assert (ours - exact).abs().sum() < 0.7 * (theirs - exact).abs().sum()
     plain = compile_graph(record(chain, x), Context(Config(verify=True, cache=False)))
     assert graph.text("fused").count(": f32 = cast") < plain.text("fused").count(": f32 = cast") / 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("count", [32, 33, 63])
+def test_one_value_is_stored_everywhere(count: int, dtype: torch.dtype) -> None:
+    """Under a mask where vectors do not fit; LLVM ended the process on that."""
+    x = torch.randn(1).to(dtype).expand(count)
+    check(lambda x: (x.sin(), x.sin().mean(0, keepdim=True)), x, rtol=1e-2, atol=1e-2)

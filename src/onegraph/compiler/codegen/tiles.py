@@ -37,7 +37,10 @@ class Tiles:
         lanes = e.inst("and", e.inst("sub nsw", end, begin), e.i64(-width))
         fits = e.inst("icmp sle", after, extent, dtype=BOOL)
         middle = e.inst("add nsw", begin, e.select(fits, lanes, e.i64(0)))
-        self.whole(vector, first, begin, middle)
+        # A tile that does not fit is not entered: what its rows need is read, and checked, before any column is.
+        tile = e.open_loop(first, e.select(fits, e.inst("add nsw", first, e.i64(1)), first), 1)
+        self.whole(vector, tile, begin, middle)
+        e.close_loop()
         w.values[across.name] = e.open_loop(first, e.call("smin", after, extent), 1)
         w.vector_loop(vector.axis, middle, end, lambda: w.block(w.kernel.body), exact=False)
         e.close_loop()
