@@ -95,7 +95,7 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             repeats.pop(name, None)
             continue
         turns[name] = cycle(taken)
-    guesses = dict(best)  # on a weight that is near: only good for telling what is far behind
+    sampled: dict[str, float] = {}  # until here weights were near: that only tells what is far behind
     winners: list[str] = []
     while len(winners) < ROUNDS + MORE_ROUNDS and not _agree(winners):
         found = dict(best)
@@ -107,9 +107,8 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
             for _ in range(count):
                 next(turns[name])()
             found[name] = (clock() - start) / count
-        best = {
-            name: min(time, math.inf if best[name] == guesses[name] else best[name]) for name, time in found.items()
-        }
+            sampled[name] = min(sampled.get(name, math.inf), found[name])
+        best |= sampled
         winners.append(fastest(found))
     return best, _agree(winners)
 
