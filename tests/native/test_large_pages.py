@@ -1,0 +1,31 @@
+"""Large results come in large pages, where the system gives them to those who ask."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+import onegraph
+
+SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+GIVEN = SETTING.exists() and "[never]" not in SETTING.read_text()
+
+
+@pytest.mark.skipif(not GIVEN, reason="this system has no large pages")
+def test_few_faults_for_a_large_result() -> None:
+    x = torch.ones(12 << 20)  # 48 MB: memory that goes back to the system each time
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    run = onegraph.compile(lambda x: x * 2 + 1)
+    run(x)
+    before = faults()
+    for _ in range(4):
+        result = run(x)
+    assert faults() - before < 4 * x.nbytes // 4096 // 4
+    assert bool((result == 3).all())
+    onegraph.reset()
