@@ -166,7 +166,8 @@ def output_of(
         for other in results
         if isinstance(other, Tensor) and other is not item and recorder.value_of(other).family is value.family
     ]
-    if value is root or (not relatives and is_dense(item.size(), item.stride())):
+    is_part = value.family.version and item.numel() != root.tensor.numel()  # which was written to, and not as a whole
+    if value is root or (not relatives and not is_part and is_dense(item.size(), item.stride())):
         return returned.add(item)
     view = view_of(value, root, returned.add(root.tensor), returned)
     return view if item._is_view() else Detached(view)

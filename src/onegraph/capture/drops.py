@@ -18,7 +18,7 @@ from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.resume_function import original_place
 from onegraph.capture.shadows import ATOMS, UNFILLED, Record
-from onegraph.capture.suspended import held_by, is_generator, runs_code, waiting_in
+from onegraph.capture.suspended import held_by, is_generator, is_protected, runs_code, waiting_in
 from onegraph.capture.unread import Unread, as_it_is
 from onegraph.capture.world import World
 
@@ -36,6 +36,8 @@ class Drops(Machine):
         super().__init__()
         #: The generators that wait in what the trace was given, by the identity of what holds them.
         self.waiting: dict[int, frozenset[int]] = {}
+        #: Whether code of the program has run because a generator was dropped.
+        self.has_dropped = False
 
     def watch(self, values: Iterable[Any]) -> None:
         """The trace begins with these values from outside."""
@@ -97,13 +99,21 @@ class Drops(Machine):
         if any(runs_code(each) for each in made) or waiting:
             raise self._dropped("with a traceback", level)
 
+    def on_dropped(self, frame: Frame) -> None:
+        self.has_dropped = self.has_dropped or is_protected(frame.bytecode, frame.ip)
+
     def on_drop(self, frame: Frame, raised: BaseException) -> bool:
         if not isinstance(raised, Abort | GeneratorExit | StopIteration):
             self.lost = self._dropped(f"and its handler raises {type(raised).__name__}", len(self.frames) - 1)
         return super().on_drop(frame, raised)
 
-    def refuse_overdue(self, is_made: Callable[[Any], bool]) -> None:
-        """Break where a generator of the trace would live on behind it, or one from outside was written over in it."""
+    def refuse_overdue(self, is_made: Callable[[Any], bool], keeps_frames: bool) -> None:
+        """Break where a generator of the trace would live on behind it, or one from outside was written over in it.
+
+        With `keeps_frames` an exception of the trace outlives it: with its traceback all variables of its frames.
+        """
+        if keeps_frames and self.has_dropped:
+            raise GraphBreak(DROPPED_GENERATOR, where="with a traceback")
         made = [reference() for reference, _ in self.world.generators.values()]
         over = [value for entry in self.world.changed() for value in written_over(self.world, entry)]
         for space in self.world.namespaces.values():

@@ -352,6 +352,7 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     with_attributes(rebuild, value, name)
     past = stand_ins(value.__traceback__)
     if past is not None:
+        rebuild.keeps_frames = True
         rebuild.lines.append(f"{name}.__traceback__ = {rebuild.const(past)}")
     grouped = isinstance(value, BaseExceptionGroup)  # whose fields are its arguments
     fields = [] if grouped else [name for name, _ in exception_fields(type(value))]

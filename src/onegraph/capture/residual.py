@@ -67,6 +67,8 @@ class Rebuild:
         self.consts: list[Any] = []
         self.outputs: list[torch.fx.Node] = []
         self.nonlocals: list[str] = []
+        #: Whether there is an exception with a traceback among the values.
+        self.keeps_frames = False
         self._symbol_text = symbol_text
         self._const_names: dict[int, str] = {}
         self._source_names: dict[Source, str] = {}

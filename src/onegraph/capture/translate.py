@@ -250,7 +250,7 @@ def finish(
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
-    trace.tracer.refuse_overdue(rebuild.is_made)
+    trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames)
     guard_distinct(trace.world)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"

@@ -21,6 +21,7 @@ PROGRAMS = {
     "views of a result": lambda x: (y := x + 1, y.flip(0), y.view(-1), y.t(), y.roll(0, 0)),
     "copies before": lambda x: ((y := x + 1).flip(0), y, y.flip(0)),
     "parts of copies": lambda x: (x.flip(1)[0, 1:], x.roll(1, 1)[:, 2], (y := x.repeat(2, 1))[1], y.t()[1:]),
+    "a part that is written to": lambda x: ((x + 1)[:, 1:].relu_(), torch.stack([x[0], x[0]])[1].relu_()),
     "constant": lambda x: (c := torch.tensor([1.0]), c.flip(0)),
 }
 

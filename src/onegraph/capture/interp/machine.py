@@ -150,6 +150,8 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 signal = run(self, frame)
                 continue
             dropped = frame.generator is not None and frame.generator() is None
+            if dropped:
+                self.on_dropped(frame)
             try:
                 signal = self._throw(frame, thrown)
             except BaseException as raised:
@@ -203,6 +205,9 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         except BaseException as raised:  # it is raised again, inside of the frame
             return False, raised
         return (False, thrown) if name == "close" else (None, value)
+
+    def on_dropped(self, frame: Frame) -> None:
+        """The last reference to a suspended generator is gone: its handlers and its `finally` run."""
 
     def on_drop(self, frame: Frame, raised: BaseException) -> bool:
         """A generator that was dropped ends with an exception, which Python would only report; whether it is noted."""
