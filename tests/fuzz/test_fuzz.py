@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -20,6 +21,21 @@ def test_programs(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not difference_of(text, Way()), shrink(text, lambda candidate: difference_of(candidate, Way()) != "")
+
+
+CHAOTIC = """
+import torch
+def f(x):
+    for _ in range(40):
+        x = (50 * torch.exp(-x)).sin()
+    return x
+call_0 = lambda: (torch.rand(9),)
+"""
+
+
+def test_programs_that_depend_on_rounding_are_unfit() -> None:
+    with pytest.raises(Unfit, match="round"):
+        compare(CHAOTIC, Way("native"))
 
 
 def difference_of(text: str, way: Way) -> str:
