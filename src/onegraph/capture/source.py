@@ -50,41 +50,68 @@ class Const:
     value: Any = field(compare=False, repr=False)
 
 
+class Path:
+    """What is read from a base. Its hash goes over all bases, and tables ask for it all the time: it is kept."""
+
+    __slots__ = ("_hash",)
+
+
+def hashed_once(kind: type) -> type:
+    """The class with a hash that is computed at most once for an instance."""
+    compute = kind.__hash__
+
+    def __hash__(self: Any) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", result := compute(self))
+            return result
+
+    kind.__hash__ = __hash__
+    return kind
+
+
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Attr:
+class Attr(Path):
     base: Source
     name: str
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(Path):
     """`base[key]` of an exact dict, list or tuple, read without calling user code."""
 
     base: Source
     key: Any
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class DictOf:
+class DictOf(Path):
     """The instance dictionary of an object."""
 
     base: Source
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class CellOf:
+class CellOf(Path):
     """The contents of a cell object."""
 
     base: Source
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class TypeOf:
+class TypeOf(Path):
     base: Source
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Through:
+class Through(Path):
     """A pure native function of the base, such as the list behind a set or the dereferenced weak reference."""
 
     base: Source
