@@ -11,6 +11,8 @@ typedef struct {
     PyObject *function;
     PyObject *before; /* before(*args): what `failed` needs to know, asked before each call; or NULL */
     PyObject *failed; /* failed(error, known, *args): whether nothing is left of the failed call */
+    PyObject *misfit; /* misfit(result): raises, for what is no tuple or list of `outputs` results; or NULL */
+    Py_ssize_t outputs;
 } GraphObject;
 
 /* The arguments are in the slots of the frame that called the graph: residual code assigns none before. */
@@ -49,6 +51,12 @@ static void ask_failed(GraphObject *self, PyObject *known, PyObject *const *args
     PyErr_Restore(kind, error, trace);
 }
 
+static bool fits(GraphObject *self, PyObject *result)
+{
+    return self->misfit == NULL
+           || ((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) == self->outputs);
+}
+
 static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     GraphObject *self = (GraphObject *)object;
@@ -66,6 +74,9 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
         }
         Py_DECREF(known);
     }
+    if (result != NULL && !fits(self, result)) {
+        Py_SETREF(result, PyObject_CallOneArg(self->misfit, result));
+    }
     state->context = context;
     state->tracer = tracer;
     return result;
@@ -73,9 +84,11 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "failed", "before", NULL};
-    PyObject *function, *failed, *before = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O:Graph", names, &function, &failed, &before)) {
+    static char *names[] = {"function", "failed", "before", "outputs", "misfit", NULL};
+    PyObject *function, *failed, *before = Py_None, *misfit = Py_None;
+    Py_ssize_t outputs = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OnO:Graph", names, &function, &failed, &before, &outputs,
+                                     &misfit)) {
         return NULL;
     }
     GraphObject *self = (GraphObject *)type->tp_alloc(type, 0);
@@ -84,6 +97,8 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->function = Py_NewRef(function);
         self->failed = Py_NewRef(failed);
         self->before = before == Py_None ? NULL : Py_NewRef(before);
+        self->misfit = misfit == Py_None ? NULL : Py_NewRef(misfit);
+        self->outputs = outputs;
     }
     return (PyObject *)self;
 }
@@ -93,6 +108,7 @@ static int graph_traverse(GraphObject *self, visitproc visit, void *arg)
     Py_VISIT(self->function);
     Py_VISIT(self->failed);
     Py_VISIT(self->before);
+    Py_VISIT(self->misfit);
     return 0;
 }
 
@@ -104,6 +120,7 @@ static void graph_dealloc(GraphObject *self)
     Py_XDECREF(self->function);
     Py_XDECREF(self->failed);
     Py_XDECREF(self->before);
+    Py_XDECREF(self->misfit);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -116,9 +133,10 @@ static PyMemberDef graph_members[] = {
 PyTypeObject Graph_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Graph",
-    .tp_doc = PyDoc_STR("Graph(function, failed, before=None): call `function` with the hook off in this thread. Where "
-                        "it raises and failed(error, before(*args), *args) is True, the frame of the residual code that calls "
-                        "it is dropped, and its function runs as it was written."),
+    .tp_doc = PyDoc_STR("Graph(function, failed, before=None, outputs=0, misfit=None): call `function` with the hook off in "
+                        "this thread. Where it raises and failed(error, before(*args), *args) is True, the frame of the "
+                        "residual code that calls it is dropped, and its function runs as it was written. A result that "
+                        "is no tuple or list of `outputs` items is given to misfit(result), which raises."),
     .tp_basicsize = sizeof(GraphObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_new = graph_new,

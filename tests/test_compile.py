@@ -161,6 +161,11 @@ def test_user_backend_and_its_failures() -> None:
         onegraph.compile(f, backend=broken)(x)
     with pytest.raises(onegraph.BackendError, match="cannot be called"):
         onegraph.compile(f, backend=lambda module, examples: 3)(x)
+    wrong = {"Tensor, where a tuple of 1": x[None], "NoneType": None, "a tuple of 2": (x, x), "a list of 0": []}
+    for message, result in wrong.items():
+        with pytest.raises(onegraph.BackendError, match=f"returned {message}"):
+            onegraph.compile(f, backend=lambda module, examples, result=result: lambda *args: result)(x)
+    assert tree_equal(onegraph.compile(f, backend=lambda module, examples: lambda *args: [x])(x), x)
     onegraph.register_backend(mine, name="mine")
     assert "mine" in onegraph.list_backends()
     assert tree_equal(onegraph.compile(f, backend="mine")(x), f(x))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType, TracebackType
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final
+from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, final
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -132,10 +132,18 @@ class TensorSpec:
 
 @final
 class Graph:
-    """A compiled graph in residual code; where it fails and `failed` returns True, its frame runs as it was written."""
+    """A compiled graph in residual code; where it fails and `failed` returns True, its frame runs as it was written.
+
+    `misfit` is called with a result that is no tuple or list of `outputs` items, and raises.
+    """
 
     def __new__(
-        cls, function: Callable[..., Any], failed: Callable[..., bool], before: Callable[..., Any] | None = None
+        cls,
+        function: Callable[..., Any],
+        failed: Callable[..., bool],
+        before: Callable[..., Any] | None = None,
+        outputs: int = 0,
+        misfit: Callable[[Any], NoReturn] | None = None,
     ) -> Graph: ...
     def __call__(self, *args: Any) -> Any: ...
     @property

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.amp import autocast_mode
 
 from onegraph import _C
 from onegraph.base.context import Context
+from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.record import Recorder
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
@@ -47,11 +48,22 @@ class Fallback:
     written: tuple[int, ...]
     random: bool
     opening: bool
+    outputs: int
 
     def around(self, compiled: Callable[..., Any]) -> Any:
         """The graph as the residual code calls it."""
         needed = self.opening or (self.repeatable and (self.written or self.random))
-        return _C.Graph(compiled, self.failed, self.before if needed else None)
+        misfit = self.misfit if self.outputs else None
+        return _C.Graph(compiled, self.failed, self.before if needed else None, self.outputs, misfit)
+
+    def misfit(self, result: Any) -> NoReturn:
+        """Raise BackendError for a result that is no tuple or list of the outputs."""
+        kind = type(result).__name__
+        found = f"a {kind} of {len(result)}" if isinstance(result, tuple | list) else kind
+        raise BackendError(
+            f"what the backend made of the graph of {self.cx.frame} returned {found}, where a tuple of {self.outputs} "
+            "is needed: one item for each output of the graph"
+        )
 
     def before(self, *inputs: Any) -> Before:
         return Before(
@@ -76,14 +88,14 @@ class Fallback:
         return tuple([inputs[index]._version for index in self.written]) if self.repeatable else ()
 
 
-def fallback_of(recorder: Recorder, used: Sequence[str], grad_enabled: bool, cx: Context) -> Fallback:
-    """The fallback of a finished graph with the inputs `used`."""
+def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:
+    """The fallback of a finished graph with the inputs `used` and this number of outputs."""
     recorder.note_writes()
     effects, nodes = recorder.fake.effects, recorder.graph.nodes
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, name in enumerate(used) if name in recorder.written)
     opening = any(node.target in OPENING for node in nodes)
-    return Fallback(cx, grad_enabled, repeatable, written, effects.random, opening)
+    return Fallback(cx, grad_enabled, repeatable, written, effects.random, opening, outputs)
 
 
 def is_marking(node: torch.fx.Node) -> bool:

@@ -319,7 +319,8 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
-    fallback = fallback_of(trace.recorder, [given.name for given in used], trace.state.values["grad_mode"], cx)
+    names, grad_enabled = [given.name for given in used], trace.state.values["grad_mode"]
+    fallback = fallback_of(trace.recorder, names, len(rebuild.outputs), grad_enabled, cx)
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
     arguments = ", ".join(trace.input_text(rebuild, given) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
