@@ -270,3 +270,9 @@ def test_sums_of_booleans() -> None:
     x = torch.tensor([[True, True, False], [True, True, True], [False, False, False]])
     check(lambda x: (x.sum(dtype=torch.bool), x.sum(1, dtype=torch.bool), x.prod(1, dtype=torch.bool)), x)
     check(lambda x: (x.sum(0, keepdim=True, dtype=torch.bool), x.sum(0)), x[:, :0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("bound", [0.0, -0.0, NAN, INF, -INF, 1.0])
+def test_a_zero_within_bounds_keeps_its_sign(bound: float, dtype: torch.dtype) -> None:
+    check(lambda x: (x.clamp(min=bound), x.clamp(max=bound), x.clamp(bound, bound)), specials(dtype).repeat(3))

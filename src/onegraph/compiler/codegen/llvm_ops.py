@@ -83,24 +83,28 @@ def _rsqrt(e: Emitter, a: Val) -> Val:
 
 @emits("maximum")
 def _maximum(e: Emitter, a: Val, b: Val) -> Val:
-    return _extreme(e, a, b, "max", "ole")
+    return _extreme(e, a, b, "max", "ogt", "ole")
 
 
 @emits("minimum")
 def _minimum(e: Emitter, a: Val, b: Val) -> Val:
-    return _extreme(e, a, b, "min", "oge")
+    return _extreme(e, a, b, "min", "olt", "oge")
 
 
-def _extreme(e: Emitter, a: Val, b: Val, name: str, second: str) -> Val:
+def _extreme(e: Emitter, a: Val, b: Val, name: str, first: str, second: str) -> Val:
     """NaN if either is; the second where both are equal (-0.0 and 0.0), as the machine's instruction has it."""
     if a.dtype is BOOL:
         return e.inst("or" if name == "max" else "and", a, b)
     if not a.dtype.is_float:
         return e.call(f"{'u' if a.dtype.kind == 'uint' else 's'}{name}", a, b)
+    if _is_number(e, a):
+        return e.select(e.inst(f"fcmp {first}", a, b, dtype=BOOL), a, b)
     chosen = e.select(e.inst(f"fcmp {second}", a, b, dtype=BOOL), b, a)
-    if not b.text.startswith("%") and b.text != e.constant(math.nan, b.dtype, b.lanes).text:
-        return chosen  # a number
-    return e.select(_isnan(e, b), b, chosen)
+    return chosen if _is_number(e, b) else e.select(_isnan(e, b), b, chosen)
+
+
+def _is_number(e: Emitter, a: Val) -> bool:
+    return not a.text.startswith("%") and a.text != e.constant(math.nan, a.dtype, a.lanes).text
 
 
 @emits("copysign")

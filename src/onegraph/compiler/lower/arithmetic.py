@@ -126,19 +126,38 @@ def square(x: Scalar) -> Scalar:
 # ---- bounds ----------------------------------------------------------------------------------------------------------
 
 
-@pointwise(aten.clamp.default, aten.clamp.Tensor)
+# Of 0.0 and -0.0 eager takes the input where the bound is a number, and the bound where that is a tensor.
+
+
+@pointwise(aten.clamp.default)
 def clamp(x: Scalar, min: Scalar | None = None, max: Scalar | None = None) -> Scalar:
+    x = s.maximum(min, x) if min is not None else x
+    return s.minimum(max, x) if max is not None else x
+
+
+@pointwise(aten.clamp.Tensor)
+def clamp_to_tensors(x: Scalar, min: Scalar | None = None, max: Scalar | None = None) -> Scalar:
     x = s.maximum(x, min) if min is not None else x
     return s.minimum(x, max) if max is not None else x
 
 
-@pointwise(aten.clamp_min.default, aten.clamp_min.Tensor)
+@pointwise(aten.clamp_min.default)
 def clamp_min(x: Scalar, bound: Scalar) -> Scalar:
+    return s.maximum(bound, x)
+
+
+@pointwise(aten.clamp_max.default)
+def clamp_max(x: Scalar, bound: Scalar) -> Scalar:
+    return s.minimum(bound, x)
+
+
+@pointwise(aten.clamp_min.Tensor)
+def clamp_min_to_tensor(x: Scalar, bound: Scalar) -> Scalar:
     return s.maximum(x, bound)
 
 
-@pointwise(aten.clamp_max.default, aten.clamp_max.Tensor)
-def clamp_max(x: Scalar, bound: Scalar) -> Scalar:
+@pointwise(aten.clamp_max.Tensor)
+def clamp_max_to_tensor(x: Scalar, bound: Scalar) -> Scalar:
     return s.minimum(x, bound)
 
 
