@@ -742,7 +742,7 @@ shape(
 )
 
 #: How many graphs a first call makes, where they are not two. The steps of a generator, and the callbacks of a builtin,
-#: are graphs of their own where they break. A class body runs eagerly there.
+#: are graphs of their own where they break.
 GRAPHS: dict[str, int] = {
     "for": 6,
     "for_with_break_and_continue": 4,

@@ -335,7 +335,7 @@ class Attributes(Machine):
                 return value
             assert origin is not None
             return self.world.admit(value, Attr(origin, name))
-        return getattr(obj, name)
+        return getattr(self.world.realize(obj) if type(obj) is types.CellType else obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         if isinstance(obj, torch.Tensor):

@@ -12,7 +12,7 @@ from onegraph.capture.interp.rests import EXHAUSTED, inner
 
 #: How many values instructions give, where it is not one.
 _GIVEN = {
-    **dict.fromkeys(("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"), 0),
+    **dict.fromkeys(("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_NAME", "DELETE_NAME"), 0),
     **dict.fromkeys(("LOAD_METHOD", "LOAD_SUPER_METHOD", "BEFORE_WITH"), 2),
 }
 _LOADS = ("LOAD_FAST", "LOAD_FAST_CHECK", "STORE_FAST", "DELETE_FAST")

@@ -324,21 +324,19 @@ class Rebuild:
         shadow, before = entry.shadow, entry.original_keys()
         target = self.source(entry.source)
         plain = type(entry.real) is dict
-        setter = self.const(
-            collections.OrderedDict.__setitem__ if isinstance(shadow, collections.OrderedDict) else dict.__setitem__
-        )
+        kind = collections.OrderedDict if isinstance(shadow, collections.OrderedDict) else dict
+        setter = self.const(kind.__setitem__)
         after = keys_of(shadow)
         kept = [key for key in before if dict.__contains__(shadow, key)]
         statements = []
         if len(after) < len(kept) or any(a is not b for a, b in zip(after, kept, strict=False)):
             self.world.realize(shadow)
-            statements.append(f"{self.const(dict.clear if plain else type(entry.real).clear)}({target})")
+            statements.append(f"{self.const(kind.clear)}({target})")
             changed = after
         else:
-            deleter = self.const(dict.__delitem__ if plain else type(entry.real).__delitem__)
-            statements += [
-                f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in before if key not in shadow
-            ]
+            deleter = self.const(kind.__delitem__)
+            gone = [key for key in before if not dict.__contains__(shadow, key)]
+            statements += [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
             changed = [key for key in after if self._key_changed(entry, key)]
         for key in changed:
             value = self.value(dict.__getitem__(shadow, key))

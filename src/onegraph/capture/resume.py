@@ -26,6 +26,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, Bytecode, Instr
 from onegraph.capture.bytecode.flow import TERMINATORS, falls_through, handled_slots, live_names, stack_effect
+from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import finish_of
@@ -53,7 +54,7 @@ from onegraph.capture.unread import Unread, as_it_is
 UNRESUMABLE = (TERMINATORS - {"RAISE_VARARGS", "RERAISE"}) | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
     LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
-    DELETE_NAME""".split()
+    DELETE_NAME LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS SETUP_ANNOTATIONS""".split()
 )
 #: Instructions that break where the old value of a variable runs code when it is dropped.
 LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
@@ -135,8 +136,8 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     for each in frames:
         if each.bytecode.code.co_flags & _SUSPENDABLE:
             return "a generator cannot be resumed yet"
-        if each.namespace is not None:
-            return "the body of a class cannot be resumed"
+        if each.namespace is not None and as_function(each.bytecode) is None:
+            return "the body of a class has two variables __class__"
         if any(instr.op in NAMES and instr.arg in FRAME_ACCESS for instr in each.bytecode.instrs):
             return "the function looks at its own variables"
     if in_prologue(frame):

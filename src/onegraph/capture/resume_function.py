@@ -14,6 +14,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, Instr, encode, remember
+from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import argument_names, finished
 from onegraph.capture.interp.frame import Frame
 
@@ -121,6 +122,9 @@ def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
 
 def original_place(frame: Frame) -> tuple[Bytecode, int]:
     """The bytecode that a frame runs or resumes, and the index of the running instruction in it."""
+    body = as_function(frame.bytecode) if frame.namespace is not None else None
+    if body is not None:
+        return body.bytecode, body.moved[frame.ip]
     resumed = _resumed.get(id(frame.bytecode.code))
     if resumed is None or resumed.made is not frame.bytecode:
         return frame.bytecode, frame.ip

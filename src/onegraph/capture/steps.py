@@ -14,17 +14,16 @@ handled by its own bytecode, up to the next yield.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import CodeType
-from typing import Any
 
 from onegraph import _C
-from onegraph.capture.bytecode import Bytecode, Handler, Instr, free_names
+from onegraph.capture.bytecode import Bytecode, Instr, free_names
+from onegraph.capture.bytecode.assembler import Assembler
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
-from onegraph.capture.bytecode.instruction import Position
 from onegraph.capture.resume_function import Jump, Shape, call_with, callable_pair, rebuild_stack, resume_code
 
 #: More instructions than this, in all steps together, are not worth it.
@@ -67,32 +66,8 @@ class Step:
     places: tuple[int, ...]
 
 
-class Assembler:
-    """Instructions in the making: jumps and handlers refer to labels."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[Instr, Hashable, tuple[Hashable, int, bool] | None]] = []
-        self.labels: dict[Hashable, int] = {}
-        self.position: Position | None = None
-
-    def mark(self, label: Hashable) -> None:
-        """The next instruction is here."""
-        self.labels[label] = len(self._rows)
-
-    def put(
-        self, op: str, arg: Any = None, to: Hashable = None, caught: tuple[Hashable, int, bool] | None = None
-    ) -> None:
-        self._rows.append((Instr(op, arg, None, -1, self.position), to, caught))
-
-    def put_all(self, instrs: Iterable[Instr]) -> None:
-        for instr in instrs:
-            self.put(instr.op, instr.arg)
-
-    def copy(self, bytecode: Bytecode, index: int) -> None:
-        """An instruction of the original, whose label is its index."""
-        instr, handler = bytecode.instrs[index], bytecode.handler_at(index)
-        caught = None if handler is None else (handler.target, handler.depth, handler.lasti)
-        self._rows.append((Instr(instr.op, instr.arg, None, instr.offset, instr.position), instr.target, caught))
+class StepAssembler(Assembler):
+    """Also takes stacks apart, and knows of variables that are not bound."""
 
     def load(self, name: str, bound: bool, depth: int) -> None:
         """The variable, or `UNBOUND` for one that is not bound; `depth` slots are on the stack."""
@@ -136,26 +111,6 @@ class Assembler:
                     self.put("POP_TOP")
         return values[::-1], exceptions[::-1]
 
-    def finish(self, code: CodeType) -> Bytecode:
-        """The bytecode of `code` with these instructions."""
-        at = self.labels
-        instrs = tuple(
-            Instr(i.op, i.arg, None if to is None else at[to], i.offset, i.position) for i, to, _ in self._rows
-        )
-        handlers: list[Handler] = []
-        for index, (_, _, caught) in enumerate(self._rows):
-            if caught is not None:
-                last = handlers[-1] if handlers else None
-                found = at[caught[0]], caught[1], caught[2]
-                if last is not None and last.end == index and (last.target, last.depth, last.lasti) == found:
-                    handlers[-1] = Handler(last.start, index + 1, *found)
-                else:
-                    handlers.append(Handler(index, index + 1, *found))
-        known = (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
-        used = dict.fromkeys(i.arg for i in instrs if "FAST" in i.op and str(i.arg).startswith("."))
-        names = (*code.co_varnames, *(name for name in used if name not in known))
-        return Bytecode(code.replace(co_varnames=names, co_nlocals=len(names)), instrs, tuple(handlers))
-
 
 @lru_cache(maxsize=256)
 def in_steps(bytecode: Bytecode) -> Stepped | None:
@@ -186,7 +141,7 @@ def in_steps(bytecode: Bytecode) -> Stepped | None:
 
 def step(original: Original, entry: int, places: Sequence[int], receiver: str | None) -> Step:
     """The function from the instruction at `entry` to the next places, or to the end."""
-    bytecode, out = original.bytecode, Assembler()
+    bytecode, out = original.bytecode, StepAssembler()
     reached = reachable(bytecode, entry, frozenset(places))
     ends = tuple(index for index in places if index in reached)
     writes = {str(bytecode.instrs[i].arg) for i in reached if bytecode.instrs[i].op in _WRITES}
@@ -214,7 +169,7 @@ def step(original: Original, entry: int, places: Sequence[int], receiver: str | 
     return Step(resume_code(made, shape), receiver, passed, written, ends)
 
 
-def arrive(original: Original, out: Assembler, index: int, written: Sequence[str]) -> None:
+def arrive(original: Original, out: StepAssembler, index: int, written: Sequence[str]) -> None:
     """Return from a step that has come to the place at `index`."""
     values, exceptions = out.take_apart(original.kinds[index] or ())
     out.put("LOAD_CONST", index)
@@ -250,7 +205,7 @@ def reachable(bytecode: Bytecode, entry: int, places: frozenset[int]) -> frozens
 
 def generator_of(original: Original, steps: dict[int, Step]) -> Stepped:
     """The generator's bytecode with a call of a step before each of these instructions."""
-    bytecode, out = original.bytecode, Assembler()
+    bytecode, out = original.bytecode, StepAssembler()
     moved = []
     for index in range(len(bytecode.instrs)):
         out.mark(index)
@@ -268,7 +223,7 @@ def generator_of(original: Original, steps: dict[int, Step]) -> Stepped:
     return Stepped(out.finish(bytecode.code), tuple(moved))
 
 
-def call_step(original: Original, out: Assembler, index: int, step: Step) -> None:
+def call_step(original: Original, out: StepAssembler, index: int, step: Step) -> None:
     """Call the step that begins at `index`, and go to the place that it has come to."""
     out.position = original.bytecode.instrs[index].position
     values, exceptions = out.take_apart(original.kinds[index] or ())
@@ -311,7 +266,7 @@ def call_step(original: Original, out: Assembler, index: int, step: Step) -> Non
         unpack(original, out, place, step.written)
 
 
-def unpack(original: Original, out: Assembler, place: int, written: Sequence[str]) -> None:
+def unpack(original: Original, out: StepAssembler, place: int, written: Sequence[str]) -> None:
     """Put what a step has given where it belongs, and go on at the place that it has come to."""
     kinds = original.kinds[place] or ()
     values = [f".slot{index}" for index, kind in enumerate(kinds) if kind == "value"]

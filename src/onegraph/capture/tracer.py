@@ -29,6 +29,7 @@ from onegraph.capture.containers import Containers
 from onegraph.capture.drops import Drops
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
+from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
@@ -250,6 +251,7 @@ class Tracer(Frames, Containers, Drops):
             why, name = BREAKS[identity]
             raise GraphBreak(why, name=name, what=name)
         if identity in SUBSTITUTES:
+            self._rest = rest if identity in substitutes.PASSING else None
             return SUBSTITUTES[identity](self, args, kwargs)
         match function:
             case types.FunctionType():

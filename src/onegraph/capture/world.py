@@ -30,7 +30,7 @@ from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, differs, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
 from onegraph.capture.special_methods import StatefulClasses, is_stateful
 from onegraph.capture.texts import refuse_marked
@@ -377,7 +377,7 @@ class World(Namespaces):
                     for index, slot in enumerate(entry.shadow):
                         if slot is UNFILLED:
                             self.element(entry.shadow, index)
-                case CellType():
+                case CellType() if cell_value(entry.shadow) is UNFILLED:
                     self.contents(entry.shadow)
                 case deque():
                     fill_deque(self, entry)

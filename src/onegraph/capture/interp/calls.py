@@ -8,9 +8,9 @@ from types import CodeType, FunctionType, MethodType, MethodWrapperType, resolve
 from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.frame import NAMESPACE, NULL, Frame
 from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
-from onegraph.capture.interp.rests import CALLED, Rest, entering_rest, made_rest
+from onegraph.capture.interp.rests import CALLED, Rest, built_rest, constructing_rest, entering_rest, made_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -108,7 +108,8 @@ class Calls:
         if not is_python(maker) and not is_python(initializer):
             return self.call_type_natively(cls, args, kwargs)
         if is_python(maker):
-            made = self.call(self.getattr(cls, "__new__"), (cls, *args), kwargs)
+            rest_of_call = constructing_rest(cls, args, kwargs) if rest is CALLED else None
+            made = self.call_before(rest_of_call, self.getattr(cls, "__new__"), (cls, *args), kwargs)
         else:
             made = self.call_native(cls.__new__, (cls, *args), kwargs)
         if cls not in mro_of(type(made)):
@@ -129,8 +130,9 @@ class Calls:
 
     def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`__build_class__(body, name, *bases, metaclass=..., **kwargs)`: the statement `class`"""
-        body, name, *rest = args
-        bases = tuple(rest)
+        rest = self.take_rest()
+        body, name, *given = args
+        bases = tuple(given)
         resolved = resolve_bases(bases)
         keywords = dict(kwargs)
         meta = keywords.pop("metaclass", type(resolved[0]) if resolved else type)
@@ -146,12 +148,13 @@ class Calls:
         if self.type_lookup(type(namespace), "__getitem__") is NULL:
             shown = meta.__name__ if issubclass(type(meta), type) else "<metaclass>"
             raise TypeError(f"{shown}.__prepare__() must return a mapping, not {type_name(type(namespace))}")
-        frame = self.make_frame(decode(body.__code__), body, {})
+        frame = self.make_frame(decode(body.__code__), body, {NAMESPACE: namespace})
         frame.namespace = namespace
+        frame.rest = built_rest(meta, name, resolved, bases, namespace, keywords) if rest is CALLED else None
         cell = self.run_frame(frame)
         if resolved is not bases:
             self.setitem(namespace, "__orig_bases__", bases)
-        cls = self.call(meta, (name, resolved, namespace), keywords)
+        cls = self.call_before(rest if cell is None else None, meta, (name, resolved, namespace), keywords)
         if cell is not None and issubclass(type(cls), type):
             self._check_class_cell(cell, name, cls)
         return cls

@@ -20,6 +20,9 @@ class _Null:
 
 NULL = _Null()
 
+#: The variable of a class body that holds its namespace.
+NAMESPACE = ".namespace"
+
 
 class Frame:
     """The state of a running function.

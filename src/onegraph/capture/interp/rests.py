@@ -188,6 +188,15 @@ def entered(leave: Any) -> tuple[Any, Any]:
     return inner(), leave
 
 
+def constructed(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    made = inner()
+    if issubclass(type(made), cls):
+        result = type(made).__init__(made, *args, **keywords)  # type: ignore[misc]
+        if result is not None:
+            raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
+    return made
+
+
 def initialized(made: Any) -> Any:
     result = inner()
     if result is not None:
@@ -195,12 +204,33 @@ def initialized(made: Any) -> Any:
     return made
 
 
+def built(meta: Any, name: str, bases: Any, given: Any, namespace: Any, keywords: dict[str, Any]) -> Any:
+    cell = inner()
+    if bases is not given:
+        namespace["__orig_bases__"] = given
+    cls = meta(name, bases, namespace, **keywords)
+    if cell is None or not isinstance(cls, type):
+        return cls
+    found, is_empty = None, False
+    try:
+        found = cell.cell_contents
+    except ValueError:
+        is_empty = True
+    if is_empty:
+        raise RuntimeError(
+            f"__class__ not set defining {name!r} as {cls!r}. Was __classcell__ propagated to type.__new__?"
+        )
+    if found is not cls:
+        raise TypeError(f"__class__ set to {found!r} defining {name!r} as {cls!r}")
+    return cls
+
+
 #: The call of a call instruction.
 CALLED = Rest({"CALL": None, "CALL_KW": None, "CALL_FUNCTION_EX": None})
 ATTRIBUTE = Rest(dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", (getattr, 2))))
 WRITTEN_ATTRIBUTE = Rest(dict.fromkeys(("STORE_ATTR", "DELETE_ATTR")))
-ITEM = Rest({"BINARY_SUBSCR": None})
-WRITTEN_ITEM = Rest(dict.fromkeys(("STORE_SUBSCR", "DELETE_SUBSCR")))
+ITEM = Rest(dict.fromkeys(("BINARY_SUBSCR", "LOAD_NAME")))
+WRITTEN_ITEM = Rest(dict.fromkeys(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_NAME", "DELETE_NAME")))
 UNARY = Rest(dict.fromkeys(("UNARY_NEGATIVE", "UNARY_INVERT")))
 TRUTH = Rest({"TO_BOOL": truth, (bool, 1): truth})
 TRUTH_OF_LENGTH = Rest({"TO_BOOL": truth_of_length, (bool, 1): truth_of_length})
@@ -221,7 +251,9 @@ _EQUAL: Finish = {"COMPARE_OP": equal}
 _UNEQUAL: Finish = {"COMPARE_OP": unequal}
 _ENTERED: Finish = {"BEFORE_WITH": entered}
 _UNPACKED_ON: Finish = {"UNPACK_SEQUENCE": unpacked_on}
+_CONSTRUCTED: Finish = dict.fromkeys(CALLED.finish, constructed)
 _INITIALIZED: Finish = dict.fromkeys(CALLED.finish, initialized)
+_BUILT: Finish = dict.fromkeys(CALLED.finish, built)
 
 
 def attribute_rest(fallback: Any, obj: Any, name: str) -> Rest:
@@ -254,6 +286,16 @@ def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
 def entering_rest(leave: Any) -> Rest:
     """Of entering a context, which `leave` leaves."""
     return Rest(_ENTERED, (leave,))
+
+
+def built_rest(meta: Any, name: str, bases: Any, given: Any, namespace: Any, keywords: dict[str, Any]) -> Rest:
+    """Of a class statement whose body runs; `given` are its bases as they are written."""
+    return Rest(_BUILT, (meta, name, bases, given, namespace, keywords))
+
+
+def constructing_rest(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Rest:
+    """Of the call of a class whose `__new__` is called."""
+    return Rest(_CONSTRUCTED, (cls, args, keywords))
 
 
 def made_rest(made: Any) -> Rest:
