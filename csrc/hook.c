@@ -252,6 +252,28 @@ static PyObject *run_traced(PyThreadState *tstate, Frame *frame, HookState *stat
     return result;
 }
 
+/* ---- what we ask the program's objects ---- */
+
+static PyObject *getattribute_name, *class_name; /* interned */
+
+PyObject *module_looking(PyObject *UNUSED(module), PyObject *flag)
+{
+    HookState *state = &hook_state;
+    bool previous = state->looking;
+    state->looking = flag == Py_True;
+    return PyBool_FromLong(previous);
+}
+
+/* Whether the frame is that of a `__getattribute__(self, name)` that is asked for the class of an object: `isinstance`
+   does so where the type alone does not answer. */
+static bool is_asked_for_class(Frame *frame)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject **slots = frame_slots(frame);
+    return code->co_name == getattribute_name && code->co_argcount == 2 && slots[0] != NULL &&
+           slots[1] == class_name && frame_is_fresh(frame);
+}
+
 static PyObject *evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
 {
     HookState *state = &hook_state;
@@ -261,6 +283,11 @@ static PyObject *evaluate_frame(PyThreadState *tstate, Frame *frame, int throwin
         }
         if (state->context != NULL) {
             return run_in_context(tstate, frame, state);
+        }
+        if (state->looking && is_asked_for_class(frame)) {
+            PyObject *cls = Py_NewRef(Py_TYPE(frame_slots(frame)[0]));
+            frame_discard(tstate, frame);
+            return cls;
         }
     }
     return run_as_it_is(tstate, frame, throwing);
@@ -298,5 +325,7 @@ void hook_leave(void)
 int hook_init(void)
 {
     interpreter = PyInterpreterState_Get();
-    return 0;
+    getattribute_name = PyUnicode_InternFromString("__getattribute__");
+    class_name = PyUnicode_InternFromString("__class__");
+    return getattribute_name == NULL || class_name == NULL ? -1 : 0;
 }

@@ -170,6 +170,9 @@ static PyMethodDef module_functions[] = {
     {"exchange_setting", module_exchange_setting, METH_VARARGS,
      "exchange_setting(name, value=...)\n--\n\nSet what this thread says of graph breaks to True, False or None "
      "(nothing), and return what it said. Without a value nothing changes."},
+    {"looking", module_looking, METH_O,
+     "looking(flag, /)\n--\n\nSay whether this thread asks objects for their classes on its own behalf: then no "
+     "__getattribute__ of the program is called for it. Returns what was said before."},
     {"deepen", module_deepen, METH_O,
      "deepen(count)\n--\n\nLet this thread enter so many more Python frames than its limit of recursion, or fewer again."},
     {"frames_left", module_frames_left, METH_NOARGS,

@@ -126,6 +126,7 @@ typedef struct {
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
+    bool looking;           /* objects that are asked for their class are asked by us, not by the program */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
 
@@ -137,6 +138,8 @@ int hook_init(void);
 /* deepen(count): let this thread enter so many more Python frames, or fewer again. */
 PyObject *module_deepen(PyObject *module, PyObject *count);
 PyObject *module_frames_left(PyObject *module, PyObject *ignored);
+/* looking(flag) -> previous: while it is set, `isinstance` calls no `__getattribute__` of the program. */
+PyObject *module_looking(PyObject *module, PyObject *flag);
 /* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
 void hook_enter(void);
 void hook_leave(void);

@@ -25,7 +25,14 @@ from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
-from onegraph.capture.layout import HEAP_TYPE, behind_proxy, exception_fields, instance_dict, makes_itself
+from onegraph.capture.layout import (
+    HEAP_TYPE,
+    behind_proxy,
+    exception_fields,
+    instance_dict,
+    makes_itself,
+    native_method,
+)
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.source import Attr, Const, Item, Source, Through
@@ -282,7 +289,10 @@ def admit_member(world: World, member: Any, guarded: bool) -> Any:
     if type(member) in ATOMS:
         return member
     shadow = world.admit(member, Const(id(member), short(member), member), guarded)
-    return world.settled(shadow)
+    world.settled(shadow)
+    if world.runs_code(shadow):  # the shadow of the container asks for the hash again, outside of the trace
+        world.natively(hash, shadow)
+    return shadow
 
 
 def blank(cls: type, items: list[Any]) -> Any:
@@ -342,7 +352,8 @@ def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) 
     if guarded:
         world.guard(source, "type", type(real))
         world.guard(Attr(source, "__name__"), "equal", real.__name__)
-    shadow = getattr(world.admit(owner, Attr(source, "__self__"), guarded), real.__name__)
+    receiver, descriptor = world.admit(owner, Attr(source, "__self__"), guarded), native_method(owner, real)
+    shadow = getattr(receiver, real.__name__) if descriptor is None else descriptor.__get__(receiver)
     world.adopt(real, shadow, source)
     return shadow
 

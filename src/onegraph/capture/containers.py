@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from onegraph.capture.attributes import MISSING
-from onegraph.capture.interp.rests import NEXT, Rest
+from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.lookup import is_python
+from onegraph.capture.interp.rests import ITEM, NEXT, Rest, indexing_rest
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
@@ -58,16 +60,31 @@ class Containers(Operators):
                 try:
                     return self.world.lookup(container, key)
                 except KeyError:
-                    if not hasattr(type(container), "__missing__"):
+                    missing = self.type_lookup(type(container), "__missing__")
+                    if missing is NULL:
                         raise
-                    return super().getitem(container, key)
+                if is_python(missing):
+                    return self.call_special(missing, container, (key,), ITEM)
+                return super().getitem(container, key)
             case list() if type(container) is list and type(key) is int:
                 return self.world.element(container, key)
-        if not isinstance(container, torch.Tensor):
-            self.world.realize(container)
+        if isinstance(container, torch.Tensor):
+            return container[self._as_index(key, indexing_rest(container))]
+        self.world.realize(container)
         if isinstance(container, SEQUENCES):
             self.world.refuse_opaque(key)
         return super().getitem(container, key)
+
+    def _as_index(self, key: Any, rest: Rest | None = None) -> Any:
+        """The index of a tensor, with numbers in the place of objects that say which number they are."""
+        match key:
+            case tuple() if type(key) is tuple:
+                return tuple(map(self._as_index, key))
+            case slice():
+                return slice(*map(self._as_index, (key.start, key.stop, key.step)))
+        if type(key) in ATOMS or isinstance(key, torch.Tensor | torch.SymInt):
+            return key
+        return self.index(key, rest) if is_python(self.type_lookup(type(key), "__index__")) else key
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)

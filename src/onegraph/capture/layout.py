@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 from dataclasses import dataclass
-from types import FunctionType, MemberDescriptorType
+from types import FunctionType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from onegraph import _C
@@ -79,6 +79,18 @@ VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 def behind_proxy(proxy: Any) -> Any:
     """The mapping that a read-only proxy or a view shows."""
     return gc.get_referents(proxy)[0]
+
+
+def native_method(owner: Any, bound: Any) -> Any:
+    """The method of a class that gives this bound method of the owner, whose own class may have another one; or None.
+
+    (A bound method says which object it is of, and compares what it calls.)
+    """
+    for kind in type(owner).__mro__:
+        found = vars(kind).get(bound.__name__)
+        if isinstance(found, MethodDescriptorType | WrapperDescriptorType) and found.__get__(owner) == bound:
+            return found
+    return None
 
 
 @functools.cache

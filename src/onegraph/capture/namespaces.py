@@ -17,6 +17,7 @@ class Namespaces:
     keep: Callable[[Any], Any]
 
     def __init__(self, library: Callable[[str], bool]) -> None:
+        super().__init__()
         self.namespaces: dict[int, Namespace] = {}
         self._library = library
 

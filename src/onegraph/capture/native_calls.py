@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import TENSOR_LIKE, GraphBreak
+from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS
 
@@ -19,6 +19,8 @@ NATIVE_FUNCTIONS = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
+#: The methods that say which number an object is.
+NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
 SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 #: Types whose native methods call nothing of the program. (The interpreter runs generators.)
 QUIET = ATOMS | {
@@ -35,7 +37,7 @@ def taken(native: Any, name: str, owner: type, result: Any) -> Any:
 
 
 def refuse_tensor_like(value: Any) -> None:
-    """Break the graph where torch would hand an operation to the program's own `__torch_function__`."""
+    """Break the graph where torch would hand an operation to the program, or ask it which number an object is."""
     match value:
         case tuple() | list():
             for item in value:
@@ -43,9 +45,13 @@ def refuse_tensor_like(value: Any) -> None:
         case dict():
             for item in value.values():
                 refuse_tensor_like(item)
-        case _ if hasattr(type(value), "__torch_function__") and not isinstance(value, torch.Tensor):
-            if not is_library(type(value).__module__):
+        case torch.Tensor():
+            pass
+        case _ if type(value) not in ATOMS and not is_library(type(value).__module__ or ""):
+            if hasattr(type(value), "__torch_function__"):
                 raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
+            if any(isinstance(getattr(type(value), name, None), types.FunctionType) for name in NUMBERS):
+                raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 
 
 def is_buffer(cls: type) -> bool:

@@ -31,7 +31,7 @@ from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import stand_ins
-from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, slots_of
+from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
 from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
@@ -90,7 +90,8 @@ def with_attributes(rebuild: Any, value: Any, name: str) -> str:
     rebuild.remember(value, name)
     attributes = rebuild.world.attributes(value)
     if attributes:
-        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+        filled = rebuild.instance_dict(name, type(value))
+        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
     return name
 
 
@@ -190,6 +191,9 @@ def rebuild_bound_builtin(rebuild: Any, value: Any) -> str:
     owner = value.__self__
     if owner is None or isinstance(owner, type | type(torch)):
         return rebuild.const(value)
+    descriptor = native_method(owner, value) if type(owner).__flags__ & HEAP_TYPE else None
+    if descriptor is not None:
+        return rebuild.assign(f"{rebuild.const(descriptor)}.__get__({rebuild.value(owner)})")
     return rebuild.assign(f"({rebuild.value(owner)}).{value.__name__}")
 
 
@@ -400,7 +404,8 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
             rebuild.lines.append(f"{rebuild.const(set.update)}({name}, [{rebuild.values(list(set.__iter__(value)))}])")
     attributes = rebuild.world.attributes(value)
     if attributes:
-        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(attributes))})")
+        filled = rebuild.instance_dict(name, type(value))
+        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
     for _, slot in slots_of(cls):
         try:
             item = slot.__get__(value, cls)

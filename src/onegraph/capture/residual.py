@@ -121,7 +121,7 @@ class Rebuild:
             case Item(base, key):
                 return self._loaded(self._item(base, key))
             case DictOf(base):
-                return self._loaded(self._instance_dict(base))
+                return self._loaded(self.instance_dict(self.source(base), self.world.type_at.get(base, object)))
             case CellOf(base):
                 return self._loaded(f"{self.source(base)}.cell_contents")
             case TypeOf(base):
@@ -139,11 +139,11 @@ class Rebuild:
             return f"{self.source(base)}[{self.key(key)}]"
         return f"{self.const(kind.__getitem__)}({self.source(base)}, {self.key(key)})"
 
-    def _instance_dict(self, base: Source) -> str:
-        cls = self.world.type_at.get(base, object)
+    def instance_dict(self, name: str, cls: type) -> str:
+        """The instance dictionary of the object in a variable, read without the methods of its class."""
         if cls.__getattribute__ is object.__getattribute__ or issubclass(cls, type):
-            return f"{self.source(base)}.__dict__"
-        return f"{self.const(object.__getattribute__)}({self.source(base)}, '__dict__')"
+            return f"{name}.__dict__"
+        return f"{self.const(object.__getattribute__)}({name}, '__dict__')"
 
     def _loaded(self, expression: str) -> str:
         name = self.fresh("s")
@@ -338,9 +338,10 @@ class Rebuild:
             gone = [key for key in before if not dict.__contains__(shadow, key)]
             statements += [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
             changed = [key for key in after if self._key_changed(entry, key)]
+        known = set(map(id, before))
         for key in changed:
             value = self.value(dict.__getitem__(shadow, key))
-            key_text = self.value(key) if key not in before else self.key(entry.original_key(key))
+            key_text = self.key(entry.original_key(key)) if id(key) in known else self.value(key)
             statements.append(
                 f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
             )

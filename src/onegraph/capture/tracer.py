@@ -144,6 +144,7 @@ class Tracer(Frames, Containers, Drops):
         self.unhandled: Unhandled | None = None
         self._rest: Rest | None = None
         self._reentry = Reentry(self)
+        world.natively = self.natively
 
     # ---- exceptions --------------------------------------------------------------------------------------------------
 

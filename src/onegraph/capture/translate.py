@@ -226,7 +226,7 @@ def translate_prefix(
 @contextlib.contextmanager
 def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool = False) -> Iterator[Trace]:
     """A trace of the frame; the process state that tracing changes is put back behind it."""
-    before = GlobalState.snapshot()
+    before, looking = GlobalState.snapshot(), _C.looking(True)
     with COLLECTOR.while_tracing():
         trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
         try:
@@ -234,6 +234,7 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool 
         finally:
             trace.close()
             before.restore()
+            _C.looking(looking)
 
 
 def finish(
@@ -333,6 +334,7 @@ def has_operations(graph: torch.fx.Graph) -> bool:
 
 
 def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
+    looking = _C.looking(False)
     try:
         with autocast_uncached():
             compiled = compile_graph(module, examples, cx)
@@ -340,6 +342,8 @@ def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, exam
         raise
     except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure
         raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
+    finally:
+        _C.looking(looking)
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
     return compiled

@@ -27,20 +27,20 @@ from onegraph.base.events import Location
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
-from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, compares_in_python, instance_dict, slots_of
+from onegraph.capture.keys import Keys
+from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
-from onegraph.capture.special_methods import StatefulClasses, is_stateful
+from onegraph.capture.special_methods import StatefulClasses
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.unread import Unread
 
 #: The hash functions of objects that equal nothing but themselves.
-BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
 
 
-class World(Namespaces):
+class World(Namespaces, Keys):
     """The admitted part of the world outside of one trace.
 
     `admission` turns a real object that is not an atom into its shadow (see `onegraph.capture.admit`); `locate` gives
@@ -88,7 +88,6 @@ class World(Namespaces):
         self.slots: dict[tuple[int, Any], tuple[Any, Any]] = {}
         #: The shadows (by identity) that the program may have written to, even if they are now as they were.
         self.touched: set[int] = set()
-        self._hashed: set[int] = set()
         self._admission = admission
         self._atom = atom
         self._locate = locate
@@ -102,6 +101,7 @@ class World(Namespaces):
             table.clear()
         self._keep.clear()
         self._observe = None
+        self.natively = NotImplemented
 
     # ---- guards ------------------------------------------------------------------------------------------------------
 
@@ -230,34 +230,18 @@ class World(Namespaces):
                 case _:
                     self.identity_matters(a, b)
 
-    def hashed(self, value: Any) -> None:
-        """The program finds a value in a dict or a set: objects that are found by identity are guarded by it."""
-        if type(value) in ATOMS or id(value) in self._hashed:
-            return
-        self._hashed.add(id(value))
-        if isinstance(value, tuple | frozenset):
-            for item in value:
-                self.hashed(item)
-            return
-        if is_stateful(type(value).__hash__) or is_stateful(type(value).__eq__):
-            self.refuse_opaque(value)
-        origin = self.origin.get(id(value))
-        if origin is not None and type(value).__hash__ in BY_IDENTITY:
-            self.guard(origin, "is", self.real(value))
-
     # ---- lazy containers ---------------------------------------------------------------------------------------------
 
     def lookup(self, container: dict[Any, Any], key: Any) -> Any:
         """`container[key]` of a dict (UNFILLED never escapes); raises KeyError. Guards presence or absence."""
         entry = self.records.get(id(container))
         self.settled(key)
+        value = self.find(dict.get, container, key, DELETED)  # asks no `__missing__`
         if entry is None:
-            value = dict.get(container, key, DELETED)  # asks no `__missing__`
             if value is DELETED:
                 refuse_marked(key)
                 raise KeyError(key)
             return value
-        value = dict.get(container, key, DELETED)
         if value is UNFILLED:
             return self._fill_key(entry, key)
         if value is DELETED:
@@ -265,16 +249,6 @@ class World(Namespaces):
             self._guard_presence(entry, key)
             raise KeyError(key)
         return value
-
-    def settled(self, key: Any) -> Any:
-        """A key whose hash and equality native code may ask for."""
-        self.hashed(key)
-        if isinstance(key, tuple | frozenset):
-            for item in key:
-                self.settled(item)
-        elif type(key) not in ATOMS and compares_in_python(type(key)):
-            self.realize_deep(key)
-        return key
 
     def standing(self, container: Any, key: Any) -> Any:
         """What the original of a container from outside holds at a plain key, without reading it for the trace."""
@@ -292,7 +266,7 @@ class World(Namespaces):
     def present(self, container: dict[Any, Any], key: Any) -> bool:
         """`key in container` of a dict, guarded without reading the value."""
         refuse_marked(key)
-        found = dict.__contains__(container, self.settled(key))
+        found = self.find(dict.__contains__, container, self.settled(key))
         entry = self.records.get(id(container))
         if entry is not None:
             self._guard_presence(entry, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL
@@ -35,7 +36,7 @@ class Builders:
     def set_update(self, container: set[Any], items: Any) -> None:
         """`{*items}`"""
         if self._runs_python(items, "__iter__", "__next__"):
-            container.update(self._take(self.iter(items), None))
+            self.natively(container.update, self._take(self.iter(items), None))
         else:
             self.natively(container.update, items)
 
@@ -47,13 +48,16 @@ class Builders:
         if issubclass(type(other), dict) and not self._runs_python(other, "__iter__"):
             return other
         keys = self.getattr(other, "keys")
-        return {key: self.getitem(other, key) for key in self._take(self.iter(self.call(keys, (), {})), None)}
+        found: dict[Any, Any] = {}
+        for key in self._take(self.iter(self.call(keys, (), {})), None):
+            self.natively(operator.setitem, found, key, self.getitem(other, key))
+        return found
 
     def dict_update(self, container: dict[Any, Any], other: Any) -> None:
         """`{**other}`"""
         if not self._is_mapping(other):
             raise TypeError(f"'{type_name(type(other))}' object is not a mapping")
-        container.update(self._mapping(other))
+        self.natively(container.update, self._mapping(other))
 
     def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
         """`function(**other)`"""

@@ -26,6 +26,7 @@ from onegraph.capture.interp.rests import (
     Rest,
     binary_rest,
     compare_rest,
+    indexing_rest,
     text_rest,
     unpacking_rest,
 )
@@ -76,6 +77,7 @@ _CONVERT: dict[str, tuple[Callable[[Any], str], str]] = {
     "repr": (repr, "__repr__"),
     "ascii": (ascii, "__repr__"),
 }
+_SEQUENCES = frozenset({list, tuple, str, bytes, range})
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice, type(None)})
 
 
@@ -235,16 +237,25 @@ class Protocols:
 
     def getitem(self, container: Any, key: Any) -> Any:
         """`container[key]`"""
-        if type(container) in _PLAIN:
-            return container[key]
+        if type(container) in _PLAIN and type(key) in _PLAIN:
+            return container[key] if type(key) is int else self.natively(operator.getitem, container, key)
+        if type(container) in _SEQUENCES and is_python(self.type_lookup(type(key), "__index__")):
+            return container[self.index(key, indexing_rest(container))]
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
             return self.call_special(found, container, (key,), ITEM)
         if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
-                return self.call(self.getattr(container, "__class_getitem__"), (key,), {})
-        return container[key]
+                return self.call_before(ITEM, self.getattr(container, "__class_getitem__"), (key,), {})
+        return self.natively(operator.getitem, container, key)
+
+    def index(self, obj: Any, rest: Rest | None) -> int:
+        """`operator.index(obj)` of an object with `__index__` in Python"""
+        result = self.call_special(self.type_lookup(type(obj), "__index__"), obj, rest=rest)
+        if not isinstance(result, int):
+            raise TypeError(f"__index__ returned non-int (type {type_name(type(result))})")
+        return result
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         """`container[key] = value`"""
@@ -260,7 +271,7 @@ class Protocols:
         if is_python(found):
             self.call_special(found, container, (key,), WRITTEN_ITEM)
         else:
-            del container[key]
+            self.natively(operator.delitem, container, key)
 
     def contains(self, item: Any, container: Any) -> bool:
         """`item in container`"""
@@ -348,8 +359,8 @@ class Protocols:
 
     def set_add(self, container: set[Any], item: Any) -> None:
         """Add to the set of a display or a comprehension."""
-        container.add(item)
+        self.natively(set.add, container, item)
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         """Add to the dict of a display or a comprehension."""
-        container[key] = value
+        self.natively(operator.setitem, container, key, value)

@@ -176,6 +176,13 @@ def unpacked_on(items: list[Any], result: Any) -> list[Any]:
     return items
 
 
+def indexed(container: Any) -> Any:
+    result = inner()
+    if not isinstance(result, int):
+        raise TypeError(f"__index__ returned non-int (type {type_name(type(result))})")
+    return container[result]
+
+
 def item_or_end() -> Any:
     try:
         return inner()
@@ -252,6 +259,7 @@ _UNEQUAL: Finish = {"COMPARE_OP": unequal}
 _ENTERED: Finish = {"BEFORE_WITH": entered}
 _UNPACKED_ON: Finish = {"UNPACK_SEQUENCE": unpacked_on}
 _CONSTRUCTED: Finish = dict.fromkeys(CALLED.finish, constructed)
+_INDEXED: Finish = {"BINARY_SUBSCR": indexed}
 _INITIALIZED: Finish = dict.fromkeys(CALLED.finish, initialized)
 _BUILT: Finish = dict.fromkeys(CALLED.finish, built)
 
@@ -281,6 +289,11 @@ def compare_rest(op: str, by_equality: bool, a: Any, b: Any, tries: Iterable[Any
 def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
     """Of the next item that is unpacked, behind these."""
     return Rest(_UNPACKED_ON, (items, iterator))
+
+
+def indexing_rest(container: Any) -> Rest:
+    """Of reading the item of a sequence whose index says what number it is."""
+    return Rest(_INDEXED, (container,))
 
 
 def entering_rest(leave: Any) -> Rest:

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from onegraph.capture import breaks as b
+from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.native_calls import taken
 from onegraph.capture.policy.iteration import StandIn
@@ -105,7 +106,15 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
         return tracer.truth(tracer.call(hook, (kinds, value), {}))
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return any(isinstance(kind, kinds) for kind in (tracer.type_of(value)(),))
+    if says_its_class(type(value)):
+        return tracer.natively(isinstance, value, kinds)
     return isinstance(value, kinds)
+
+
+@functools.cache
+def says_its_class(cls: type) -> bool:
+    """Whether instances are asked for their class, where their type does not answer."""
+    return isinstance(cls.__getattribute__, types.FunctionType) or find_in_class(cls, "__class__")[0] is not object
 
 
 def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
