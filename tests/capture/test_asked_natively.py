@@ -1,4 +1,4 @@
-"""Methods of the program that native code asks: by operations on keys and indices, and by questions of our own."""
+"""Methods and functions of the program that native code calls: for keys and indices, as callbacks, and for itself."""
 
 from __future__ import annotations
 
@@ -536,6 +536,438 @@ program(
         log.append((len(a), [*a], bool(a), a[0] is a.x, list(a)))
         if a: y = y + 1
         return y + (a + 2)
+    """,
+)
+program(
+    "hash_call",
+    3,
+    """
+    class A:
+        def __init__(self, x): self.x = x; self.t = None
+        def __hash__(self):
+            self.t = self.x * 2
+            BREAK
+            self.t = self.t + 1
+            return 7
+    def f(x, log):
+        a = A(x + 1)
+        return a.t * hash(a) if hash(a) else None
+    """,
+)
+program(
+    "in_iter",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x
+        def __iter__(self):
+            self.y = self.x * 3
+            BREAK
+            return iter([1, 2, 3])
+    def f(x, log):
+        a = A(x + 1)
+        log.append(3 in a)
+        return a.y * 2
+    """,
+)
+program(
+    "reduce_copy",
+    2,
+    """
+    import copy
+    class A:
+        def __init__(self, x): self.x = x
+        def __reduce_ex__(self, p):
+            y = self.x * 2
+            BREAK
+            return (A, (y + 1,))
+    def f(x, log):
+        a = A(x + 1)
+        return copy.copy(a).x * 2
+    """,
+)
+program(
+    "reduce",
+    2,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        def add(a, b):
+            c = a + b
+            if log == []:
+                BREAK
+            log.append(1)
+            return c * 2
+        return functools.reduce(add, [y, x, y]) * 3
+    """,
+)
+program(
+    "in_contains",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x
+        def __contains__(self, k):
+            self.y = self.x * 3
+            BREAK
+            return k
+    def f(x, log):
+        a = A(x + 1)
+        log.append(3 not in a)
+        return a.y * 2
+    """,
+)
+program(
+    "hash_wrong",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x; self.t = None
+        def __hash__(self):
+            self.t = self.x * 2
+            BREAK
+            self.t = self.t + 1
+            return 'a'
+    def f(x, log):
+        a = A(x + 1)
+        try:
+            hash(a)
+        except TypeError as e: log.append(str(e))
+        return a.t * 2
+    """,
+)
+program(
+    "hash_negative",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x; self.t = None
+        def __hash__(self):
+            self.t = self.x * 2
+            BREAK
+            self.t = self.t + 1
+            return -1
+    def f(x, log):
+        a = A(x + 1)
+        return a.t * hash(a)
+    """,
+)
+program(
+    "hash_large",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x; self.t = None
+        def __hash__(self):
+            self.t = self.x * 2
+            BREAK
+            self.t = self.t + 1
+            return 1 << 70
+    def f(x, log):
+        a = A(x + 1)
+        return a.t * (hash(a) % 7)
+    """,
+)
+program(
+    "in_iter_no",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x
+        def __iter__(self):
+            self.y = self.x * 3
+            BREAK
+            return iter([1, 2, 3])
+    def f(x, log):
+        a = A(x + 1)
+        log.append(9 in a)
+        return a.y * 2
+    """,
+)
+program(
+    "not_in_iter",
+    2,
+    """
+    class A:
+        def __init__(self, x): self.x = x
+        def __iter__(self):
+            self.y = self.x * 3
+            BREAK
+            return iter([1, 2, 3])
+    def f(x, log):
+        a = A(x + 1)
+        log.append(2 not in a)
+        return a.y * 2
+    """,
+)
+program(
+    "in_iter_eq",
+    2,
+    """
+    class E:
+        def __init__(self, log): self.log = log
+        def __eq__(self, o): self.log.append(o); return o == 2
+    class A:
+        def __init__(self, x): self.x = x
+        def __iter__(self):
+            self.y = self.x * 3
+            BREAK
+            return iter([1, 2, 3])
+    def f(x, log):
+        a = A(x + 1)
+        log.append(E(log) in a)
+        return a.y * 2
+    """,
+)
+program(
+    "reduce_start",
+    2,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        def add(a, b):
+            c = a + b
+            if log == []:
+                BREAK
+            log.append(1)
+            return c * 2
+        return functools.reduce(add, (y, x, y), x) * 3
+    """,
+)
+program(
+    "reduce_every",
+    4,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        def add(a, b):
+            c = a + b
+            BREAK
+            log.append(1)
+            return c * 2
+        return functools.reduce(add, [y, x, y, x]) * 3
+    """,
+)
+program(
+    "reduce_gen",
+    4,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        def add(a, b):
+            c = a + b
+            BREAK
+            log.append(1)
+            return c * 2
+        return functools.reduce(add, (t for t in [y, x, y])) * 3
+    """,
+)
+program(
+    "reduce_mutates",
+    4,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        l = [y, x]
+        def add(a, b):
+            c = a + b
+            BREAK
+            if len(l) < 4: l.append(b * 2)
+            return c
+        return functools.reduce(add, l) * 3
+    """,
+)
+program(
+    "reduce_raises",
+    2,
+    """
+    import functools
+    def f(x, log):
+        y = x + 1
+        def add(a, b):
+            c = a + b
+            BREAK
+            if log: raise ValueError('v')
+            log.append(1)
+            return c
+        try:
+            return functools.reduce(add, [y, x, y]) * 3
+        except ValueError as e:
+            log.append(str(e))
+        return y
+    """,
+)
+program(
+    "key_sorted",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = sorted([3, 1, 2], key=key)
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_sorted_rev",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = sorted((3, 1, 2), key=key, reverse=True)
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_min",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = [min([3, 1, 2], key=key)]
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_max",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = [max(3, 1, 2, key=key)]
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_max_def",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = [max([3, 1, 2], key=key, default=4)]
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_sort",
+    5,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = l.sort(key=key) or l
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_stable",
+    3,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = sorted([3, 3, 1, 1], key=key)
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_gen",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            if n == 1: BREAK
+            return -n if t.dim() else t
+        s = sorted((v for v in [3, 1, 2]), key=key)
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_all_break",
+    4,
+    """
+    def f(x, log):
+        y = x + 1
+        l = [3, 1, 2]
+        def key(n):
+            log.append(n)
+            t = y * n
+            BREAK
+            return -n if t.dim() else t
+        s = sorted([3, 1, 2], key=key)
+        log.append(s)
+        return y * s[0]
+    """,
+)
+program(
+    "key_tensors",
+    2,
+    """
+    def f(x, log):
+        y = x + 1
+        def key(t):
+            u = t * 2
+            if len(log) == 1: BREAK
+            log.append(1)
+            return len(log)
+        s = sorted([y, x, y * 2], key=key, reverse=True)
+        return s[0] * 2 + min([y, x], key=lambda t: 1)
     """,
 )
 

@@ -158,3 +158,27 @@ def test_a_larger_frame_is_always_found_room_for() -> None:
             deep(n - 1)
 
     deep(300)
+
+
+class Asked:
+    names: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        Asked.names.append(name)
+        return object.__getattribute__(self, name)
+
+
+def test_looking_at_a_class_calls_nothing_of_the_program() -> None:
+    asked = Asked()
+    Asked.names.clear()
+    with _C.trace_hook(None):
+        before = _C.looking(True)
+        try:
+            answers = [isinstance(asked, kind) for kind in (Asked, int, (str, list))]
+            assert asked.names is Asked.names
+        finally:
+            _C.looking(before)
+        assert answers == [True, False, False] and not before
+        assert Asked.names == ["names"]
+        assert not isinstance(asked, int)
+        assert Asked.names == ["names", "__class__"]

@@ -14,7 +14,7 @@ import torch
 from onegraph.capture.attributes import MISSING
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import is_python
-from onegraph.capture.interp.rests import ITEM, NEXT, Rest, indexing_rest
+from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
@@ -127,14 +127,14 @@ class Containers(Operators):
                 self.world.settled(item)
         return super().contains(item, container)
 
-    def iter(self, obj: Any) -> Any:
+    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
         if isinstance(obj, torch.Tensor):
             return iter(obj.unbind(0)) if obj.dim() else iter(obj)
         if isinstance(obj, StandIn):
             return obj
         self.world.refuse_opaque(obj)
         self.world.realize(obj)
-        return super().iter(obj)
+        return super().iter(obj, rest)
 
     def type_of(self, obj: Any) -> type:
         return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)

@@ -20,6 +20,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.changing import Numbers
+from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.layout import VIEWS, behind_proxy
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
@@ -145,9 +146,9 @@ class Operators(Attributes):
         except GraphBreak as broken:
             raise membership(broken) from None
 
-    def iter(self, obj: Any) -> Any:
+    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
         refuse_marked(obj)
-        return super().iter(obj)
+        return super().iter(obj, rest)
 
     def list_extend(self, container: list[Any], items: Any) -> None:
         super().list_extend(container, self._items_of(items))

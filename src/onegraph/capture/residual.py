@@ -199,7 +199,8 @@ class Rebuild:
             return name
         if part := self.world.parts.get(id(value)):
             owner, name = part
-            return self.assign(f"{self.value(owner)}.{name}")
+            made = self.value(owner)
+            return self.assign(self.instance_dict(made, type(owner)) if name == "__dict__" else f"{made}.{name}")
         for kinds, recipe in RECIPES:
             if issubclass(cls, kinds):
                 return recipe(self, value)

@@ -489,9 +489,11 @@ class Tracer(Frames, Containers, Drops):
         refuse_outside_class(cls, is_library)
         return self.note_birth(self.run_native(cls, args, kwargs))
 
-    def interpret(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def interpret(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """Interpret a Python function although the table has a handler for it."""
-        return self.call_python(function, args, kwargs)
+        frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
+        frame.rest = rest
+        return self.run_frame(frame)
 
     def is_library_function(self, function: types.FunctionType) -> bool:
         return is_library(function.__module__ or "")

@@ -26,6 +26,7 @@ from onegraph.capture.interp.rests import (
     Rest,
     binary_rest,
     compare_rest,
+    finding_rest,
     indexing_rest,
     text_rest,
     unpacking_rest,
@@ -281,7 +282,7 @@ class Protocols:
         if is_python(found):
             return self.truth(self.call_special(found, container, (item,), CONTAINED))
         if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
-            iterator = self.iter(container)
+            iterator = self.iter(container, finding_rest(item))
             while True:
                 try:
                     candidate = self.next(iterator)
@@ -291,12 +292,12 @@ class Protocols:
                     return True
         return self.natively(operator.contains, container, item)
 
-    def iter(self, obj: Any) -> Any:
+    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
         """`iter(obj)`"""
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__iter__")
         if not is_python(found):
             return iter(obj)
-        iterator = self.call_special(found, obj, rest=ITERATOR)
+        iterator = self.call_special(found, obj, rest=rest)
         if self.type_lookup(type(iterator), "__next__") is NULL:
             raise TypeError(f"iter() returned non-iterator of type '{type_name(type(iterator))}'")
         return iterator
@@ -359,8 +360,14 @@ class Protocols:
 
     def set_add(self, container: set[Any], item: Any) -> None:
         """Add to the set of a display or a comprehension."""
-        self.natively(set.add, container, item)
+        if type(item) is str or type(item) is int:
+            container.add(item)
+        else:
+            self.natively(set.add, container, item)
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         """Add to the dict of a display or a comprehension."""
-        self.natively(operator.setitem, container, key, value)
+        if type(key) is str or type(key) is int:
+            container[key] = value
+        else:
+            self.natively(operator.setitem, container, key, value)

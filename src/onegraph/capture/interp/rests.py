@@ -7,7 +7,9 @@ for the call of the method.
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
@@ -48,10 +50,11 @@ def finish_of(rest: Rest, frame: Frame) -> FunctionType | str | None:
     instr = frame.bytecode.instrs[frame.ip]
     if instr.op in rest.finish:
         return rest.finish[instr.op]
-    if instr.op == "CALL":
-        first, second = frame.stack[len(frame.stack) - instr.arg - 2 :][:2]
+    if instr.op in ("CALL", "CALL_KW"):
+        count = instr.arg if instr.op == "CALL" else instr.arg[0]
+        first, second = frame.stack[len(frame.stack) - count - 2 :][:2]
         for place, finish in rest.finish.items():
-            if type(place) is tuple and place[1] == instr.arg:
+            if type(place) is tuple and place[1] == count:
                 if (first is place[0] and second is NULL) or (second is place[0] and first is NULL):
                     return finish
     return "it is a part of another instruction"
@@ -137,6 +140,67 @@ def unequal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
 def contained() -> bool:
     result = inner()
     return True if result else False
+
+
+def found(item: Any) -> bool:
+    """Of the iterator of what has no `__contains__`."""
+    result = inner()
+    if not hasattr(type(result), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
+    while True:
+        try:
+            candidate = next(result)
+        except StopIteration:
+            break
+        if candidate is item or candidate == item:
+            return True
+    return False
+
+
+class Answering:
+    """An object with this hash."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __hash__(self) -> int:
+        return self.answer  # type: ignore[no-any-return]
+
+
+def hashed() -> int:
+    result = inner()
+    return result if type(result) is int and 0 <= result <= sys.maxsize else hash(Answering(result))
+
+
+def reduced(function: Any, items: Any, index: int) -> Any:
+    total = inner()
+    while index < len(items):
+        item = items[index]
+        index += 1
+        total = function(total, item)
+    return total
+
+
+def ordered(key: Any, items: list[Any], keys: list[Any], reverse: Any) -> list[Any]:
+    result = inner()
+    keys = [*keys, result]
+    while len(keys) < len(items):
+        keys.append(key(items[len(keys)]))
+    order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse)
+    return list(map(items.__getitem__, order))
+
+
+def extreme(goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> Any:
+    result = inner()
+    keys = [*keys, result]
+    while len(keys) < len(items):
+        keys.append(key(items[len(keys)]))
+    best = index = 0
+    while index < len(items):
+        if index and goes_before(keys[index], keys[best]):
+            best = index
+        index += 1
+    return items[best]
 
 
 def iterator() -> Any:
@@ -245,6 +309,7 @@ LENGTH = Rest({"GET_LEN": length, (len, 1): length})
 FORMATTED = Rest(dict.fromkeys(("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", (format, 1), (format, 2)), formatted))
 CONTAINED = Rest({"CONTAINS_OP": contained})
 ITERATOR = Rest({"GET_ITER": iterator, (iter, 1): iterator, "UNPACK_SEQUENCE": unpacked})
+HASHED = Rest({(hash, 1): hashed})
 NEXT = Rest({"FOR_ITER": item_or_end, (next, 1): None})
 LEFT = Rest({"WITH_EXCEPT_START": None})
 
@@ -259,6 +324,12 @@ _UNEQUAL: Finish = {"COMPARE_OP": unequal}
 _ENTERED: Finish = {"BEFORE_WITH": entered}
 _UNPACKED_ON: Finish = {"UNPACK_SEQUENCE": unpacked_on}
 _CONSTRUCTED: Finish = dict.fromkeys(CALLED.finish, constructed)
+_FOUND: Finish = {"CONTAINS_OP": found}
+_REDUCED: Finish = {(functools.reduce, 2): reduced, (functools.reduce, 3): reduced}
+_ORDERED: Finish = {(sorted, 2): ordered, (sorted, 3): ordered}
+_EXTREME: Mapping[Any, Finish] = {
+    function: {(function, count): extreme for count in range(2, 8)} for function in (min, max)
+}
 _INDEXED: Finish = {"BINARY_SUBSCR": indexed}
 _INITIALIZED: Finish = dict.fromkeys(CALLED.finish, initialized)
 _BUILT: Finish = dict.fromkeys(CALLED.finish, built)
@@ -289,6 +360,26 @@ def compare_rest(op: str, by_equality: bool, a: Any, b: Any, tries: Iterable[Any
 def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
     """Of the next item that is unpacked, behind these."""
     return Rest(_UNPACKED_ON, (items, iterator))
+
+
+def finding_rest(item: Any) -> Rest:
+    """Of looking for an item among those of an iterator, which is made."""
+    return Rest(_FOUND, (item,))
+
+
+def reducing_rest(function: Any, items: Any, index: int) -> Rest:
+    """Of `functools.reduce` over a list or a tuple, behind the call for the item before this one."""
+    return Rest(_REDUCED, (function, items, index))
+
+
+def ordering_rest(key: Any, items: list[Any], keys: list[Any], reverse: Any) -> Rest:
+    """Of `sorted`, behind the call that gives the key of the next item."""
+    return Rest(_ORDERED, (key, items, keys, reverse))
+
+
+def extreme_rest(function: Any, key: Any, items: list[Any], keys: list[Any]) -> Rest:
+    """The same of `min` or `max`."""
+    return Rest(_EXTREME[function], (operator.lt if function is min else operator.gt, key, items, keys))
 
 
 def indexing_rest(container: Any) -> Rest:

@@ -29,6 +29,7 @@ import torch
 from onegraph.capture import breaks as b
 from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.interp.rests import HASHED
 from onegraph.capture.native_calls import taken
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.library import asks_for_itself
@@ -165,7 +166,7 @@ def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
-        result = tracer.concrete(tracer.call(method, (value,), {}), "hash")
+        result = tracer.concrete(tracer.call_before(HASHED, method, (value,), {}), "hash")
         known = type(result) is int and -1 < result <= sys.maxsize
         return result if known else taken(hash, "__hash__", type(value), result)
     if method is object.__hash__:

@@ -15,15 +15,16 @@ from onegraph.capture.source import DictOf
 from onegraph.torchlib.state import untraced
 
 
-@policy(copy.copy)
+@policy(copy.copy, passing=True)
 def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    rest = tracer.take_rest()
     value = args[0] if args else None
     if isinstance(value, StandIn):
         return value.copied()
     if isinstance(value, torch.Tensor):
         refuse_uncopied(tracer, value)
         return value.data  # which shares its memory, as the copy does, and counts its own writes
-    return tracer.interpret(copy.copy, args, kwargs)
+    return tracer.interpret(copy.copy, args, kwargs, rest)
 
 
 @policy(torch.Tensor.__deepcopy__)

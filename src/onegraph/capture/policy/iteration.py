@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
+from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import NativeLike, recipe
 
@@ -43,8 +44,10 @@ def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         total = next(items, reduce_)
         if total is reduce_:
             raise TypeError("reduce() of empty iterable with no initial value")
-    for item in items:
-        total = tracer.call(args[0], (total, item), {})
+    known = type(args[1]) in (list, tuple)
+    for index, item in enumerate(items, 1 if len(args) > 2 else 2):
+        rest = reducing_rest(args[0], args[1], index) if known else None
+        total = tracer.call_before(rest, args[0], (total, item), {})
     return total
 
 
@@ -57,7 +60,9 @@ def _extreme(function: Any, symbol: str) -> None:
         if not items:
             raise ValueError(f"{function.__name__}() arg is an empty sequence")
         key = kwargs.get("key")
-        keyed = [item if key is None else tracer.call(key, (item,), {}) for item in items]
+        keyed = items if key is None else []
+        for item in items if key is not None else ():
+            keyed.append(tracer.call_before(extreme_rest(function, key, items, list(keyed)), key, (item,), {}))
         best = 0
         for index in range(1, len(items)):
             if ordered(tracer, function.__name__, symbol, keyed[index], keyed[best]):
@@ -242,8 +247,10 @@ def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
 def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
     less = functools.cmp_to_key(lambda a, b: -1 if ordered(tracer, "sort", "<", a[0], b[0]) else 0)
-    keyed = [(item if key is None else tracer.call(key, (item,), {}), item) for item in items]
-    reverse = kwargs.get("reverse", False)
+    reverse, keys = kwargs.get("reverse", False), items if key is None else []
+    for item in items if key is not None else ():
+        keys.append(tracer.call_before(ordering_rest(key, items, list(keys), reverse), key, (item,), {}))
+    keyed = list(zip(keys, items, strict=True))
     if not isinstance(reverse, bool):
         list.sort([], reverse=reverse)  # refuses what is no number
         reverse = tracer.truth(reverse)
