@@ -25,6 +25,7 @@ from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
+from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.layout import (
     HEAP_TYPE,
     behind_proxy,
@@ -78,7 +79,7 @@ def has_python_layout(cls: type) -> bool:
 
     Native classes refuse `object.__new__`. Classes with a finalizer are left out: the shadow's end must not run it.
     """
-    if cls.__flags__ & HEAP_TYPE == 0 or hasattr(cls, "__del__"):
+    if cls.__flags__ & HEAP_TYPE == 0 or defines(cls, "__del__"):
         return False
     try:
         object.__new__(cls)
@@ -192,6 +193,10 @@ def admit_list(world: World, real: list[Any], source: Source, guarded: bool) -> 
 
 @admits(dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool) -> Any:
+    space = world.known_namespace(real) if type(real) is dict else None
+    if space is not None and source != space.source:
+        world.guard(source, "is", real)
+        source, guarded = space.source, space.guarded
     if isinstance(real, collections.defaultdict):
         shadow = type(real).__new__(type(real))
         collections.defaultdict.__init__(
@@ -209,8 +214,8 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
     for key in keys:
         setter(shadow, key, UNFILLED)
     entry = world.record(shadow, real, source, guarded, {})
-    if any(key is not original for key, original in keys.items()):
-        entry.keys = keys
+    entry.keys = keys
+    world.go_on_as(entry)
     return shadow
 
 
@@ -347,7 +352,7 @@ def admit_namespace(world: World, real: types.SimpleNamespace, source: Source, g
 def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """A native function; one that is bound to an object is that of the object's shadow. (pybind11 binds to records.)"""
     owner = real.__self__
-    if owner is None or isinstance(owner, types.ModuleType | type) or not hasattr(type(owner), real.__name__):
+    if owner is None or isinstance(owner, types.ModuleType | type) or not defines(type(owner), real.__name__):
         return admit_identity(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))

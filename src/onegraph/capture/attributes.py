@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import enum
 import functools
 import types
@@ -9,11 +11,12 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
+from onegraph.capture.breaks import CLASS_WRITE, GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
-from onegraph.capture.layout import HEAP_TYPE
+from onegraph.capture.kinds import answers_itself, defines, isinstance, plain
+from onegraph.capture.layout import HEAP_TYPE, behind_proxy
 from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS, DELETED
@@ -38,7 +41,7 @@ class Attributes(Machine):
             real = self.world.real(obj)
             if real is not obj:
                 return type(real)
-            return torch.nn.Parameter if isinstance(obj, torch.nn.Parameter) else torch.Tensor
+            return torch.nn.Parameter if builtins.isinstance(obj, torch.nn.Parameter) else torch.Tensor
         if isinstance(obj, torch.SymInt):
             return int
         if isinstance(obj, torch.SymFloat):
@@ -93,7 +96,7 @@ class Attributes(Machine):
     def generic_getattr(self, obj: Any, name: str, rest: Rest | None = None) -> Any:
         """object.__getattribute__ over a shadow: data descriptors, instance dict, then the rest of the class."""
         cls = type(obj)
-        if name == "__class__":
+        if name == "__class__" and find_in_class(cls, name)[0] is object:
             return self.type_of(obj)
         attributes = self.world.attributes(obj)
         if name == "__dict__" and attributes is None and cls.__dictoffset__ and not self.world.is_outside(obj):
@@ -170,7 +173,7 @@ class Attributes(Machine):
 
     def _bind(self, owner: type, found: Any, obj: Any, name: str, rest: Rest | None = None) -> Any:
         """What a class attribute gives on an instance."""
-        match found:
+        match plain(found):
             case types.FunctionType():
                 return types.MethodType(self._admit_class_value(type(obj), owner, found, name), obj)
             case property():
@@ -240,22 +243,25 @@ class Attributes(Machine):
         raise AttributeError(f"'{self.type_of(obj).__name__}' object has no attribute '{name}'")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
+        if answers_itself(type(module)):
+            raise refused_object(module)
         namespace = vars(module)
-        if name == "__dict__" or name not in namespace:
-            return getattr(module, name)
-        return self.world.read_global(namespace, {}, name)
+        if name == "__dict__":
+            return self.world.namespace_dict(namespace)
+        try:
+            return self.world.read_global(namespace, None, name)
+        except KeyError:
+            deleted = name in namespace
+        if deleted:
+            raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+        return getattr(module, name)
 
     def _type_attribute(self, cls: type, name: str) -> Any:
-        if name in (
-            "__dict__",
-            "__mro__",
-            "__bases__",
-            "__name__",
-            "__qualname__",
-            "__module__",
-            "__doc__",
-            "__base__",
-        ):
+        if name == "__dict__" and not self.is_made(cls):
+            return self._class_dict(cls)
+        if name == "__annotations__" and not self.is_made(cls):
+            return self._annotations(cls)
+        if name in OWN_OF_CLASSES:
             return getattr(cls, name)
         if name == "__class__":
             return self.type_of(cls)
@@ -276,10 +282,28 @@ class Attributes(Machine):
             return getattr(cls, name)
         return self._bind_to_class(cls, owner, found, name)
 
+    def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
+        """The read-only `__dict__` of a class from outside, a new one each time; to libraries, the original."""
+        if is_library(self.frames[-1].globals.get("__name__") or ""):
+            return cls.__dict__
+        source = DictOf(Const(id(cls), cls.__qualname__, cls))
+        guarded = not is_library(cls.__module__ or "")
+        made = types.MappingProxyType(self.world.admit(behind_proxy(cls.__dict__), source, guarded))
+        self.world.parts[id(self.world.keep(made))] = (cls, "__dict__")
+        return made
+
+    def _annotations(self, cls: type) -> Any:
+        """The annotations of a class from outside: where it has none, it gets empty ones when it is asked."""
+        names = behind_proxy(cls.__dict__)
+        if "__annotations__" not in names and id(names) in self.world.shadow_of:
+            raise GraphBreak(CLASS_WRITE, what=f"__annotations__ of {cls.__qualname__}")
+        source = Item(DictOf(Const(id(cls), cls.__qualname__, cls)), "__annotations__")
+        return self.world.admit(cls.__annotations__, source, not is_library(cls.__module__ or ""))
+
     def _bind_to_class(self, cls: type, owner: type, found: Any, name: str) -> Any:
         """What an entry of the dictionary of `owner` gives on its subclass `cls`."""
         value = self._admit_class_value(cls, owner, found, name)
-        match value:
+        match plain(value):
             case classmethod():
                 return self._class_method(cls, owner, found, name)
             case staticmethod():
@@ -306,10 +330,17 @@ class Attributes(Machine):
 
     def _function_attribute(self, function: types.FunctionType, name: str) -> Any:
         origin = self.world.origin.get(id(function))
+        if name == "__globals__":
+            return self.world.namespace_dict(function.__globals__)
         named = name in NAMES and id(function) in self.world.unpinned
         if (named or name in FUNCTION_STATE) and origin is not None:
             value = getattr(function, name)
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
+        known = self.world.shadow_of.get(id(function.__dict__))
+        if known is not None and (name in known or name in function.__dict__):
+            with contextlib.suppress(KeyError):
+                return self.world.lookup(known, name)
+            raise AttributeError(f"'function' object has no attribute '{name}'")
         if origin is not None and name in function.__dict__:
             return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
         own = find_in_class(types.FunctionType, name)[0] is not None
@@ -343,7 +374,7 @@ class Attributes(Machine):
                 return setattr(obj, name, value)
             raise GraphBreak(GRAD_WRITE if name in ("grad", "requires_grad") else TENSOR_ATTRIBUTE, name=name)
         if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
-            raise GraphBreak(reason_of_write(obj), what=f"{name} of {getattr(obj, '__name__', obj)}")
+            raise GraphBreak(reason_of_write(obj), what=f"{name} of {object.__getattribute__(obj, '__name__')}")
         custom = self.class_lookup(type(obj), "__setattr__")
         if isinstance(custom, types.FunctionType):
             self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name, value), {})
@@ -355,7 +386,7 @@ class Attributes(Machine):
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
         owner, found = find_in_class(type(obj), name)
-        match found:
+        match plain(found):
             case property():
                 if found.fset is None:
                     raise AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter")
@@ -403,6 +434,11 @@ class Attributes(Machine):
             (type if isinstance(obj, type) else object).__delattr__(obj, name)
 
 
+#: What the class of a class tells of it, and not what the class has inherited.
+OWN_OF_CLASSES = frozenset(
+    """__dict__ __mro__ __bases__ __base__ __name__ __qualname__ __module__ __doc__ __annotations__ __abstractmethods__
+    __text_signature__""".split()
+)
 #: What a class has for its instances to call.
 METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, classmethod, staticmethod)
 #: Attributes of functions that a program may change.
@@ -420,9 +456,9 @@ def find_in_class(cls: type, name: str) -> tuple[Any, Any]:
 
 
 def is_descriptor(value: Any) -> bool:
-    return hasattr(type(value), "__get__")
+    return defines(type(value), "__get__")
 
 
 def is_data_descriptor(value: Any) -> bool:
     kind = type(value)
-    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+    return defines(kind, "__set__") or defines(kind, "__delete__")

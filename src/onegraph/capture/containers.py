@@ -6,7 +6,7 @@ import collections
 import operator
 import weakref
 from collections.abc import Iterator
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from onegraph.capture.attributes import MISSING
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
+from onegraph.capture.kinds import defines, isinstance, plain
+from onegraph.capture.layout import behind_proxy
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
@@ -25,6 +27,11 @@ STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": opera
 
 #: What asks its keys for their numbers.
 SEQUENCES = (list, tuple, str, bytes, range)
+
+
+def shown_by(container: Any) -> Any:
+    """The mapping behind a read-only proxy, any other value itself."""
+    return behind_proxy(container) if type(container) is MappingProxyType else container
 
 
 class Containers(Operators):
@@ -53,9 +60,10 @@ class Containers(Operators):
         super().setattr(self._behind_weak_proxy(obj), name, value)
 
     def getitem(self, container: Any, key: Any) -> Any:
+        container = shown_by(container)
         if isinstance(container, dict):
             key = self.concrete_deep(key, "hash")
-        match container:
+        match plain(container):
             case dict() if type(container).__getitem__ is dict.__getitem__:
                 try:
                     return self.world.lookup(container, key)
@@ -102,7 +110,7 @@ class Containers(Operators):
     def refuse_finalizer(self, container: Any, key: Any) -> None:
         """What is written over may be the last reference to an object whose finalizer the program sees."""
         gone = self.world.standing(container, key)
-        if hasattr(type(gone), "__del__"):
+        if defines(type(gone), "__del__"):
             raise refused_object(gone)
 
     def delitem(self, container: Any, key: Any) -> None:
@@ -113,13 +121,14 @@ class Containers(Operators):
         super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
 
     def contains(self, item: Any, container: Any) -> bool:
+        container = shown_by(container)
         if isinstance(container, dict | set | frozenset):
             item = self.concrete_deep(item, "hash")
         if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
             return self.world.present(container, item)
         if not isinstance(container, torch.Tensor):
             self.world.realize(container)
-        match container:
+        match plain(container):
             case list() | tuple() | collections.deque():
                 for member in container:
                     self.world.told_apart(item, member)

@@ -9,6 +9,7 @@ import collections
 from dataclasses import dataclass
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import Record
 from onegraph.capture.source import Item, Through
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import Record
 from onegraph.capture.source import DictOf, Source
 from onegraph.capture.world import World

@@ -16,6 +16,7 @@ from onegraph.capture.bytecode import Instr
 from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.interp.machine import Machine
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.resume_function import original_place
 from onegraph.capture.shadows import ATOMS, UNFILLED, Record
 from onegraph.capture.suspended import held_by, is_generator, is_protected, runs_code, waiting_in

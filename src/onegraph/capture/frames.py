@@ -12,12 +12,13 @@ from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.budget import INTERVAL, Budget
 from onegraph.capture.bytecode import Bytecode, free_names
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.resume import deepest
 from onegraph.capture.resume_function import resumed_by
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED
+from onegraph.capture.shadows import ATOMS, UNFILLED
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.unread import LazyLocals, lazy_program
 
@@ -47,8 +48,11 @@ class Frames(Operators):
         self.world.write_global(frame.globals, name, value)
 
     def delete_global(self, frame: Frame, name: str) -> None:
-        self.load_global(frame, name)
-        self.world.write_global(frame.globals, name, DELETED)
+        try:
+            return self.world.delete_global(frame.globals, name)
+        except KeyError:
+            missing = NameError(f"name '{name}' is not defined", name=name)
+        raise missing
 
     def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
         value = super().load_cell(frame, cell, name)

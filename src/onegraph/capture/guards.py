@@ -18,6 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.source import (
     Arg,
     Attr,

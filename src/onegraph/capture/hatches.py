@@ -20,6 +20,7 @@ from onegraph.base.arguments import check_callable, check_switch, check_text
 from onegraph.capture import marks
 from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])

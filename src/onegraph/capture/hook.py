@@ -25,11 +25,12 @@ from onegraph.base.pipeline import timed
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.guards import GuardProgram
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.recompiling import explain_failure
 from onegraph.capture.record import is_recording
 from onegraph.capture.resume_function import places
 from onegraph.capture.shapes import History
-from onegraph.capture.skip import OWN, is_skipped
+from onegraph.capture.skip import OWN, has_builtins, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
 from onegraph.torchlib.state import saving_plainly
@@ -83,7 +84,7 @@ class Region:
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
-        if is_recording():  # a part of another trace, which records what it does
+        if is_recording() or not has_builtins():  # a part of another trace, which records what it does
             return None
         at = places(code, values)
         with self._lock:

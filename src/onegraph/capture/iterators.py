@@ -18,6 +18,7 @@ from typing import Any, Literal
 from onegraph.capture.admit import admit_opaque
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.draws import counted, draw
+from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.policy.iteration import Asks, Calls, Filtered, Mapped, StandIn, hidden
 from onegraph.capture.recipes import recipe
 from onegraph.capture.shadows import differs
@@ -374,7 +375,7 @@ def own_lists(world: World, state: Any) -> Any:
 
 
 def is_iterator(part: Any) -> bool:
-    return hasattr(type(part), "__next__")
+    return defines(type(part), "__next__")
 
 
 def held(iterator: Any) -> set[int]:

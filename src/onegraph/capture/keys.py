@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import compares_in_python
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import Source

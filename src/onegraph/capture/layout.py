@@ -9,6 +9,7 @@ from types import FunctionType, MemberDescriptorType, MethodDescriptorType, Wrap
 from typing import Any
 
 from onegraph import _C
+from onegraph.capture.kinds import defines, isinstance
 
 HEAP_TYPE = 1 << 9
 #: The interpreter keeps the attributes of the instances, as a dictionary or without one.
@@ -101,4 +102,4 @@ def compares_in_python(cls: type) -> bool:
 
 def makes_itself(cls: type[tuple[Any, ...]]) -> bool:
     """Whether a class of tuples is made of one sequence: `torch.Size`, and the results of native functions."""
-    return cls.__flags__ & HEAP_TYPE == 0 or hasattr(cls, "n_sequence_fields")
+    return cls.__flags__ & HEAP_TYPE == 0 or defines(cls, "n_sequence_fields")

@@ -1,12 +1,17 @@
-"""The globals of modules over the shadow world: read once, written at the end."""
+"""The globals of modules over the shadow world: read once, written at the end.
+
+A program may also ask for them as a dict (`vars(module)`, `function.__globals__`). Then they are the shadow of that
+dict, and names are read and written in it.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from onegraph.capture.shadows import DELETED, Namespace
-from onegraph.capture.source import Globals, Item
+from onegraph.capture.shadows import Namespace, Record
+from onegraph.capture.source import Globals, Item, Source
 
 
 class Namespaces:
@@ -15,6 +20,12 @@ class Namespaces:
     admit: Callable[..., Any]
     guard: Callable[..., None]
     keep: Callable[[Any], Any]
+    lookup: Callable[..., Any]
+    touch: Callable[[Any], None]
+    shadow_of: dict[int, Any]
+    real_of: dict[int, Any]
+    records: dict[int, Record]
+    origin: dict[int, Source]
 
     def __init__(self, library: Callable[[str], bool]) -> None:
         super().__init__()
@@ -22,30 +33,80 @@ class Namespaces:
         self._library = library
 
     def namespace(self, real: dict[str, Any]) -> Namespace:
+        """The globals that this dict holds, or the one that it is the shadow of."""
+        real = self.real_of.get(id(real), real)
         if id(real) not in self.namespaces:
             module = str(real.get("__name__", "?"))
             source = Globals(id(real), module, real)
             self.namespaces[id(real)] = Namespace(real, source, not self._library(module))
             self.keep(real)
+            if id(real) in self.shadow_of:
+                self.guard(self.origin[id(self.shadow_of[id(real)])], "is", real)
         return self.namespaces[id(real)]
 
-    def read_global(self, real: dict[str, Any], builtins: dict[str, Any], name: str) -> Any:
-        """The value of a global or builtin name; raises KeyError."""
+    def namespace_dict(self, real: dict[str, Any]) -> dict[str, Any]:
+        """The globals as a dict of the program."""
         space = self.namespace(real)
+        shadow: dict[str, Any] = self.admit(space.real, space.source, space.guarded)
+        return shadow
+
+    def known_namespace(self, real: dict[Any, Any]) -> Namespace | None:
+        """The globals that a dict holds, if it is that of a module, or functions of the trace have it."""
+        if id(real) not in self.namespaces:
+            name = dict.get(real, "__name__")
+            if type(name) is not str or getattr(sys.modules.get(name), "__dict__", None) is not real:
+                return None
+        return self.namespace(real)
+
+    def go_on_as(self, entry: Record) -> None:
+        """From here on the shadow of the dict is what the program has seen of the globals, and what it has written."""
+        space = self.namespaces.get(id(entry.real))
+        if space is None:
+            return
+        for name, value in space.read.items():
+            entry.snapshot[name] = value
+            dict.__setitem__(entry.shadow, name, value)
+        dict.update(entry.shadow, space.written)
+        space.read.clear()
+        space.written.clear()
+
+    def read_global(self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str) -> Any:
+        """The value of a global or builtin name; raises KeyError."""
+        try:
+            return self._own_global(real, name)
+        except KeyError:
+            if builtins is None:
+                raise
+        return self._own_global(builtins, name) if id(builtins) in self.shadow_of else builtins[name]
+
+    def _own_global(self, real: dict[str, Any], name: str) -> Any:
+        space = self.namespace(real)
+        shadow = self.shadow_of.get(id(space.real))
+        if shadow is not None and (name in shadow or name in self.records[id(shadow)].original_keys()):
+            return self.lookup(shadow, name)
         if name in space.written:
-            if space.written[name] is DELETED:
-                raise KeyError(name)
             return space.written[name]
         if name in space.read:
             return space.read[name]
-        if name in real:
-            value = self.admit(real[name], Item(space.source, name), space.guarded)
-        else:
-            value = builtins[name]
+        if name not in space.real:
             if space.guarded:
                 self.guard(space.source, "lacks", name)
-        space.read[name] = value
+            raise KeyError(name)
+        value = space.read[name] = self.admit(space.real[name], Item(space.source, name), space.guarded)
         return value
 
     def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
-        self.namespace(real).written[name] = value
+        space = self.namespace(real)
+        shadow = self.shadow_of.get(id(space.real))
+        if shadow is None:
+            space.written[name] = value
+        else:
+            self.touch(shadow)
+            dict.__setitem__(shadow, name, value)
+
+    def delete_global(self, real: dict[str, Any], name: str) -> None:
+        """Delete a global; raises KeyError. (One that is bound again stands behind the others.)"""
+        shadow = self.namespace_dict(real)
+        self.lookup(shadow, name)
+        self.touch(shadow)
+        dict.__delitem__(shadow, name)

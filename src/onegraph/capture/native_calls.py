@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS
 
@@ -38,7 +39,7 @@ def taken(native: Any, name: str, owner: type, result: Any) -> Any:
 
 def refuse_tensor_like(value: Any) -> None:
     """Break the graph where torch would hand an operation to the program, or ask it which number an object is."""
-    match value:
+    match plain(value):
         case tuple() | list():
             for item in value:
                 refuse_tensor_like(item)
@@ -48,7 +49,7 @@ def refuse_tensor_like(value: Any) -> None:
         case torch.Tensor():
             pass
         case _ if type(value) not in ATOMS and not is_library(type(value).__module__ or ""):
-            if hasattr(type(value), "__torch_function__"):
+            if defines(type(value), "__torch_function__"):
                 raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
             if any(isinstance(getattr(type(value), name, None), types.FunctionType) for name in NUMBERS):
                 raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
@@ -68,18 +69,33 @@ def keeps_texts(function: Any) -> bool:
 
 def kept_by(function: Any) -> Any:
     """The container of a method that keeps what it is given."""
-    return getattr(function, "__self__", function)
+    return function if isinstance(function, type) else getattr(function, "__self__", function)
+
+
+def bound_to(function: Any) -> Any:
+    """What a native function is bound to, if anything. A class is not asked."""
+    return None if isinstance(function, type) else getattr(function, "__self__", None)
+
+
+def run_among(names: dict[str, Any], hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call native code in a frame with these globals: a class takes the name of its module from them."""
+    return types.FunctionType(_hooked.__code__, names)(hook, function, args, kwargs)
+
+
+def _hooked(hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with hook:
+        return function(*args, **kwargs)
 
 
 def is_torch(function: Any) -> bool:
     """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
-    return module.partition(".")[0] == "torch" or isinstance(getattr(function, "__self__", None), torch.Tensor)
+    return module.partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
 
 
 def receiver_of(function: Any) -> Any:
     """The object that a native function is a method of. (pybind11 binds its functions to records that are none.)"""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or hasattr(type(owner), function.__name__)):
+    owner = bound_to(function)
+    if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or defines(type(owner), function.__name__)):
         return None
     return owner

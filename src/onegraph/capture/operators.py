@@ -21,6 +21,7 @@ from onegraph.capture.breaks import (
 )
 from onegraph.capture.changing import Numbers
 from onegraph.capture.interp.rests import ITERATOR, Rest
+from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.layout import VIEWS, behind_proxy
 from onegraph.capture.record import Recorder, contains_tensor
 from onegraph.capture.shadows import ATOMS
@@ -194,7 +195,7 @@ class Operators(Attributes):
     def shown(self, value: Any) -> Any:
         """An argument of a native function that prints it, or a tuple or dict of them."""
         texts = self.recorder.texts
-        match value:
+        match plain(value):
             case torch.Tensor():
                 return Shown(value, texts)
             case tuple() if type(value) is tuple:
@@ -215,12 +216,12 @@ class Operators(Attributes):
         """A value whose containers native code will look into."""
         if self.numbers.sizes.is_static or not contains_symbolic(value, set()):
             return value
-        match value:
+        match plain(value):
             case torch.Size():
                 return torch.Size([self.concrete(item, what) for item in tuple.__iter__(value)])
             case tuple() if type(value) is tuple:
                 return tuple(self.concrete_deep(item, what) for item in value)
-            case tuple() if hasattr(type(value), "_make"):
+            case tuple() if defines(type(value), "_make"):
                 return type(value)._make([self.concrete_deep(item, what) for item in tuple.__iter__(value)])
             case list():
                 list.__setitem__(value, slice(None), [self.concrete_deep(item, what) for item in list.__iter__(value)])

@@ -31,6 +31,7 @@ from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import stand_ins
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
 from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of
 
@@ -116,7 +117,7 @@ LOOKED_INTO = 3
 
 def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
     """Whether a container of the trace is found in its own contents, or is too deep to tell."""
-    match value:
+    match plain(value):
         case dict():
             items = list(dict.values(value))
         case list() | tuple():
@@ -386,22 +387,19 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
         rebuild.lines.append(
             f"{rebuild.const(collections.defaultdict.__init__)}({name}, {rebuild.value(value.default_factory)})"
         )
-    match value:
-        case collections.deque():
-            items = rebuild.values(list(collections.deque.__iter__(value)))
-            made, length = rebuild.const(collections.deque.__init__), collections.deque.maxlen.__get__(value)
-            rebuild.lines.append(f"{made}({name}, [{items}], {length})")
-        case dict():
-            setter = rebuild.const(base.__setitem__)
-            for key in keys_of(value):
-                item = dict.__getitem__(value, key)
-                rebuild.lines.append(f"{setter}({name}, {rebuild.value(key)}, {rebuild.value(item)})")
-        case list():
-            rebuild.lines.append(
-                f"{rebuild.const(list.extend)}({name}, [{rebuild.values(list(list.__iter__(value)))}])"
-            )
-        case set():
-            rebuild.lines.append(f"{rebuild.const(set.update)}({name}, [{rebuild.values(list(set.__iter__(value)))}])")
+    if isinstance(value, collections.deque):
+        items = rebuild.values(list(collections.deque.__iter__(value)))
+        made, length = rebuild.const(collections.deque.__init__), collections.deque.maxlen.__get__(value)
+        rebuild.lines.append(f"{made}({name}, [{items}], {length})")
+    elif isinstance(value, dict):
+        setter = rebuild.const(base.__setitem__)
+        for key in keys_of(value):
+            item = dict.__getitem__(value, key)
+            rebuild.lines.append(f"{setter}({name}, {rebuild.value(key)}, {rebuild.value(item)})")
+    elif isinstance(value, list):
+        rebuild.lines.append(f"{rebuild.const(list.extend)}({name}, [{rebuild.values(list(list.__iter__(value)))}])")
+    elif isinstance(value, set):
+        rebuild.lines.append(f"{rebuild.const(set.update)}({name}, [{rebuild.values(list(set.__iter__(value)))}])")
     attributes = rebuild.world.attributes(value)
     if attributes:
         filled = rebuild.instance_dict(name, type(value))

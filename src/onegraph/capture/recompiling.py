@@ -10,6 +10,7 @@ import torch
 from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, short, type_text
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import (
     Arg,

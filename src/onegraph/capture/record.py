@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
@@ -196,7 +197,7 @@ class Recorder(TorchFunctionMode):
 
     def as_argument(self, value: Any) -> Any:
         """A value as an FX argument: tensors and symbolic integers by their nodes."""
-        match value:
+        match plain(value):
             case torch.Tensor():
                 if id(value) not in self.nodes:
                     raise GraphBreak(UNSEEN, name="native code")
@@ -239,7 +240,7 @@ class Recorder(TorchFunctionMode):
 
     def _lifted(self, value: Any) -> Any:
         """The same arguments with foreign real tensors replaced by fakes."""
-        match value:
+        match plain(value):
             case FakeTensor():
                 return value
             case torch.Tensor():
@@ -281,7 +282,7 @@ def writes_to(tensor: torch.Tensor) -> int | None:
 
 
 def contains_tensor(value: Any) -> bool:
-    match value:
+    match plain(value):
         case torch.Tensor():
             return True
         case tuple() | list():
@@ -293,7 +294,7 @@ def contains_tensor(value: Any) -> bool:
 
 
 def contains_real(value: Any) -> bool:
-    match value:
+    match plain(value):
         case FakeTensor():
             return False
         case torch.Tensor():

@@ -10,6 +10,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.residual import argument_names, compile_residual
 from onegraph.capture.skip import OWN
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import CALLED
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS
 
@@ -92,11 +94,18 @@ def operands(frame: Frame) -> list[Any]:
         count = taken_by(instr)
         function, *values = (value for value in stack[len(stack) - count :] if value is not NULL)
         if instr.op == "CALL_FUNCTION_EX":
-            values = [item for value in values for item in (value.values() if isinstance(value, dict) else value)]
+            values = [item for value in values for item in unpacked(value)]
         owner = getattr(function, "__self__", None) if isinstance(function, _BOUND) else None
         return [owner, *values] if isinstance(owner, torch.Tensor) else values
     count = min(OPERANDS.get(instr.op, 0), len(stack))
     return [value for value in stack[len(stack) - count :] if value is not NULL]
+
+
+def unpacked(value: Any) -> list[Any]:
+    """What stands behind `*` or `**` in a call, without drawing from an iterator."""
+    if isinstance(value, dict):
+        return list(dict.values(value))
+    return list(value) if type(value) in (list, tuple) else [value]
 
 
 _BOUND = (type([].append), type(location.__get__(0)), type("".__str__))
@@ -120,7 +129,7 @@ def shown(value: Any) -> str:
 def shown_tensor(value: torch.Tensor) -> str:
     """Element type and shape, and the place if it is not the memory of the cpu."""
     with torch._C.DisableTorchFunction():
-        kind = "parameter" if isinstance(value, torch.nn.Parameter) else "tensor"
+        kind = "parameter" if builtins.isinstance(value, torch.nn.Parameter) else "tensor"
         place = "" if value.device.type == "cpu" else f" on {value.device}"
         sizes = ", ".join(str(size) for size in value.shape) + ("," if value.dim() == 1 else "")
         return f"{str(value.dtype).removeprefix('torch.')} {kind} of shape ({sizes}){place}"

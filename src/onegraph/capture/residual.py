@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import itertools
 import linecache
 import math
 import operator
@@ -31,6 +32,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENT
 from onegraph.capture.deques import write_deque
 from onegraph.capture.interp.tracebacks import frames_of, pass_through
 from onegraph.capture.iterators import write_draws
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
@@ -263,8 +265,7 @@ class Rebuild:
                 statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")
         for space in self.world.namespaces.values():
             for name, value in space.written.items():
-                target = f"{self.const(space.real)}[{name!r}]"
-                statements.append(f"del {target}" if value is DELETED else f"{target} = {self.value(value)}")
+                statements.append(f"{self.const(space.real)}[{name!r}] = {self.value(value)}")
         return statements
 
     def settle(self, shadow: Any) -> None:
@@ -326,23 +327,18 @@ class Rebuild:
         target = self.source(entry.source)
         plain = type(entry.real) is dict
         kind = collections.OrderedDict if isinstance(shadow, collections.OrderedDict) else dict
-        setter = self.const(kind.__setitem__)
+        setter, deleter = self.const(kind.__setitem__), self.const(kind.__delitem__)
         after = keys_of(shadow)
-        kept = [key for key in before if dict.__contains__(shadow, key)]
-        statements = []
-        if len(after) < len(kept) or any(a is not b for a, b in zip(after, kept, strict=False)):
+        kept = in_order(after, before)
+        if len(kept) < len(after):
             self.world.realize(shadow)
-            statements.append(f"{self.const(kind.clear)}({target})")
-            changed = after
-        else:
-            deleter = self.const(kind.__delitem__)
-            gone = [key for key in before if not dict.__contains__(shadow, key)]
-            statements += [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
-            changed = [key for key in after if self._key_changed(entry, key)]
-        known = set(map(id, before))
-        for key in changed:
+        stays = {id(key) for key in kept}
+        statements = [
+            f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in before if id(key) not in stays
+        ]
+        for key in [*(key for key in kept if self._key_changed(entry, key)), *after[len(kept) :]]:
             value = self.value(dict.__getitem__(shadow, key))
-            key_text = self.key(entry.original_key(key)) if id(key) in known else self.value(key)
+            key_text = self.value(key) if id(key) not in stays else self.key(entry.original_key(key))
             statements.append(
                 f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
             )
@@ -351,6 +347,12 @@ class Rebuild:
     def _key_changed(self, entry: Record, key: Any) -> bool:
         value = dict.__getitem__(entry.shadow, key)
         return value is not UNFILLED and (key not in entry.snapshot or entry.snapshot[key] is not value)
+
+
+def in_order(after: list[Any], before: list[Any]) -> list[Any]:
+    """The first of the keys that have kept their order: the others are put behind them."""
+    rest = iter(before)
+    return list(itertools.takewhile(lambda key: any(key is each for each in rest), after))
 
 
 def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:

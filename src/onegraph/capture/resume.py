@@ -31,6 +31,7 @@ from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import finish_of
 from onegraph.capture.interp.tracebacks import frame_object
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.resume_function import (
     InnerCall,
     Jump,
@@ -432,7 +433,7 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
 def write_value(rebuild: Any, value: Any) -> str:
     if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
         return rebuild.value(value)
-    match value:
+    match plain(value):
         case ResumeFunction():
             return write_resume_function(rebuild, value)
         case Unread(_, source):

@@ -17,6 +17,7 @@ from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, 
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import argument_names, finished
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.kinds import isinstance
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.source import Globals, Source
 
 
@@ -31,7 +32,7 @@ class Record:
     guarded: bool
     #: The contents that the shadow would have if the program had not written to it (filled slots only).
     snapshot: Any
-    #: For a dict with keys that had to be admitted: the key in the shadow -> the original key.
+    #: The keys that a dict had at first, if it is not that of an object: the key in the shadow -> the original key.
     keys: dict[Any, Any] | None = None
     complete: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import operator
 import re
 import weakref
@@ -14,6 +15,7 @@ import torch
 from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers
 from onegraph.capture.guards import Predicate, ShapeCondition
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol
@@ -57,7 +59,7 @@ class ShapePolicy:
     def symbolic_dims(self, source: Source, tensor: torch.Tensor) -> tuple[int, ...]:
         """The dimensions of an input that get a symbol."""
         sizes = tuple(tensor.shape)
-        if self.dynamic is False or isinstance(tensor, torch.nn.Parameter):
+        if self.dynamic is False or builtins.isinstance(tensor, torch.nn.Parameter):
             return ()
         if self.dynamic:
             return tuple(dim for dim, size in enumerate(sizes) if size > 1)
@@ -349,7 +351,7 @@ class Symbols:
 
 def specialized(value: Any) -> Any:
     """A symbolic number as the number it is in this trace (which is guarded); anything else as it is."""
-    match value:
+    match plain(value):
         case torch.SymInt():
             return int(value)
         case torch.SymFloat():

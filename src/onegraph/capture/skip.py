@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os.path
 import sysconfig
 from functools import cache
-from types import CodeType
+from types import BuiltinFunctionType, CodeType
 
 import torch
 
@@ -22,6 +23,16 @@ _MODEL_PARTS = frozenset(
     for name in """container linear rnn transformer activation normalization conv dropout pooling sparse batchnorm loss
     padding pixelshuffle upsampling fold flatten distance adaptive channelshuffle instancenorm""".split()
 )
+
+
+_NAMES = vars(builtins)
+#: What onegraph and torch themselves are written with.
+_BUILTINS = frozenset(name for name, value in _NAMES.items() if isinstance(value, type | BuiltinFunctionType))
+
+
+def has_builtins() -> bool:
+    """Whether none of Python's builtin functions and classes is missing: a program may delete them for a while."""
+    return _BUILTINS <= _NAMES.keys()
 
 
 @cache

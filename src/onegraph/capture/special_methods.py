@@ -7,6 +7,7 @@ from collections.abc import Container
 from types import FunctionType
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import HEAP_TYPE
 
 

@@ -11,6 +11,7 @@ from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
 from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.resume import READING, Continuation, Exit, Handled
 from onegraph.capture.resume_function import call_with, release, resumed_by
 

@@ -17,6 +17,7 @@ from onegraph.base.errors import FailOnRecompileError, InvalidArgument, Onegraph
 from onegraph.capture import marks
 from onegraph.capture.hatches import module_with_call
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])

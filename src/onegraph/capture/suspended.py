@@ -18,6 +18,7 @@ import torch
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.machine import Machine
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.unread import Unread
 

@@ -97,3 +97,12 @@ class Shown:
         raise GraphBreak(TENSOR_TO_NUMBER, what="formatting")
 
     __int__ = __float__ = __index__ = _number
+
+
+#: The types of what stands for tensors and numbers in a trace. (Schemas of operators name the type `SymInt` too.)
+_STANDING = re.compile(r"(?<!a value of type ')\b(?:(FakeTensor)|Sym(Int|Float|Bool))\b")
+
+
+def with_real_types(text: str) -> str:
+    """A message, with the types that the program's values have."""
+    return _STANDING.sub(lambda found: torch.Tensor.__name__ if found[1] else found[2].lower(), text)

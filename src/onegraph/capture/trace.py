@@ -25,6 +25,7 @@ from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import (
     builtins,
     copies,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import re
 import sys
 import types
 import weakref
@@ -34,17 +33,21 @@ from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.kinds import defines, isinstance, plain
+from onegraph.capture.layout import behind_proxy
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
     QUIET,
     SCRIPTED_TYPES,
+    bound_to,
     is_buffer,
     is_torch,
     keeps_texts,
     kept_by,
     receiver_of,
     refuse_tensor_like,
+    run_among,
     taken,
 )
 from onegraph.capture.operators import SYMBOLIC
@@ -79,7 +82,7 @@ from onegraph.capture.resume import deepest
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.special_methods import is_stateful
-from onegraph.capture.texts import refuse_marked
+from onegraph.capture.texts import refuse_marked, with_real_types
 from onegraph.capture.world import World
 from onegraph.torchlib.state import untraced
 
@@ -95,15 +98,6 @@ class Unhandled:
     level: int
     frames: tuple[tuple[Frame, int], ...]
     resumed: int
-
-
-#: The types of what stands for tensors and numbers in a trace. (Schemas of operators name the type `SymInt` too.)
-_STANDING = re.compile(r"(?<!a value of type ')\b(?:(FakeTensor)|Sym(Int|Float|Bool))\b")
-
-
-def with_real_types(text: str) -> str:
-    """A message, with the types that the program's values have."""
-    return _STANDING.sub(lambda found: torch.Tensor.__name__ if found[1] else found[2].lower(), text)
 
 
 def handled_now(_: None) -> BaseException | None:
@@ -254,7 +248,7 @@ class Tracer(Frames, Containers, Drops):
         if identity in SUBSTITUTES:
             self._rest = rest if identity in substitutes.PASSING else None
             return SUBSTITUTES[identity](self, args, kwargs)
-        match function:
+        match plain(function):
             case types.FunctionType():
                 known = break_at(function)
                 if known is not None:
@@ -283,10 +277,10 @@ class Tracer(Frames, Containers, Drops):
 
     def _refuse_making(self, cls: type) -> None:
         """Break the graph where an instance would do something for real, when it is dropped or asked."""
-        if hasattr(cls, "__del__") and not is_buffer(cls):
+        if defines(cls, "__del__") and not is_buffer(cls):
             refuse_outside_class(cls, is_library)
             raise GraphBreak(FINALIZER, what=f"a {cls.__qualname__}")
-        if self.world.is_stateful(cls):
+        if self.world.is_stateful(cls) or issubclass(cls, types.ModuleType):
             raise GraphBreak(OPAQUE_OBJECT, name=cls.__qualname__, what=f"a {cls.__qualname__}")
 
     def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -372,6 +366,8 @@ class Tracer(Frames, Containers, Drops):
             if polyfill is not None:
                 return self.call(polyfill, args, kwargs)
             raise refused_native(function, module, getattr(function, "__name__", str(function)))
+        if type(receiver) is types.MappingProxyType:
+            return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
         mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
         if mark is not None:
             return mark(self, False, function, args, kwargs)
@@ -426,7 +422,7 @@ class Tracer(Frames, Containers, Drops):
     def _depth(self, function: Any) -> Depth:
         """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
         known = DEPTHS.get(id(function))
-        receiver = getattr(function, "__self__", None)
+        receiver = bound_to(function)
         if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
             known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
         return known or "deep"
@@ -438,7 +434,7 @@ class Tracer(Frames, Containers, Drops):
         """Call a native function on shadows, filled as far as it will look."""
         depth = self._depth(function)
         if not keeps_texts(function):
-            refuse_marked(getattr(function, "__self__", None), *args, *kwargs.values())
+            refuse_marked(bound_to(function), *args, *kwargs.values())
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
@@ -453,9 +449,8 @@ class Tracer(Frames, Containers, Drops):
         if is_torch(function) or isinstance(function, types.FunctionType):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)
-        with _C.trace_hook(self._reentry):
-            made = function(*args, **kwargs)
-        self._note_hashed(made, getattr(function, "__self__", None))
+        made = run_among(self.frames[-1].globals, _C.trace_hook(self._reentry), function, args, kwargs)
+        self._note_hashed(made, bound_to(function))
         if type(made) is str:
             return self.world.with_addresses(made)
         if isinstance(made, type) and (isinstance(function, type) or function.__name__ == "__new__"):

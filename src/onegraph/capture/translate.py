@@ -27,6 +27,7 @@ from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, outlived, plan_resume, write_value

@@ -22,6 +22,7 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.capture import marks
 from onegraph.capture.hatches import DESCRIPTORS, within
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import hatches as policy
 
 F = TypeVar("F", bound=Callable[..., Any])

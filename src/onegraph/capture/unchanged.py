@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.base.errors import OnegraphError
+from onegraph.capture.kinds import plain
 from onegraph.capture.layout import instance_dict
 from onegraph.capture.policy.registry import is_outside_class
 from onegraph.capture.source import Source, describe
@@ -34,7 +35,7 @@ class Fingerprints:
 
 
 def fingerprint(real: Any) -> Any:
-    match real:
+    match plain(real):
         case torch.Tensor():
             with torch._C.DisableTorchFunction():
                 version = None if real.is_inference() else real._version  # inference tensors count none

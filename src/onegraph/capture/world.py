@@ -24,15 +24,17 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
+from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.keys import Keys
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
-from onegraph.capture.source import Attr, CellOf, DictOf, Item, Source, Through, TypeOf
+from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
 from onegraph.capture.special_methods import StatefulClasses
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.unread import Unread
@@ -99,6 +101,9 @@ class World(Namespaces, Keys):
         """Let go of the program's objects, which nobody else may hold."""
         for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
             table.clear()
+        for made in (self.made_functions, self.made_classes, self.generators, self.parts):
+            made.clear()
+        self.draws = Draws()
         self._keep.clear()
         self._observe = None
         self.natively = NotImplemented
@@ -218,7 +223,7 @@ class World(Namespaces, Keys):
             if a is b or type(a) is not type(b) or type(a) in ATOMS or (id(a), id(b)) in seen:
                 continue
             seen.add((id(a), id(b)))
-            match a:
+            match plain(a):
                 case list():
                     todo += zip(list.__iter__(a), list.__iter__(b), strict=False)
                 case tuple():
@@ -386,14 +391,13 @@ class World(Namespaces, Keys):
         return instance_dict(value)
 
     def children(self, value: Any) -> Iterator[Any]:
-        match value:
-            case dict():
-                yield from list(dict.keys(value))
-                yield from list(dict.values(value))
-            case list() | tuple() | set() | frozenset():
-                yield from list(value)
-            case MappingProxyType():
-                yield behind_proxy(value)
+        if isinstance(value, dict):
+            yield from list(dict.keys(value))
+            yield from list(dict.values(value))
+        elif isinstance(value, list | tuple | set | frozenset):
+            yield from list(value)
+        elif isinstance(value, MappingProxyType):
+            yield behind_proxy(value)
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             yield from list(attributes.values())
@@ -435,8 +439,12 @@ class World(Namespaces, Keys):
 
     def touch(self, shadow: Any) -> None:
         """The program is about to write to a container, or hands it to native code that may."""
-        if id(shadow) in self.records:
-            self.touched.add(id(shadow))
+        entry = self.records.get(id(shadow))
+        if entry is None:
+            return
+        if isinstance(entry.source, Globals) and not entry.guarded:
+            raise GraphBreak(MODULE_WRITE, what=f"the globals of {entry.source.module}")
+        self.touched.add(id(shadow))
 
     def slot_known(self, shadow: Any, member: Any, value: Any) -> None:
         """Remember what a slot of a shadow holds as long as the program does not write to it."""

@@ -459,3 +459,33 @@ def slices_filled_from_outside(x):
     made = [1, 2]
     made[1:] = ROW[1]
     return x * sum(ROW[0]), made, ROW[0] is ROW[1]
+
+
+@case(lambda: (torch.rand(2), [3, 1, 2]))
+def list_written_while_it_is_sorted(x, items):
+    seen = []
+
+    def key(item):
+        seen.append(len(items))
+        items.append(item)
+        items.pop()
+        return -item
+
+    try:
+        items.sort(key=key)
+    except ValueError as error:
+        return x + 1, str(error), items, seen
+
+
+@case(lambda: (torch.rand(2), [3, "a", 2]))
+def list_that_cannot_be_sorted(x, items):
+    try:
+        items.sort(reverse=True)
+    except TypeError as error:
+        return x + 1, str(error), items
+
+
+@case(lambda: (torch.rand(2), [(2, "b"), (1, "a"), (2, "a")]))
+def list_sorted_by_a_key(x, items):
+    items.sort(key=lambda item: item[0], reverse=True)
+    return x + 1, items, sorted(items), sorted(items, key=lambda item: item[1])

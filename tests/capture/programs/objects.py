@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import os
+import sys
 import types
 import typing
 
@@ -881,3 +882,90 @@ def addresses_in_texts(x):
 def expected_texts():
     hidden = vars(__builtins__)["eval"] if not isinstance(__builtins__, dict) else __builtins__["eval"]
     return hidden("f'{HELD!r}', str(HELD[1]['k']), repr(PLACE), str(HELD[1]['k']), repr([HELD])", globals())
+
+
+class Appending(list):
+    def append(self, item):
+        super().append((print("appended"), item)[1])
+
+
+class Adding(int):
+    def __add__(self, other):
+        return type(self)(super().__add__((print("added"), other)[1]))
+
+
+@case(lambda: (torch.rand(2), Appending()))
+def native_methods_of_bases_cross_breaks(x, items):
+    items.append(x + 1)
+    own = Appending()
+    own.append(x)
+    return items, own, int(Adding(3) + 4)
+
+
+@case(lambda: (torch.rand(2), Appending()))
+def bound_method_of_a_base_crosses_a_break(x, items):
+    method = super(Appending, items).append
+    print("between")
+    method(x + 1)
+    return items
+
+
+@case(lambda: (lambda items: (torch.rand(2), super(Appending, items).append, items))(Appending()))
+def bound_method_of_a_base_from_outside(x, method, items):
+    method(x + 1)
+    return items
+
+
+@case
+def descriptor_as_missing(x):
+    log = []
+
+    class Missing:
+        def __get__(self, owner, cls):
+            log.append(owner is None)
+            return lambda key: key
+
+    class Table(dict):
+        __missing__ = Missing()
+
+    return x + 1, Table()["key"], log
+
+
+@case
+def class_of_a_class_with_hooks(x):
+    log = []
+
+    class Meta(type):
+        def __getattr__(cls, name):
+            log.append(name)
+            raise AttributeError(name)
+
+    class Made(metaclass=Meta):
+        pass
+
+    made = Made()
+    return x + 1, bool(made), [made][0] is made, getattr(Made, "missing", 3), log
+
+
+class Registered:
+    def __init_subclass__(cls):
+        cls.registered_in = cls.__module__
+
+
+class MetaOfMany(type):
+    def __new__(cls, name, bases, members):
+        return super().__new__(cls, name, bases, members)
+
+
+@case
+def modules_of_classes_made_by_calls(x):
+    made = type("Made", (), {}), MetaOfMany("Other", (), {}), types.new_class("Third"), abc.ABCMeta("Fourth", (), {})
+    return x + 1, [cls.__module__ for cls in made], type("Fifth", (Registered,), {}).registered_in
+
+
+@case
+def frames_around_the_program(x):
+    def inner():
+        return sys._getframe(1).f_code.co_name
+
+    return x + 1, inner(), sys._getframe(1).f_code.co_name

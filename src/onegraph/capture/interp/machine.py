@@ -46,6 +46,7 @@ from onegraph.capture.interp.loop import run
 from onegraph.capture.interp.names import Names
 from onegraph.capture.interp.opcodes import GENERATOR, HANDLERS, YIELD, Handler
 from onegraph.capture.interp.protocols import Protocols
+from onegraph.capture.kinds import isinstance
 
 _ASYNCHRONOUS = 0x80 | 0x200  # coroutines and asynchronous generators
 _HOST_FRAMES = 4  # Python frames of the interpreter for one interpreted frame

@@ -9,6 +9,7 @@ from typing import Any
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.native import run_native_instruction
+from onegraph.capture.kinds import isinstance
 
 
 class Names:

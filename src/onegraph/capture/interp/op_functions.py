@@ -8,6 +8,7 @@ from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import Frame, Unsupported
 from onegraph.capture.interp.native import run_native_instruction
 from onegraph.capture.interp.opcodes import opcode
+from onegraph.capture.kinds import isinstance
 
 
 @opcode("MAKE_FUNCTION")

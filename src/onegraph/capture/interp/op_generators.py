@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import Frame, Unsupported
 from onegraph.capture.interp.opcodes import GENERATOR, YIELD, opcode
+from onegraph.capture.kinds import isinstance
 
 _ITERABLE_COROUTINE = 0x100
 _COROUTINE = 0x80

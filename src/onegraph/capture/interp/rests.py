@@ -17,6 +17,7 @@ from typing import Any
 
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.lookup import type_name
+from onegraph.capture.kinds import defines, isinstance
 
 #: An instruction, or a native function with the number of arguments that it is called with.
 Place = str | tuple[Callable[..., Any], int]
@@ -205,7 +206,7 @@ def extreme(goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> An
 
 def iterator() -> Any:
     result = inner()
-    if not hasattr(type(result), "__next__"):
+    if not defines(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
     return result
 
@@ -213,7 +214,7 @@ def iterator() -> Any:
 def unpacked() -> list[Any]:
     """Of UNPACK_SEQUENCE, which then unpacks the list: no more items are taken than it looks at."""
     result = inner()
-    if not hasattr(type(result), "__next__"):
+    if not defines(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
     items: list[Any] = []
     while len(items) <= ARGUMENT:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
+
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: What native functions say of their arguments where `inspect` knows nothing: the least and most, and the names.

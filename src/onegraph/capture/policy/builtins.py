@@ -27,9 +27,10 @@ from typing import Any
 import torch
 
 from onegraph.capture import breaks as b
-from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.interp.rests import HASHED
+from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.kinds import answers_itself, defines, isinstance
 from onegraph.capture.native_calls import taken
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.library import asks_for_itself
@@ -88,12 +89,12 @@ breaks(b.DYNAMIC_CODE, exec, eval)
 @policy(os.fspath)
 def fspath(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     (path,) = args
-    if isinstance(path, str | bytes) or not hasattr(type(path), "__fspath__"):
+    if isinstance(path, str | bytes) or not defines(type(path), "__fspath__"):
         return os.fspath(path)
     return tracer.call(tracer.getattr(path, "__fspath__"), (), {})
 
 
-@policy(isinstance)
+@policy(builtins.isinstance)
 def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     value, kinds = args
     if isinstance(value, StandIn):
@@ -106,16 +107,10 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     if isinstance(hook, types.FunctionType) and not tracer.is_library_function(hook):
         return tracer.truth(tracer.call(hook, (kinds, value), {}))
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return any(isinstance(kind, kinds) for kind in (tracer.type_of(value)(),))
-    if says_its_class(type(value)):
-        return tracer.natively(isinstance, value, kinds)
-    return isinstance(value, kinds)
-
-
-@functools.cache
-def says_its_class(cls: type) -> bool:
-    """Whether instances are asked for their class, where their type does not answer."""
-    return isinstance(cls.__getattribute__, types.FunctionType) or find_in_class(cls, "__class__")[0] is not object
+        return builtins.isinstance(tracer.type_of(value)(), kinds)
+    if not answers_itself(type(value)):
+        return builtins.isinstance(value, kinds)
+    return bool(tracer.natively(builtins.isinstance, value, kinds))
 
 
 def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
@@ -124,12 +119,12 @@ def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
     if isinstance(kinds, types.UnionType):
         return any(tensor_is(tracer, value, kind) for kind in typing.get_args(kinds))
     if kinds is torch.nn.Parameter:
-        return isinstance(value, torch.nn.Parameter)
+        return builtins.isinstance(value, torch.nn.Parameter)
     if kinds is torch.nn.Buffer:
-        return isinstance(value, torch.nn.Buffer)
+        return builtins.isinstance(value, torch.nn.Buffer)
     if isinstance(kinds, type) and issubclass(kinds, torch.Tensor) and type(kinds) is type(torch.Tensor):
         return issubclass(shown, kinds)
-    return isinstance(value, kinds)
+    return builtins.isinstance(value, kinds)
 
 
 @policy(type)
@@ -344,7 +339,7 @@ def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @policy(dict.__getitem__)
 def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key = args
-    if hasattr(type(container), "__missing__") and not tracer.contains(key, container):
+    if defines(type(container), "__missing__") and not tracer.contains(key, container):
         return tracer.call(tracer.getattr(container, "__missing__"), (key,), {})
     return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
 
@@ -406,7 +401,15 @@ native(
     inspect.unwrap,
 )
 native("deep", re.match, re.search, re.sub, re.split, re.compile, re.fullmatch, re.findall)
-native("identity", sys._getframe, typing.get_type_hints, typing.cast)
+native("identity", typing.get_type_hints, typing.cast)
+
+
+@policy(sys._getframe)
+def getframe(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A frame of the trace; what called the traced function may be another in each call."""
+    if any(type(depth) is not int or depth >= len(tracer.frames) for depth in args):
+        raise GraphBreak(b.FRAME_ACCESS, name="sys._getframe")
+    return SUBSTITUTES[id(sys._getframe)](tracer, args, kwargs)
 
 
 @policy(weakref.proxy)

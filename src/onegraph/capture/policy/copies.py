@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import TENSOR_COPY, GraphBreak
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.source import DictOf

@@ -26,6 +26,7 @@ from onegraph.capture.breaks import (
 )
 from onegraph.capture.interp.frame import Abort
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.marks import MARKS
 from onegraph.capture.policy.operator_reasons import first_line, function_name, refused_after
 from onegraph.capture.policy.registry import policy

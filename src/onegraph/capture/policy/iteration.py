@@ -12,6 +12,7 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import NativeLike, recipe
 
@@ -238,26 +239,48 @@ def ordered(tracer: Any, name: str, symbol: str, a: Any, b: Any) -> bool:
     return bool(tracer.truth(answer))
 
 
+#: Types whose comparison with themselves and each other is native.
+PLAIN = (int, float, str)
+
+
+def reversed_by(tracer: Any, reverse: Any) -> Any:
+    """Whether a list is sorted in reverse."""
+    if isinstance(reverse, bool):
+        return reverse
+    list.sort([], reverse=reverse)  # refuses what is no number
+    return tracer.truth(reverse)
+
+
+def ranks(tracer: Any) -> Any:
+    """The class of keys that the tracer compares."""
+
+    def compared(a: Any, b: Any) -> int:
+        known = type(a) in PLAIN and type(b) in PLAIN
+        return -1 if (a < b if known else ordered(tracer, "sort", "<", a, b)) else 0
+
+    return functools.cmp_to_key(compared)
+
+
 @policy(list.sort)
 def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    container = tracer.world.realize(args[0])
-    container[:] = sort(tracer, list(container), kwargs)
+    """In its place, natively: the keys and the comparisons see the list empty, and must not write to it."""
+    items, key = tracer.world.realize(args[0]), kwargs.get("key")
+    reverse = reversed_by(tracer, kwargs.get("reverse", False))
+    if key is None and all(type(item) in PLAIN for item in items):
+        return list.sort(items, reverse=reverse)
+    rank = ranks(tracer)
+    list.sort(items, key=rank if key is None else lambda item: rank(tracer.call(key, (item,), {})), reverse=reverse)
 
 
 def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
-    less = functools.cmp_to_key(lambda a, b: -1 if ordered(tracer, "sort", "<", a[0], b[0]) else 0)
     reverse, keys = kwargs.get("reverse", False), items if key is None else []
     for item in items if key is not None else ():
         keys.append(tracer.call_before(ordering_rest(key, items, list(keys), reverse), key, (item,), {}))
-    keyed = list(zip(keys, items, strict=True))
-    if not isinstance(reverse, bool):
-        list.sort([], reverse=reverse)  # refuses what is no number
-        reverse = tracer.truth(reverse)
-    if all(type(entry[0]) in (int, float, str) for entry in keyed):
-        keyed.sort(key=operator.itemgetter(0), reverse=reverse)
-    else:
-        keyed.sort(key=less, reverse=reverse)
+    reverse = reversed_by(tracer, reverse)
+    plain = all(type(each) in PLAIN for each in keys)
+    rank = (lambda each: each) if plain else ranks(tracer)
+    keyed = sorted(zip(keys, items, strict=True), key=lambda entry: rank(entry[0]), reverse=reverse)
     return [item for _, item in keyed]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import native, policy
 from onegraph.capture.record import contains_tensor
 from onegraph.capture.source import Const

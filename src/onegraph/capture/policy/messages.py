@@ -16,6 +16,7 @@ from onegraph.base.config import Config
 from onegraph.capture.breaks import CHANGED_TEXT, PRINT, GraphBreak
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.interp.tracebacks import speaking
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.marks import Mark
 from onegraph.capture.policy.reasons import public_name
 from onegraph.capture.policy.registry import policy

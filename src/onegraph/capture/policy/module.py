@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import weakref
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.source import Const
 
@@ -103,7 +105,7 @@ def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     ]
     if held == ["_buffers"] and (value is None or isinstance(value, torch.Tensor)):
         tracer.setitem(tracer.world.lookup(attributes, "_buffers"), name, value)
-    elif held or isinstance(value, torch.nn.Parameter | Module):
+    elif held or isinstance(value, Module) or builtins.isinstance(value, torch.nn.Parameter):
         tracer.interpret(Module.__setattr__, args, kwargs)
     else:
         tracer.generic_setattr(module, name, value)

@@ -9,6 +9,7 @@ import torch
 
 from onegraph.capture.admit import ADMISSIONS, admit_identity, admit_value
 from onegraph.capture.breaks import NUMPY, GraphBreak
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import recipe
 

@@ -8,6 +8,7 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
+from onegraph.capture.kinds import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, DynamicOutputShapeException
 

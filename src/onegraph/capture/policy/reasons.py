@@ -17,6 +17,7 @@ from typing import Any
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.kinds import defines, isinstance
 
 
 def _modules(reason: Reason, names: str) -> dict[str, Reason]:
@@ -159,13 +160,13 @@ def _reason_of_class(cls: type) -> Reason:
         return b.CONTEXT_VARIABLE
     if cls.__name__ in ("lock", "RLock") and module == "_thread":
         return b.LOCK
-    if hasattr(cls, "__next__") and module in ("builtins", "itertools", "_collections"):
+    if defines(cls, "__next__") and module in ("builtins", "itertools", "_collections"):
         return b.OUTSIDE_ITERATOR
     if issubclass(cls, bytearray | memoryview) or module == "array":
         return b.BUFFER
     if module.partition(".")[0] == "numpy":
         return b.NUMPY_RANDOM if module.startswith("numpy.random") else b.NUMPY_ARRAY
-    if hasattr(cls, "__del__"):
+    if defines(cls, "__del__"):
         return b.FINALIZER
     return longest(OUTSIDE_MODULES, module) or b.OPAQUE_OBJECT
 
@@ -180,12 +181,9 @@ def refused_object(value: Any) -> GraphBreak:
 
 def reason_of_write(owner: Any) -> Reason:
     """Why an attribute of a class, a module or a function cannot be written."""
-    match owner:
-        case type():
-            return b.CLASS_WRITE
-        case types.ModuleType():
-            return b.MODULE_WRITE
-    return b.FUNCTION_WRITE
+    if isinstance(owner, type):
+        return b.CLASS_WRITE
+    return b.MODULE_WRITE if isinstance(owner, types.ModuleType) else b.FUNCTION_WRITE
 
 
 # ---- truth -----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.capture.breaks import Reason
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.arity import Handler, refusing
 from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
 

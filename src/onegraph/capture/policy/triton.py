@@ -14,6 +14,7 @@ import torch
 
 from onegraph.capture.breaks import LOCAL_FUNCTION, TRITON_KERNEL, GraphBreak
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.hatches import holds_values
 from onegraph.capture.shadows import ATOMS
 

@@ -1,0 +1,41 @@
+"""What a value of the program is, told by its type alone.
+
+Python's own `isinstance` asks an object of another type for its `__class__`, and a `match` against classes does the
+same. That may run code of the program (`__getattribute__`, a property), and the answer need not be what it really is.
+"""
+
+from __future__ import annotations
+
+from types import GetSetDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+HEAP_TYPE = 1 << 9
+ANSWERS = ("__getattribute__", "__class__")
+NATIVE = (WrapperDescriptorType, GetSetDescriptorType)
+_mro = type.__dict__["__mro__"].__get__
+_dict = type.__dict__["__dict__"].__get__
+
+if TYPE_CHECKING:
+    from builtins import isinstance  # noqa: UP029
+else:
+
+    def isinstance(value, kinds):
+        return issubclass(type(value), kinds)
+
+
+def answers_itself(cls: type) -> bool:
+    """Whether objects of the class say with code of the program what their class is."""
+    if not cls.__flags__ & HEAP_TYPE:
+        return False
+    found = (_dict(kind).get(name) for kind in _mro(cls) if kind.__flags__ & HEAP_TYPE for name in ANSWERS)
+    return any(each is not None and type(each) not in NATIVE for each in found)
+
+
+def defines(cls: type, name: str) -> bool:
+    """Whether a class has an attribute for its objects: it is not asked, for which its own class may have code."""
+    return any(name in _dict(kind) for kind in _mro(cls))
+
+
+def plain(value: Any) -> Any:
+    """The value, to be matched against classes; None for an object that would answer itself."""
+    return None if answers_itself(type(value)) else value
