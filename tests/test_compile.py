@@ -9,13 +9,16 @@ import pickle
 import subprocess
 import sys
 import threading
+from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
 
 import onegraph
+from onegraph import _C
 from onegraph.base import events as ev
+from onegraph.capture.tracer import Tracer
 from tests.capture.test_breaks import Watch
 from tests.capture.test_small_programs import tree_equal
 
@@ -285,3 +288,23 @@ def test_what_cannot_be_captured_for_a_defect_of_ours_runs_eagerly(
     assert torch.equal(onegraph.compile(lambda x: x + 1, options=options)(x), x + 1)
     (record,) = caplog.records
     assert "KeyError: 'no such variable'. This is a defect of onegraph" in record.getMessage()
+
+
+@pytest.mark.parametrize("missing", [lambda *args: _C.no_such_function(*args), lambda *args: no_such_name(*args)])  # noqa: F821
+def test_no_handler_of_the_program_sees_a_defect_of_ours(
+    missing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def f(x):
+        try:
+            return x.sin()
+        except Exception:
+            return x
+
+    in_onegraph = FunctionType(missing.__code__, {"__name__": "onegraph.capture.tracer", "_C": _C})
+    monkeypatch.setattr(Tracer, "call_native", lambda *args: in_onegraph(*args))
+    x = torch.rand(3)
+    with pytest.raises((AttributeError, NameError), match="no_such"):
+        onegraph.compile(f)(x)
+    assert torch.equal(onegraph.compile(f, options={"raise_compiler_errors": False})(x), x.sin())
+    (record,) = caplog.records
+    assert "no_such" in record.getMessage() and "This is a defect of onegraph" in record.getMessage()

@@ -26,6 +26,7 @@ from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
 from onegraph.capture.guards import GuardProgram, assemble
+from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.hatches import is_strict
@@ -100,6 +101,9 @@ def translate(
         if not shapes.keep_floats_constant():
             raise
         outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+    except Defect as defect:
+        assert defect.__cause__ is not None
+        raise defect.__cause__ from None
     return checked(outcome, start, cx)
 
 

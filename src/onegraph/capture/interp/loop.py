@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onegraph.capture.interp.defects import Defect, is_defect
 from onegraph.capture.interp.frame import Abort, Frame
 
 
@@ -49,6 +50,9 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                 machine.abandon()
                 raise
             except BaseException as raised:
+                if is_defect(raised):
+                    machine.abandon()
+                    raise Defect from raised
                 thrown = None
                 steps += 1
                 target = unwind(machine, frame, raised)
