@@ -8,6 +8,7 @@ typedef struct _PyInterpreterFrame Frame;
 static inline PyCodeObject *frame_code(Frame *frame) { return frame->f_code; }
 static inline PyFunctionObject *frame_function(Frame *frame) { return frame->f_func; }
 static inline PyFrameObject *frame_object(Frame *frame) { return frame->frame_obj; }
+static inline Frame *running_frame(PyThreadState *tstate) { return tstate->cframe->current_frame; }
 static inline PyObject **frame_slots(Frame *frame) { return frame->localsplus; }
 
 static inline int *frames_left(PyThreadState *tstate) { return &tstate->recursion_remaining; }

@@ -26,6 +26,7 @@ struct GlobalStateObject {
     bool native;
     bool lenient;   /* does not hold where graph breaks are errors */
     bool unhandled; /* does not hold where an exception is being handled */
+    bool unheld;    /* does not hold where others hold on to the frame that goes on */
     NativeState state;
     PyObject *values; /* what Python says, one value for each question */
 };
@@ -136,6 +137,9 @@ int global_state_holds(GlobalStateObject *self)
             return 0;
         }
     }
+    if (self->unheld && resume_is_held()) {
+        return 0;
+    }
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
         return is_state(torch, &self->state);
@@ -231,6 +235,12 @@ static PyObject *state_set_lenient(GlobalStateObject *self, PyObject *UNUSED(ign
     Py_RETURN_NONE;
 }
 
+static PyObject *state_set_unheld(GlobalStateObject *self, PyObject *UNUSED(ignored))
+{
+    self->unheld = true;
+    return PyBool_FromLong(resume_is_held());
+}
+
 static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(ignored))
 {
     self->unhandled = true;
@@ -240,6 +250,8 @@ static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(i
 static PyMethodDef state_methods[] = {
     {"set_lenient", (PyCFunction)state_set_lenient, METH_NOARGS,
      "set_lenient()\n--\n\nFrom now on it does not hold where the program wants an error for each graph break."},
+    {"set_unheld", (PyCFunction)state_set_unheld, METH_NOARGS,
+     "set_unheld()\n--\n\nFrom now on it does not hold where others hold on to the frame that goes on; whether they do."},
     {"set_unhandled", (PyCFunction)state_set_unhandled, METH_NOARGS,
      "set_unhandled()\n--\n\nFrom now on it does not hold where an exception is being handled."},
     {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},

@@ -189,6 +189,10 @@ static PyMethodDef module_functions[] = {
      "compares the two; a test may choose one."},
     {"resume", resume_call, METH_O,
      "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
+    {"take_over", resume_take_over, METH_NOARGS,
+     "take_over()\n--\n\nWho holds on to a frame that has ended with the TailCall of the calling frame, holds on to this."},
+    {"set_back", resume_set_back, METH_VARARGS,
+     "set_back(frame, back)\n--\n\nMake a frame that has ended one that `back`, a frame or None, has called."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -124,6 +124,7 @@ typedef struct {
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
+    struct Rest *rest;      /* of the tail call that runs, see resume.c; NULL: there is none */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
     bool looking;           /* objects that are asked for their class are asked by us, not by the program */
@@ -163,5 +164,9 @@ extern PyTypeObject TailCall_Type;
 PyObject *resume_tail_calls(PyObject *result);
 void resume_release_args(PyObject *args);
 PyObject *resume_call(PyObject *module, PyObject *call);
+/* Whether others hold on to the frames that the one which is about to start goes on from. */
+bool resume_is_held(void);
+PyObject *resume_take_over(PyObject *module, PyObject *ignored);
+PyObject *resume_set_back(PyObject *module, PyObject *args);
 
 #endif

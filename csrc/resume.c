@@ -1,14 +1,31 @@
 /* Calling resume functions without growing the stack: a replacement that breaks returns what is to be called next, and
    the hook calls it when the frame has ended. So a loop with a break in its body runs in constant depth, the stack is
-   as deep as that of the program as it was written, and tracebacks have its entries alone. */
-#include "onegraph.h"
+   as deep as that of the program as it was written, and tracebacks have its entries alone.
+
+   The frames that run in the place of one of the program are one to whoever holds on to one of them: a traceback, or a
+   frame that it has called. What the last one has in its variables lives as long as the first. So each that is held has
+   a list in its last variable: the cell in which that one is which runs then, and the rests of the calls that it was in. */
+#include "frame.h"
 #include <stddef.h>
 
 typedef struct {
     PyObject_HEAD
     PyObject *function;
-    PyObject *args; /* tuple */
+    PyObject *args;   /* tuple */
+    PyObject *frame;  /* that ends with it, if others hold on to it; or NULL */
+    Py_ssize_t holds; /* how many references there were to that frame */
 } TailCallObject;
+
+/* Where a frame has its list; NULL if it has no place for one. */
+static PyObject **place_of_rest(Frame *frame)
+{
+    PyCodeObject *code = frame_code(frame);
+    int last = code->co_nlocals - 1;
+    if (last < 0 || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(code->co_localsplusnames, last), ".rest") != 0) {
+        return NULL;
+    }
+    return &frame_slots(frame)[last];
+}
 
 static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNUSED(kwargs))
 {
@@ -23,6 +40,13 @@ static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNU
         self->args = PyTuple_GetSlice(args, 1, count);
         if (self->args == NULL) {
             Py_CLEAR(self);
+            return NULL;
+        }
+        Frame *frame = running_frame(PyThreadState_Get());
+        PyObject *object = frame == NULL ? NULL : (PyObject *)frame_object(frame);
+        if (object != NULL && Py_REFCNT(object) > 1 && place_of_rest(frame) != NULL) {
+            self->holds = Py_REFCNT(object);
+            self->frame = Py_NewRef(object);
         }
     }
     return (PyObject *)self;
@@ -32,6 +56,7 @@ static int tail_call_traverse(TailCallObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
     Py_VISIT(self->args);
+    Py_VISIT(self->frame);
     return 0;
 }
 
@@ -39,6 +64,7 @@ static int tail_call_clear(TailCallObject *self)
 {
     Py_CLEAR(self->function);
     Py_CLEAR(self->args);
+    Py_CLEAR(self->frame);
     return 0;
 }
 
@@ -69,11 +95,48 @@ void resume_release_args(PyObject *args)
     }
 }
 
+/* What is known of the frames that tail calls run in the place of one. */
+struct Rest {
+    PyObject *cell; /* the one that runs now; NULL: nobody holds on to those before it */
+    PyObject *held; /* the list of the one before, if it is held; or NULL */
+    bool begun;     /* it runs: others are the rests of calls */
+};
+
+/* The frame that has ended with this call gets a list, if others hold on to it. */
+static void rest_note_end(struct Rest *rest, TailCallObject *call)
+{
+    Py_CLEAR(rest->held);
+    rest->begun = false;
+    if (rest->cell != NULL && Py_REFCNT(rest->cell) == 1) {
+        Py_CLEAR(rest->cell); /* nobody holds on to them any more */
+    }
+    if (call->frame == NULL) {
+        return;
+    }
+    bool in_cell = rest->cell != NULL && PyCell_GET(rest->cell) == call->frame;
+    if (call->holds > 1 + in_cell) {
+        rest->cell = rest->cell == NULL ? PyCell_New(NULL) : rest->cell;
+        rest->held = rest->cell == NULL ? NULL : Py_BuildValue("[O]", rest->cell);
+        if (rest->held == NULL) {
+            PyErr_Clear();
+        } else {
+            Py_XSETREF(*place_of_rest(((PyFrameObject *)call->frame)->f_frame), Py_NewRef(rest->held));
+        }
+    }
+    Py_CLEAR(call->frame);
+}
+
 /* What comes behind a replacement whose frame has ended: what it asks for is called, until there is a result. */
 PyObject *resume_tail_calls(PyObject *result)
 {
+    if (result == NULL || !Py_IS_TYPE(result, &TailCall_Type)) {
+        return result;
+    }
+    struct Rest rest = {NULL, NULL, false}, *outer = hook_state.rest;
+    hook_state.rest = &rest;
     while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         TailCallObject *next = (TailCallObject *)result;
+        rest_note_end(&rest, next);
         hook_state.tail = (PyCodeObject *)PyFunction_GET_CODE(next->function);
         hook_state.tail_args = next->args;
         result = PyObject_Call(next->function, next->args, NULL);
@@ -81,6 +144,9 @@ PyObject *resume_tail_calls(PyObject *result)
         hook_state.tail_args = NULL;
         Py_DECREF(next);
     }
+    hook_state.rest = outer;
+    Py_XDECREF(rest.held);
+    Py_XDECREF(rest.cell);
     return result;
 }
 
@@ -91,4 +157,42 @@ PyObject *resume_call(PyObject *UNUSED(module), PyObject *call)
         return NULL;
     }
     return resume_tail_calls(Py_NewRef(call));
+}
+
+bool resume_is_held(void)
+{
+    struct Rest *rest = hook_state.rest;
+    return rest != NULL && rest->cell != NULL && (!rest->begun || rest->held != NULL);
+}
+
+PyObject *resume_take_over(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
+{
+    if (!resume_is_held()) {
+        Py_RETURN_NONE;
+    }
+    struct Rest *rest = hook_state.rest;
+    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    int failed = rest->begun ? PyList_Append(rest->held, frame) : PyCell_Set(rest->cell, frame);
+    rest->begun = true;
+    if (failed < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- frames of tracebacks ---- */
+
+PyObject *resume_set_back(PyObject *UNUSED(module), PyObject *args)
+{
+    PyFrameObject *frame;
+    PyObject *back;
+    if (!PyArg_ParseTuple(args, "O!O:set_back", &PyFrame_Type, &frame, &back)) {
+        return NULL;
+    }
+    if (back != Py_None && !PyFrame_Check(back)) {
+        PyErr_SetString(PyExc_TypeError, "a frame goes back to a frame or to nothing");
+        return NULL;
+    }
+    Py_XSETREF(frame->f_back, back == Py_None ? NULL : (PyFrameObject *)Py_NewRef(back));
+    Py_RETURN_NONE;
 }

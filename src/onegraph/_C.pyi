@@ -1,7 +1,7 @@
 """The C extension: the frame hook, the guard evaluator and the graph launcher (csrc/)."""
 
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, final
 
 P = ParamSpec("P")
@@ -81,6 +81,12 @@ def made_dict(object: object, /) -> dict[str, Any] | None:
 def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 
+def take_over() -> None:
+    """Who holds on to a frame that has ended with the TailCall of the calling frame, holds on to this one, too."""
+
+def set_back(frame: FrameType, back: FrameType | None, /) -> None:
+    """Make a frame that has ended one that `back` has called."""
+
 @final
 class trace_hook:  # noqa: N801
     """In its `with` block each Python frame that starts in this thread comes to `callback`, which returns the code to
@@ -157,6 +163,7 @@ class GlobalState:
     def holds(self) -> bool: ...
     def changed(self) -> tuple[str, ...]: ...
     def set_lenient(self) -> None: ...
+    def set_unheld(self) -> bool: ...
     def set_unhandled(self) -> None: ...
     @property
     def values(self) -> dict[str, Any]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import itertools
 import random
@@ -118,6 +119,7 @@ class World:
             if outcome.error is None:
                 with contextlib.suppress(RuntimeError):
                     differentiate(outcome.result)
+        gc.collect()  # what is left of cycles must not die while the other world runs
 
     def seen(self) -> Any:
         """All that can be seen of the world."""

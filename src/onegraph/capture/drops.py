@@ -39,6 +39,10 @@ class Drops(Machine):
         self.waiting: dict[int, frozenset[int]] = {}
         #: Whether code of the program has run because a generator was dropped.
         self.has_dropped = False
+        #: The variables that the root frame has when it returns, by name, with the identities of their values.
+        self.left: dict[str, int] = {}
+        #: Whether it lets go of what the program sees dying: that is done behind the trace.
+        self.lets_go = False
 
     def watch(self, values: Iterable[Any]) -> None:
         """The trace begins with these values from outside."""
@@ -100,8 +104,16 @@ class Drops(Machine):
         if any(runs_code(each) for each in made) or waiting:
             raise self._dropped("with a traceback", level)
 
+    def on_return(self, frame: Frame) -> None:
+        if len(self.frames) == 1:
+            self.left = {name: id(value) for name, value in dict.items(frame.locals)}
+            self.lets_go = any(map(self.world.is_watched, dict.values(frame.locals)))
+
     def on_dropped(self, frame: Frame) -> None:
-        self.has_dropped = self.has_dropped or is_protected(frame.bytecode, frame.ip)
+        if is_protected(frame.bytecode, frame.ip):
+            self.has_dropped = True
+            if self.lets_go:
+                self.lost = self._dropped("at the end, in another order", -1)
 
     def on_drop(self, frame: Frame, raised: BaseException) -> bool:
         if not isinstance(raised, Abort | GeneratorExit | StopIteration):
@@ -111,7 +123,7 @@ class Drops(Machine):
     def refuse_overdue(self, is_made: Callable[[Any], bool], keeps_frames: bool) -> None:
         """Break where a generator of the trace would live on behind it, or one from outside was written over in it.
 
-        With `keeps_frames` an exception of the trace outlives it: with its traceback all variables of its frames.
+        With `keeps_frames` a traceback outlives the trace, and with it all variables of its frames.
         """
         if keeps_frames and self.has_dropped:
             raise GraphBreak(DROPPED_GENERATOR, where="with a traceback")

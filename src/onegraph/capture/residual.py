@@ -30,7 +30,7 @@ import torch
 from onegraph.base.errors import OnegraphError
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.deques import write_deque
-from onegraph.capture.interp.tracebacks import frames_of, pass_through
+from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.recipes import RECIPES, rebuild_object
@@ -57,11 +57,18 @@ class Rebuild:
     """Writes the expressions that make the values of a finished trace again."""
 
     def __init__(
-        self, world: World, recorder: Recorder, code: CodeType, symbol_text: Callable[[Rebuild, Any], str]
+        self,
+        world: World,
+        recorder: Recorder,
+        code: CodeType,
+        symbol_text: Callable[[Rebuild, Any], str],
+        goes_on: bool = False,
     ) -> None:
         self.world = world
         self.recorder = recorder
         self.code = code
+        #: Whether the frame goes on behind the residual code, in other frames.
+        self.goes_on = goes_on
         self.loads: list[str] = []
         self.lines: list[str] = []
         #: What is done behind the writes.
@@ -196,8 +203,8 @@ class Rebuild:
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
             name = self.const(value) if by_identity else self.source(origin)
-            if isinstance(value, BaseException) and (frames := frames_of(value.__traceback__)):
-                self.lines.append(f"{self.const(pass_through)}({self.const(frames)}, {name})")
+            if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
+                self.lines.append(f"{self.const(raised_through)}({self.const(past)}, {self.goes_on}, {name})")
             return name
         if part := self.world.parts.get(id(value)):
             owner, name = part

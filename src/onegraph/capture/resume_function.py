@@ -13,6 +13,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
+from onegraph import _C
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, Instr, encode, remember
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import argument_names, finished
@@ -182,7 +183,10 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         prologue += [Instr("LOAD_CLOSURE", name + FREE_MARK), Instr("STORE_FAST_MAYBE_NULL", name)]
     if isinstance(way, Suspended):
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
-    prologue += [Instr("RESUME", 0), *rebuild_stack(shape.kinds, stack_names, exception_names)]
+    prologue.append(Instr("RESUME", 0))
+    if not isinstance(way, Suspended):
+        prologue += [*call_with(_C.take_over, []), Instr("POP_TOP")]
+    prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
     prologue += release([*stack_names, *exception_names])
     at, target = place(bytecode, way)
     protected, own_handlers = len(prologue), list[Handler]()

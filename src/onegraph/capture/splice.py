@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
+from typing import Any
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
@@ -13,7 +14,7 @@ from onegraph.capture.bytecode.flow import stack_effect
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.resume import READING, Continuation, Exit, Handled
-from onegraph.capture.resume_function import call_with, release, resumed_by
+from onegraph.capture.resume_function import InnerCall, call_with, release, resumed_by
 
 
 def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: Sequence[str] = ()) -> CodeType:
@@ -37,13 +38,34 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: 
     lost = frozenset[int]() if resumed_by(root) is None else continuation.lost
     ending = Ending(continuation, place, done, frozenset(code.co_varnames), lost)
     named = [i.arg for i in ending.out if i.op in VARIABLES]
-    names = tuple(dict.fromkeys((*code.co_varnames, *named)))
+    names = tuple(dict.fromkeys((*code.co_varnames, *named, REST)))
     handlers = (*bytecode.handlers, *ending.handlers)
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
 
 
+def letting_go(code: CodeType, root: CodeType, unbound: Sequence[str], values: Sequence[Any]) -> CodeType:
+    """Let go, before the return, of what is in no variable of the program: who holds on to the frame must not hold it.
+
+    `unbound` are the parameters that no longer have what the root frame was called with: the first of the `values`.
+    What belongs to the frames that the root has called, but for the exceptions that they handle, is theirs.
+    """
+    bytecode, resumed = decode_once(code), resumed_by(root)
+    assert resumed is not None
+    own = frozenset(resumed.bytecode.code.co_varnames).difference(unbound)
+    parameters = code.co_varnames[: argument_count(code)]
+    kept = {new for old, new in zip(root.co_varnames, parameters, strict=False) if old in own}
+    if isinstance(resumed.way, InnerCall):
+        inner = list(zip(parameters, values, strict=False))[-resumed.way.leading - resumed.way.count :]
+        kept |= {name for name, value in inner if not isinstance(value, BaseException)}
+    place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
+    ending = release([name for name in code.co_varnames if name not in kept])
+    return encode(Bytecode(code, (*bytecode.instrs[:place], *ending, *bytecode.instrs[place:]), bytecode.handlers))
+
+
 #: Instructions that fail where a variable of the program has no value.
 MISSING = READING | {"DELETE_FAST"}
+#: The last variable: of the frames that run behind this one in the place of one of the program, see `csrc/resume.c`.
+REST = ".rest"
 VARIABLES = MISSING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
 
 

@@ -161,7 +161,8 @@ class Trace:
         root = self.root
         if root is None:
             return []
-        return [name for name, value in self.given.items() if dict.get(root.locals, name) is not value]
+        left = self.tracer.left or {name: id(value) for name, value in dict.items(root.locals)}
+        return [name for name, value in self.given.items() if left.get(name) != id(value)]
 
     # ---- what the world and the recorder ask -------------------------------------------------------------------------
 

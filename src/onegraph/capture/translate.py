@@ -32,9 +32,10 @@ from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, outlived, plan_resume, write_value
+from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.splice import splice
+from onegraph.capture.splice import letting_go, splice
 from onegraph.capture.trace import Trace
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import GlobalState, autocast_uncached
@@ -252,18 +253,22 @@ def finish(
 ) -> Translated:
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
     trace.tracer.budget.renew()
-    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
+    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, continuation is not None)
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
-    trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames)
+    held = trace.tracer.has_dropped and resumed_by(start.code) is not None and trace.state.set_unheld()
+    trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames or held)
     guard_distinct(trace.world)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
+    begin = [] if resumed_by(start.code) is None else [f"{rebuild.const(_C.take_over)}()"]
+    body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
         code = splice(code, continuation, start.code, trace.unbound())
+    elif resumed_by(start.code) is not None:
+        code = letting_go(code, start.code, trace.unbound(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)

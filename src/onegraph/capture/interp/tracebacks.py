@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 
+from onegraph import _C
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.instruction import Position
 from onegraph.capture.interp.frame import Frame
@@ -79,30 +82,35 @@ def is_stand_in(code: CodeType) -> bool:
     return len(code.co_consts) == 2 and code.co_consts[1] is _MARK
 
 
-def stand_ins(entry: TracebackType | None) -> TracebackType | None:
-    """The entries of a traceback that stand for interpreted frames: the others hold values of the trace."""
-    kept = []
+def stand_ins(entry: TracebackType | None) -> tuple[FrameType, ...]:
+    """The frames of a traceback that stand for interpreted ones: the others hold values of the trace."""
+    frames = []
     while entry is not None:
         if is_stand_in(entry.tb_frame.f_code):
-            kept.append(entry)
-        entry = entry.tb_next
-    made: TracebackType | None = None
-    for entry in reversed(kept):
-        made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return made
-
-
-def frames_of(entry: TracebackType | None) -> tuple[FrameType, ...]:
-    """The frames of a traceback that stand for interpreted ones."""
-    frames = []
-    entry = stand_ins(entry)
-    while entry is not None:
-        frames.append(entry.tb_frame)
+            frames.append(entry.tb_frame)
         entry = entry.tb_next
     return tuple(frames)
 
 
-def pass_through(frames: tuple[FrameType, ...], raised: BaseException) -> BaseException:
+def raised_through(frames: Sequence[FrameType], goes_on: bool, raised: BaseException) -> BaseException:
+    """The exception, with entries of frames like these, outermost first, before those of its traceback.
+
+    The calling frame runs in the place of them all; what comes behind it may, too, if it `goes_on`.
+    """
+    here = sys._getframe(1)
+    entry, back = raised.__traceback__, here if goes_on else here.f_back
+    made: list[FrameType] = []
+    for frame in frames:
+        made.append(FunctionType(frame.f_code, frame.f_globals)().gi_frame)
+        _C.set_back(made[-1], back)
+        back = made[-1]
+    for frame in reversed(made):
+        entry = TracebackType(entry, frame, LASTI, frame.f_lineno)
+    raised.__traceback__ = entry
+    return raised
+
+
+def pass_through(frames: Sequence[FrameType], raised: BaseException) -> BaseException:
     """The exception, with entries of the frames that it leaves, outermost first, before those of its traceback."""
     for frame in reversed(frames):
         raised.__traceback__ = TracebackType(raised.__traceback__, frame, LASTI, frame.f_lineno)

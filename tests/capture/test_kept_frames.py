@@ -1,0 +1,129 @@
+"""Who holds on to a frame of the program, by a traceback, holds on to what runs in its place behind graph breaks."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+
+import onegraph
+
+KEPT: list[BaseException] = []
+
+
+class Token:
+    pass
+
+
+def graph_break() -> None:
+    torch._dynamo.graph_break()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    onegraph.reset()
+    KEPT.clear()
+    with torch.no_grad():
+        yield
+    KEPT.clear()
+
+
+def caught(x):
+    try:
+        raise ValueError("kept")
+    except ValueError as error:
+        KEPT.append(error)
+    return x + 1
+
+
+def keeping(x, tokens):
+    y = caught(x)
+    graph_break()
+    token = tokens.pop()
+    graph_break()
+    return y * 2, token is None
+
+
+def in_flight(x, tokens):
+    try:
+        raise ValueError("in flight")
+    finally:
+        graph_break()
+        token = tokens.pop()
+        graph_break()
+        x.add_(token is None)
+
+
+def going_through(x, tokens):
+    try:
+        in_flight(x, tokens)
+    except ValueError as error:
+        KEPT.append(error)
+    return x
+
+
+def natively(x, tokens):
+    try:
+        KEPT[5]
+    except IndexError as error:
+        KEPT.append(error)
+    graph_break()
+    token = tokens.pop()
+    graph_break()
+    return x * 2, token is None
+
+
+@pytest.mark.parametrize("function", [keeping, going_through, natively])
+@pytest.mark.parametrize("backend", [None, "eager", "native"])
+def test_variables_live_as_long_as_the_traceback(function, backend):
+    run: Any = function if backend is None else onegraph.compile(function, backend=backend)
+    for _ in range(3):
+        token = Token()
+        reference = weakref.ref(token)
+        tokens = [token]
+        del token
+        run(torch.ones(2), tokens)
+        assert reference() is not None
+        KEPT.clear()
+        assert reference() is None
+
+
+def caller(run, x):
+    return run(x)
+
+
+def test_frames_go_back_to_the_caller():
+    caller(onegraph.compile(caught, backend="eager"), torch.ones(2))
+    names, frame = [], KEPT[0].__traceback__.tb_frame
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    assert names[:3] == ["caught", "caller", "test_frames_go_back_to_the_caller"]
+
+
+@torch.compiler.disable
+def count_frames() -> int:
+    return sum(type(each) is FrameType for each in gc.get_objects())
+
+
+def loop(x, count):
+    for i in range(count):
+        if i == 1:
+            caught(x)
+        graph_break()
+        x = x + 1
+    return x, count_frames()
+
+
+def test_a_loop_whose_frame_is_held_does_not_grow():
+    compiled = onegraph.compile(loop, backend="eager")
+    compiled(torch.ones(2), 4)
+    KEPT.clear()
+    _, few = compiled(torch.ones(2), 10)
+    KEPT.clear()
+    _, many = compiled(torch.ones(2), 300)
+    assert many <= few + 3
