@@ -104,6 +104,19 @@ def test_fakes_with_symbolic_sizes() -> None:
     assert texts(mode.sizes) == ["b == c"]
 
 
+def test_symbolic_inputs_share_storage_as_their_tensors_do() -> None:
+    mode = FakeMode()
+    real = torch.randn(6)
+    a, b, c = mode.sizes.new(6, "a"), mode.sizes.new(5, "b"), mode.sizes.new(6, "c")
+    x, y, z = mode.fakeify(real, {0: a}), mode.fakeify(real[1:], {0: b}), mode.fakeify(torch.randn(6), {0: c})
+    storage = x.untyped_storage()._cdata
+    assert y.untyped_storage()._cdata == storage != z.untyped_storage()._cdata
+    assert (text(y.shape), y.storage_offset()) == ("(b)", 1)
+    assert texts(mode.sizes) == ["b * 4 + 4 <= a * 4"]
+    with mode, pytest.raises(RuntimeError, match="single memory location"):
+        x.copy_(y[0].expand(6)).add_(x[0])
+
+
 def test_transposed_symbolic_inputs_keep_their_order() -> None:
     mode = FakeMode()
     a, b = mode.sizes.new(3, "a"), mode.sizes.new(5, "b")

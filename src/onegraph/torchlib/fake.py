@@ -85,6 +85,7 @@ class FakeMode(FakeTensorMode):
         self.fake_tensor_converter = _Converter()
         self._fakes = WeakTensorKeyDictionary()
         self._storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
+        self._symbolic_storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
         self._constants: list[FakeTensor] = []
         self._known: dict[Key, Result] = {}
         self._states: dict[torch.device, dict[str, Any]] = {}
@@ -123,12 +124,13 @@ class FakeMode(FakeTensorMode):
     def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> Tensor:
         """The meta tensor under the fake of `tensor`."""
         if symbolic_dims:
-            # A storage of symbolic size: comparing with the real one's would guard the sizes.
+            # A storage of symbolic size: comparing with that of a plain size would guard the sizes.
             sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
             strides = symbolic_strides(tensor, sizes)
             extent = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True)) if tensor.numel() else 0
-            whole = torch.empty(tensor.storage_offset() + extent, dtype=tensor.dtype, device=_META)
-            elem = whole.as_strided(sizes, strides, tensor.storage_offset())
+            whole = self._symbolic_storage(tensor, tensor.storage_offset() + extent)
+            elem = torch.empty(0, dtype=tensor.dtype, device=_META)
+            elem.set_(whole, tensor.storage_offset(), sizes, strides)
         else:
             elem = torch.empty(0, dtype=tensor.dtype, device=_META)
             elem.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
@@ -144,6 +146,15 @@ class FakeMode(FakeTensorMode):
         if key not in self._storages:
             self._storages[key] = torch.UntypedStorage(real.nbytes(), device=_META)
         return self._storages[key]
+
+    def _symbolic_storage(self, tensor: Tensor, length: int | torch.SymInt) -> torch.UntypedStorage:
+        """A storage of at least so many elements: that of another tensor of symbolic size, if the tensor shares it."""
+        key = StorageWeakRef(tensor.untyped_storage())
+        known = self._symbolic_storages.get(key)
+        if known is None or known.nbytes() < length * tensor.element_size():
+            known = torch.empty(length, dtype=tensor.dtype, device=_META).untyped_storage()
+            self._symbolic_storages.setdefault(key, known)
+        return known
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 
