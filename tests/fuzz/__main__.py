@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -27,9 +28,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tests.fuzz.programs import draw_program
+from tests.fuzz.raising import draw_raising
 from tests.fuzz.shrink import shrink
 from tests.fuzz.twin import COMPILED_LIMIT, HANGS, Measured, Unfit, Way, compare, count_operators, way_of
 
+#: What programs are about, and how one is drawn.
+DRAWINGS = {"anything": draw_program, "exceptions": draw_raising}
 #: Programs that one process runs, and how many of one kind of difference are made small.
 CHUNK, SHRUNK = 100, 2
 #: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program
@@ -39,9 +43,9 @@ MEMORY, SILENCE = 6 << 30, 900.0
 SMALL_LIMIT = 4.0
 
 
-def run_one(number: int, out: Path, fast: bool, tell: Any) -> bool:
+def run_one(number: int, about: str, out: Path, fast: bool, tell: Any) -> bool:
     """Run one program, and tell of it; whether the process can be trusted with the next one."""
-    text, way, measured = draw_program(random.Random(number)), way_of(number), Measured()
+    text, way, measured = DRAWINGS[about](random.Random(number)), way_of(number), Measured()
     tell(("began", number))
     try:
         difference = compare(text, way, measured)
@@ -85,13 +89,14 @@ def same_kind(text: str, way: Way, kind: str) -> bool:
     return found is not None and found.kind == kind
 
 
-def run_chunk(numbers: range, out: Path, fast: bool, pipe: Any) -> None:
+def run_chunk(numbers: range, about: str, out: Path, fast: bool, pipe: Any) -> None:
     warnings.simplefilter("ignore")
+    gc.freeze()  # collections are for the programs
     torch.set_num_threads(1)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     sys.stdout = open(os.devnull, "w")
-    at = next((number for number in numbers if not run_one(number, out, fast, pipe.send)), numbers.stop)
+    at = next((number for number in numbers if not run_one(number, about, out, fast, pipe.send)), numbers.stop)
     pipe.send(("end", at + 1))
 
 
@@ -122,7 +127,7 @@ class Run:
 
     def start(self, numbers: range) -> None:
         mine, theirs = multiprocessing.Pipe(duplex=False)
-        arguments = (numbers, self.out, self.options.fast, theirs)
+        arguments = (numbers, self.options.about, self.out, self.options.fast, theirs)
         process = multiprocessing.get_context("fork").Process(target=run_chunk, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -148,7 +153,8 @@ class Run:
         except EOFError:  # the process is dead
             worker.process.join()
             self.differs(worker.current, f"the process died: {signal_name(worker.process.exitcode)}")
-            (self.out / f"program_{worker.current}.py").write_text(draw_program(random.Random(worker.current)))
+            text = DRAWINGS[self.options.about](random.Random(worker.current))
+            (self.out / f"program_{worker.current}.py").write_text(text)
             self.done += 1
             self.leave(pipe, worker.current + 1)
             return
@@ -205,6 +211,7 @@ def signal_name(code: int | None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--about", choices=list(DRAWINGS), default="anything", help="what the programs are about")
     parser.add_argument("--count", type=int, default=1000, help="how many programs")
     parser.add_argument("--seed", type=int, default=0, help="the number of the first program")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")

@@ -119,7 +119,9 @@ class World:
             if outcome.error is None:
                 with contextlib.suppress(RuntimeError):
                     differentiate(outcome.result)
-        gc.collect()  # what is left of cycles must not die while the other world runs
+        if not gc.isenabled():  # what is left of cycles must not die while the other world runs
+            gc.collect()
+            gc.enable()
 
     def seen(self) -> Any:
         """All that can be seen of the world."""
