@@ -186,8 +186,9 @@ def admit_opaque(world: World, real: Any, source: Source, guarded: bool) -> Any:
 def admit_list(world: World, real: list[Any], source: Source, guarded: bool) -> Any:
     shadow = list.__new__(type(real))
     begin_shadow(world, real, shadow, source, guarded)
-    list.extend(shadow, [UNFILLED] * len(real))
-    world.record(shadow, real, source, guarded, [UNFILLED] * len(real))
+    unfilled = [UNFILLED] * list.__len__(real)
+    list.extend(shadow, unfilled)
+    world.record(shadow, real, source, guarded, unfilled)
     return shadow
 
 
@@ -226,7 +227,7 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
         return admit_record(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))
-        world.guard(source, "length", len(real))
+        world.guard(source, "length", tuple.__len__(real))
     items = [world.admit(item, Item(source, index), guarded) for index, item in enumerate(tuple.__iter__(real))]
     if all(map(operator.is_, tuple.__iter__(real), items)) and not has_instance_dict(real):
         world.adopt_value(real, source)
@@ -279,7 +280,7 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
         world.adopt_value(real, source)
         return real
     shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
-    if len(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):
+    if base.__len__(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):
         raise GraphBreak(SET_ORDER)
     begin_shadow(world, real, shadow, source, guarded)
     if guarded:
@@ -333,7 +334,7 @@ def admit_instance(world: World, real: Any, source: Source, guarded: bool) -> An
 @admits(collections.deque)
 def admit_deque(world: World, real: collections.deque[Any], source: Source, guarded: bool) -> Any:
     shadow = collections.deque.__new__(type(real))
-    collections.deque.__init__(shadow, map(Slot, range(len(real))), real.maxlen)
+    collections.deque.__init__(shadow, map(Slot, range(collections.deque.__len__(real))), real.maxlen)
     if guarded:
         world.guard(Attr(source, "maxlen"), "equal" if real.maxlen is not None else "is", real.maxlen)
     begin_shadow(world, real, shadow, source, guarded)

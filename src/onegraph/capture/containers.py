@@ -20,7 +20,7 @@ from onegraph.capture.layout import behind_proxy
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.shadows import ATOMS, members_of
 
 #: The methods of iterators, as functions.
 STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
@@ -130,7 +130,7 @@ class Containers(Operators):
             self.world.realize(container)
         match plain(container):
             case list() | tuple() | collections.deque():
-                for member in container:
+                for member in members_of(container):
                     self.world.told_apart(item, member)
             case set() | frozenset():
                 self.world.settled(item)

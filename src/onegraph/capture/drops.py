@@ -175,7 +175,7 @@ def written_over(world: World, entry: Record) -> Iterator[Any]:
     before = gc.get_referents(real)
     if isinstance(real, dict):
         before = [value for key, value in dict.items(real) if dict.get(shadow, key) is not UNFILLED]
-    elif isinstance(real, list) and len(real) <= list.__len__(shadow):
+    elif isinstance(real, list) and list.__len__(real) <= list.__len__(shadow):
         before = [old for old, new in zip(real, list.__iter__(shadow), strict=False) if new is not UNFILLED]
     kept = set(map(id, gc.get_referents(shadow)))
     yield from (value for value in before if id(world.shadow_of.get(id(value), value)) not in kept)

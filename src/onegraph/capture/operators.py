@@ -24,7 +24,7 @@ from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.layout import VIEWS, behind_proxy
 from onegraph.capture.record import Recorder, contains_tensor
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.shadows import ATOMS, members_of
 from onegraph.capture.shapes import specialized
 from onegraph.capture.texts import Shown, refuse_marked
 from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
@@ -253,7 +253,7 @@ def contains_symbolic(value: Any, seen: set[int]) -> bool:
     if not isinstance(value, list | tuple | dict) or id(value) in seen:
         return isinstance(value, SYMBOLIC)
     seen.add(id(value))
-    items = dict.values(value) if isinstance(value, dict) else value
+    items = dict.values(value) if isinstance(value, dict) else members_of(value)
     return any(contains_symbolic(item, seen) for item in items)
 
 

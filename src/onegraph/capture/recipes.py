@@ -33,7 +33,7 @@ from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
-from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of, members_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
 ITERATORS = tuple(
@@ -121,7 +121,7 @@ def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
         case dict():
             items = list(dict.values(value))
         case list() | tuple():
-            items = list(value)
+            items = members_of(value)
         case _:
             items = [*(instance_dict(value) or {}).values()] if type(value).__flags__ & HEAP_TYPE else []
     return any(item is wanted or depth > LOOKED_INTO or contains(item, wanted, depth + 1) for item in items)

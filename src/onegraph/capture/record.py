@@ -21,6 +21,7 @@ from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
+from onegraph.capture.shadows import members_of
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
@@ -247,9 +248,9 @@ class Recorder(TorchFunctionMode):
                 return value if id(value) in self.nodes else self._lift(value)
             case tuple() if type(value) is tuple:
                 return tuple(self._lifted(item) for item in value)
-            case list() if any(contains_real(item) for item in value):
+            case list() if any(map(contains_real, members_of(value))):
                 return [self._lifted(item) for item in value]
-            case dict() if any(contains_real(item) for item in value.values()):
+            case dict() if any(map(contains_real, dict.values(value))):
                 return {key: self._lifted(item) for key, item in value.items()}
             case _:
                 return value
@@ -286,9 +287,9 @@ def contains_tensor(value: Any) -> bool:
         case torch.Tensor():
             return True
         case tuple() | list():
-            return any(contains_tensor(item) for item in value)
+            return any(map(contains_tensor, members_of(value)))
         case dict():
-            return any(contains_tensor(item) for item in value.values())
+            return any(map(contains_tensor, dict.values(value)))
         case _:
             return False
 
@@ -300,7 +301,7 @@ def contains_real(value: Any) -> bool:
         case torch.Tensor():
             return True
         case tuple() | list():
-            return any(contains_real(item) for item in value)
+            return any(map(contains_real, members_of(value)))
         case _:
             return False
 

@@ -35,7 +35,7 @@ from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of, members_of
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -291,11 +291,11 @@ class Rebuild:
                 return self._write_dict(entry)
             case list():
                 target, before = self.source(entry.source), entry.snapshot
-                if all(map(operator.is_, list.__iter__(shadow), before)) and len(shadow) >= len(before):
+                if all(map(operator.is_, list.__iter__(shadow), before)) and list.__len__(shadow) >= len(before):
                     added = list.__getitem__(shadow, slice(len(before), None))
                     return [f"{self.const(list.extend)}({target}, [{self.values(added)}])"]
                 self.world.realize(shadow)
-                return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(list(shadow))}])"]
+                return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(members_of(shadow))}])"]
             case set():
                 return self._write_set(entry)
             case collections.deque():

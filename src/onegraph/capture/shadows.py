@@ -66,6 +66,14 @@ def keys_of(container: dict[Any, Any]) -> list[Any]:
     return list(OrderedDict.__iter__(container) if ordered else dict.__iter__(container))
 
 
+def members_of(container: Any) -> list[Any]:
+    """The members of a list, tuple, set or deque of any class in their order, without running the program's code."""
+    if type(container) is list or type(container) is tuple:
+        return list(container)
+    kind = next(kind for kind in (list, tuple, set, frozenset, deque) if isinstance(container, kind))
+    return list(kind.__iter__(container))
+
+
 def differs(entry: Record) -> bool:
     """Whether the program wrote to the shadow."""
     shadow, snapshot = entry.shadow, entry.snapshot
@@ -79,11 +87,11 @@ def differs(entry: Record) -> bool:
                 for key, value in dict.items(shadow)
             )
         case list():
-            if len(shadow) != len(snapshot):
+            if list.__len__(shadow) != len(snapshot):
                 return True
-            return any(value is not old for value, old in zip(shadow, snapshot, strict=True))
+            return any(map(operator.is_not, list.__iter__(shadow), snapshot))
         case set():
-            return len(shadow) != len(snapshot) or any(map(operator.is_not, set.__iter__(shadow), snapshot))
+            return set.__len__(shadow) != len(snapshot) or any(map(operator.is_not, set.__iter__(shadow), snapshot))
         case deque():  # of one that was not looked at, it holds what was appended
             items = list(deque.__iter__(shadow))
             same = len(items) == len(snapshot) and all(map(operator.is_, items, snapshot))

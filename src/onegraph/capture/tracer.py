@@ -79,7 +79,7 @@ from onegraph.capture.policy.registry import (
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.resume import deepest
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.shadows import ATOMS, keys_of, members_of
 from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.texts import refuse_marked, with_real_types
@@ -467,7 +467,7 @@ class Tracer(Frames, Containers, Drops):
         """What native code has put into dicts and sets."""
         for container in containers:
             if isinstance(container, set | frozenset | dict) and not self.world.is_outside(container):
-                for member in list(container):
+                for member in keys_of(container) if isinstance(container, dict) else members_of(container):
                     self.world.hashed(member)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

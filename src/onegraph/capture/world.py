@@ -33,7 +33,7 @@ from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of
+from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of, members_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
 from onegraph.capture.special_methods import StatefulClasses
 from onegraph.capture.texts import refuse_marked
@@ -291,7 +291,7 @@ class World(Namespaces, Keys):
         if value is not UNFILLED:
             return value
         entry = self.records[id(container)]
-        index = index if index >= 0 else index + len(container)
+        index = index if index >= 0 else index + list.__len__(container)
         value = self.admit(list.__getitem__(entry.real, index), Item(entry.source, index), entry.guarded)
         entry.snapshot[index] = value
         list.__setitem__(container, index, value)
@@ -328,9 +328,9 @@ class World(Namespaces, Keys):
                 exact = all(type(key) in ATOMS or type(key).__eq__ is object.__eq__ for key in keys)
                 self.guard(entry.source, *(("keys", keys) if exact else ("check", SameMembers(keys))))
             case list():
-                self.guard(entry.source, "length", len(entry.real))
+                self.guard(entry.source, "length", list.__len__(entry.real))
             case deque():
-                self.guard(Through(entry.source, items_of), "length", len(entry.real))
+                self.guard(Through(entry.source, items_of), "length", deque.__len__(entry.real))
 
     def refuse_opaque(self, value: Any) -> None:
         """Break the graph where the hidden state of a native object from outside would be read or written."""
@@ -353,7 +353,7 @@ class World(Namespaces, Keys):
                         if slot is UNFILLED:
                             self._fill_key(entry, key)
                 case list():
-                    for index, slot in enumerate(entry.shadow):
+                    for index, slot in enumerate(list.__iter__(entry.shadow)):
                         if slot is UNFILLED:
                             self.element(entry.shadow, index)
                 case CellType() if cell_value(entry.shadow) is UNFILLED:
@@ -395,7 +395,7 @@ class World(Namespaces, Keys):
             yield from list(dict.keys(value))
             yield from list(dict.values(value))
         elif isinstance(value, list | tuple | set | frozenset):
-            yield from list(value)
+            yield from members_of(value)
         elif isinstance(value, MappingProxyType):
             yield behind_proxy(value)
         attributes = self.attributes(value)

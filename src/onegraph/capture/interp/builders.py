@@ -19,13 +19,20 @@ class Builders:
     def _runs_python(self, obj: Any, *names: str) -> bool:
         return any(is_python(self.type_lookup(type(obj), name)) for name in names)
 
+    def _ask_length(self, items: Any) -> None:
+        """How many items there will be, which CPython asks where it makes room for them."""
+        if self._runs_python(items, "__len__", "__length_hint__"):
+            self.call(operator.length_hint, (items,), {})
+
     def list_extend(self, container: list[Any], items: Any) -> None:
         """`[*items]`"""
         cls = type(items)
         if self.type_lookup(cls, "__iter__") is NULL and self.type_lookup(cls, "__getitem__") is NULL:
             raise TypeError(f"Value after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(items, "__iter__", "__next__"):
-            container.extend(self._take(self.iter(items), None))
+            iterator = self.iter(items)
+            self._ask_length(items)
+            container.extend(self._take(iterator, None))
         else:
             self.natively(container.extend, items)
 
@@ -78,7 +85,9 @@ class Builders:
         if self.type_lookup(cls, "__iter__") is NULL and self.type_lookup(cls, "__getitem__") is NULL:
             raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(args, "__iter__", "__next__"):
-            return tuple(self._take(self.iter(args), None))
+            iterator = self.iter(args)
+            self._ask_length(args)
+            return tuple(self._take(iterator, None))
         return self.natively(tuple, args)
 
     def star_keywords(self, named: Any) -> dict[str, Any]:
