@@ -681,3 +681,17 @@ def test_a_traceback_does_not_hold_what_lives_on_behind_the_break() -> None:
     case.runTest = onegraph.compile(case.runTest, backend="eager")  # type: ignore[method-assign]
     case.run(result)
     assert not result.errors and not result.failures
+
+
+@pytest.mark.parametrize("asked", ["sorted(vars(thing))", "vars(thing if x.dim() else x)['q']", "'q' in dir(thing)"])
+def test_a_function_that_asks_for_the_variables_of_an_object_resumes(asked) -> None:
+    """With an argument, `vars` and `dir` do not look at the function that calls them."""
+    space: dict[str, Any] = {"onegraph": onegraph, "SimpleNamespace": types.SimpleNamespace}
+    exec(
+        f"def f(x):\n    thing, y = SimpleNamespace(q=3), x + 1\n    onegraph.graph_break()\n    return {asked}, y * 2",
+        space,
+    )
+    x = torch.rand(3)
+    with Watch() as watch:
+        assert tree_equal(space["f"](x), onegraph.compile(space["f"], backend="eager")(x))
+    assert watch.graphs == [1, 1] and not watch.of(ev.FrameSkipped)

@@ -16,16 +16,25 @@ the stack is that of the program, also in a loop that breaks, and tracebacks hav
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from onegraph.capture.bytecode import FREE_MARK, Bytecode, Instr
-from onegraph.capture.bytecode.flow import TERMINATORS, falls_through, handled_slots, live_names, stack_effect
+from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Instr
+from onegraph.capture.bytecode.flow import (
+    TERMINATORS,
+    falls_through,
+    handled_slots,
+    live_names,
+    stack_depths,
+    stack_effect,
+)
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
@@ -63,8 +72,9 @@ LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
 READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
-#: Names of functions that look at the variables of their caller: a resume function has not all of them.
-FRAME_ACCESS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+#: Functions that look at the variables of their caller, which a resume function has not all: with how many arguments
+#: they do not. (What counts is the name.)
+FRAME_ACCESS: dict[object, float] = {"locals": math.inf, "vars": 1, "dir": 1, "eval": math.inf, "exec": math.inf}
 NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
@@ -139,7 +149,7 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
             return "a generator cannot be resumed yet"
         if each.namespace is not None and as_function(each.bytecode) is None:
             return "the body of a class has two variables __class__"
-        if any(instr.op in NAMES and instr.arg in FRAME_ACCESS for instr in each.bytecode.instrs):
+        if looks_at_itself(each.bytecode):
             return "the function looks at its own variables"
     if in_prologue(frame):
         return "the first instructions of a resume function cannot be resumed"
@@ -180,6 +190,27 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     return Continuation(
         tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code
     )
+
+
+@lru_cache(maxsize=256)
+def looks_at_itself(bytecode: Bytecode) -> bool:
+    """Whether the function may ask for its own variables."""
+    return any(
+        instr.op in NAMES and instr.arg in FRAME_ACCESS and arguments_of(bytecode, index) < FRAME_ACCESS[instr.arg]
+        for index, instr in enumerate(bytecode.instrs)
+    )
+
+
+def arguments_of(bytecode: Bytecode, index: int) -> int:
+    """With how many positional arguments that which the instruction loads is called; 0 if it is not called so."""
+    depths = stack_depths(bytecode)
+    base = (depths[index] or 0) - NULL_FIRST
+    for instr, depth in zip(bytecode.instrs[index + 1 :], depths[index + 1 :], strict=True):
+        if depth is None or depth <= base:
+            return 0
+        if instr.op == "CALL" and depth - int(str(instr.arg)) - 2 == base:
+            return int(str(instr.arg))
+    return 0
 
 
 def outlive_traceback(catching: Frame, left: Sequence[Frame]) -> bool:
