@@ -695,3 +695,29 @@ def test_a_function_that_asks_for_the_variables_of_an_object_resumes(asked) -> N
     with Watch() as watch:
         assert tree_equal(space["f"](x), onegraph.compile(space["f"], backend="eager")(x))
     assert watch.graphs == [1, 1] and not watch.of(ev.FrameSkipped)
+
+
+def test_a_graph_is_compiled_in_the_state_that_it_begins_in() -> None:
+    """What comes before a break under no_grad, autocast and the like has been recorded for gradients."""
+    seen = []
+
+    def look(module, examples):
+        seen.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.get_default_dtype()))
+        return module
+
+    def f(x, y):
+        z = x * y
+        with torch.no_grad(), torch.autocast("cpu"):
+            torch.set_default_dtype(torch.float64)
+            onegraph.graph_break()
+            w = z * 2
+        torch.set_default_dtype(torch.float32)
+        return z, w
+
+    for backend in (look, "aot_eager", "native"):
+        x = torch.rand(3, requires_grad=True)
+        z, w = onegraph.compile(f, backend=backend)(x, torch.ones(3))
+        assert z.requires_grad and not w.requires_grad and not x.grad
+        z.sum().backward()
+        assert torch.equal(x.grad, torch.ones(3))
+    assert seen[:2] == [(True, False, torch.float32), (False, True, torch.float64)]

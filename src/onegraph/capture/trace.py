@@ -55,6 +55,7 @@ from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.shapes import Float
+from onegraph.torchlib.state import GlobalState
 
 POLICIES = (
     builtins,
@@ -113,12 +114,13 @@ class Trace:
         """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
         self.tracer.stop = stop
         frame = self.root = self._start()
+        self._modes.callback(GlobalState.snapshot().restore)
         self._modes.enter_context(self.fake)
         self._modes.enter_context(self.recorder)
         return self.tracer.run_frame(frame)
 
     def pause(self) -> None:
-        """Leave the tracing modes: what follows runs for real."""
+        """Leave the tracing modes, in the process state of the frame's begin: what follows runs for real, and there."""
         self._modes.close()
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import letting_go, splice
 from onegraph.capture.trace import Trace
 from onegraph.torchlib.graph_text import graph_text
-from onegraph.torchlib.state import GlobalState, autocast_uncached
+from onegraph.torchlib.state import autocast_uncached
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +232,13 @@ def translate_prefix(
 @contextlib.contextmanager
 def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool = False) -> Iterator[Trace]:
     """A trace of the frame; the process state that tracing changes is put back behind it."""
-    before, looking = GlobalState.snapshot(), _C.looking(True)
+    looking = _C.looking(True)
     with COLLECTOR.while_tracing():
         trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
         try:
             yield trace
         finally:
             trace.close()
-            before.restore()
             _C.looking(looking)
 
 
