@@ -131,7 +131,8 @@ def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
         return False
     tensors = [value for value in examples if isinstance(value, torch.Tensor)]
     return any(tensor.requires_grad for tensor in tensors) or any(
-        node.op == "call_method" and node.target == "requires_grad_" for node in module.graph.nodes
+        (node.op == "call_method" and node.target == "requires_grad_") or node.kwargs.get("requires_grad")
+        for node in module.graph.nodes
     )
 
 

@@ -29,11 +29,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.fuzz.programs import draw_program
 from tests.fuzz.raising import draw_raising
+from tests.fuzz.recording import draw_recording
 from tests.fuzz.shrink import shrink
 from tests.fuzz.twin import COMPILED_LIMIT, HANGS, Measured, Unfit, Way, compare, count_operators, way_of
 
 #: What programs are about, and how one is drawn.
-DRAWINGS = {"anything": draw_program, "exceptions": draw_raising}
+DRAWINGS = {"anything": draw_program, "exceptions": draw_raising, "gradients": draw_recording}
 #: Programs that one process runs, and how many of one kind of difference are made small.
 CHUNK, SHRUNK = 100, 2
 #: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program
@@ -45,7 +46,7 @@ SMALL_LIMIT = 4.0
 
 def run_one(number: int, about: str, out: Path, fast: bool, tell: Any) -> bool:
     """Run one program, and tell of it; whether the process can be trusted with the next one."""
-    text, way, measured = DRAWINGS[about](random.Random(number)), way_of(number), Measured()
+    text, way, measured = DRAWINGS[about](random.Random(number)), way_of(number, about), Measured()
     tell(("began", number))
     try:
         difference = compare(text, way, measured)

@@ -229,6 +229,10 @@ class Attributes(Machine):
             with torch._C.DisableTorchFunction():
                 gradient = real.grad
             return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
+        if name == "is_leaf" and real is not obj:  # not among what is guarded of each tensor
+            with torch._C.DisableTorchFunction():
+                was_leaf = real.is_leaf
+            self.world.admit(was_leaf, Attr(self.world.origin[id(obj)], "is_leaf"))
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))

@@ -120,7 +120,7 @@ class Calls:
             result = self.call_before(made_rest(made) if rest is CALLED else None, bound, args, kwargs)
             if result is not None:
                 raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
-        else:
+        elif initializer is not object.__init__:  # which does nothing behind such a `__new__`
             self.call_native(initializer, (made, *args), kwargs)
         return made
 

@@ -17,13 +17,9 @@ class Defect(Abort):
 
 def is_defect(error: BaseException) -> bool:
     """Whether an object or a module of onegraph lacks an attribute or a name that onegraph asked for."""
-    match error:
-        case AttributeError():
-            return _is_own(error.obj)
-        case NameError():
-            return error.__traceback__ is not None and _looked_up_a_name(error.__traceback__)
-        case _:
-            return False
+    if not isinstance(error, AttributeError | NameError) or error.__traceback__ is None:
+        return False
+    return _looked_up(error.__traceback__) and (isinstance(error, NameError) or _is_own(error.obj))
 
 
 def _is_own(owner: Any) -> bool:
@@ -34,7 +30,7 @@ def _is_own(owner: Any) -> bool:
     return type(home) is str and home.startswith(_OWN)
 
 
-def _looked_up_a_name(entry: TracebackType) -> bool:
+def _looked_up(entry: TracebackType) -> bool:
     """Whether the innermost entry is in code of onegraph, and not at a `raise` of it, which is the program's error."""
     while entry.tb_next is not None:
         entry = entry.tb_next

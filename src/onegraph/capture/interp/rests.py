@@ -262,8 +262,9 @@ def entered(leave: Any) -> tuple[Any, Any]:
 
 def constructed(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     made = inner()
-    if issubclass(type(made), cls):
-        result = type(made).__init__(made, *args, **keywords)  # type: ignore[misc]
+    initialize = type(made).__init__  # type: ignore[misc]
+    if issubclass(type(made), cls) and initialize is not object.__init__:  # which does nothing behind such a `__new__`
+        result = initialize(made, *args, **keywords)
         if result is not None:
             raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
     return made
