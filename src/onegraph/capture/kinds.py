@@ -31,6 +31,11 @@ def answers_itself(cls: type) -> bool:
     return any(each is not None and type(each) not in NATIVE for each in found)
 
 
+def defined(cls: type, name: str) -> Any:
+    """What a class has under a name for its objects, as it is, or None: it is not asked, see `defines`."""
+    return next((_dict(kind)[name] for kind in _mro(cls) if name in _dict(kind)), None)
+
+
 def defines(cls: type, name: str) -> bool:
     """Whether a class has an attribute for its objects: it is not asked, for which its own class may have code."""
     return any(name in _dict(kind) for kind in _mro(cls))

@@ -29,7 +29,7 @@ from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.keys import Keys
-from onegraph.capture.kinds import isinstance, plain
+from onegraph.capture.kinds import defined, isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
@@ -179,7 +179,7 @@ class World(Namespaces, Keys):
         if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
             return False
         ours = int(id(value) in self.generators)
-        return type(getattr(kind, "__del__", None)) is FunctionType or weakref.getweakrefcount(real) > ours
+        return type(defined(kind, "__del__")) is FunctionType or weakref.getweakrefcount(real) > ours
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
