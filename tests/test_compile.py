@@ -308,3 +308,15 @@ def test_no_handler_of_the_program_sees_a_defect_of_ours(
     assert torch.equal(onegraph.compile(f, options={"raise_compiler_errors": False})(x), x.sin())
     (record,) = caplog.records
     assert "no_such" in record.getMessage() and "This is a defect of onegraph" in record.getMessage()
+
+
+def test_what_an_iterator_from_outside_lacks_is_no_defect() -> None:
+    def f(x, items):
+        try:
+            return items.throw
+        except AttributeError as error:
+            return x + 1, str(error)
+
+    x = torch.rand(3)
+    result, message = onegraph.compile(f)(x, iter([x]))
+    assert torch.equal(result, x + 1) and message == "'list_iterator' object has no attribute 'throw'"

@@ -721,3 +721,39 @@ def test_a_graph_is_compiled_in_the_state_that_it_begins_in() -> None:
         z.sum().backward()
         assert torch.equal(x.grad, torch.ones(3))
     assert seen[:2] == [(True, False, torch.float32), (False, True, torch.float64)]
+
+
+def test_inference_mode_around_a_break_keeps_what_inputs_are() -> None:
+    def f(x):
+        with torch.inference_mode():
+            leaf, y = x.is_leaf, x + 1
+        try:
+            y.add_(1)
+        except RuntimeError as error:
+            return leaf, str(error)
+
+    for make in (lambda: torch.rand(3, requires_grad=True), lambda: torch.rand(3, requires_grad=True) * 2):
+        assert onegraph.compile(f)(make()) == f(make())
+
+
+def test_changes_of_what_is_recorded_are_not_lost() -> None:
+    def detached(x):
+        x.detach_()
+
+    def made(x):
+        return torch.ones(3, requires_grad=True) * x
+
+    def parameter(x):
+        with torch.no_grad():
+            return torch.nn.Parameter(x), torch.nn.Parameter(None)
+
+    for backend in ("eager", "aot_eager", "native"):
+        x = torch.rand(3, requires_grad=True) * 2
+        onegraph.compile(detached, backend=backend)(x)
+        assert not x.requires_grad
+        assert onegraph.compile(made, backend=backend)(x).requires_grad
+        first, second = onegraph.compile(parameter, backend=backend)(x)
+        assert torch.equal(first, x) and first.requires_grad and second.numel() == 0
+    view = torch.rand(3)[1:]
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        onegraph.compile(detached)(view)

@@ -6,7 +6,7 @@ Breaks are anywhere; what autograd raises is compared as all that the program se
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 HEADER = """\
@@ -97,18 +97,20 @@ MODES = (
     "contextlib.nullcontext()", "torch.autograd.graph.save_on_cpu()",
 )  # fmt: skip
 VALUES = (
-    "{t} * {u}", "{t} * {u}", "{t} + {u}", "{t}.sin()", "{t}.sigmoid() * 2", "{t} / (1 + {u}.abs())", "torch.where({t} > 0.5, {t}, {u})",
-    "{t} * BIAS", "F.linear({t}, NET.linear.weight)", "NET({t})", "{t}.clone()", "{t}.view(4)", "{t}[:]", "{t}.flip(0)",
-    "{t}.reshape(2, 2).t().reshape(4)", "{t}.detach()", "{t}.detach() * {u}", "{t}.data", "{t}.clone().requires_grad_()",
-    "torch.ones(4, requires_grad=True) * {t}", "torch.nn.Parameter({t}.detach())", "{t} @ {u} * {t}", "F.dropout({t}, 0.5)",
-    "identity({t})", "unrecorded({t})", "recorded({t})", "{t}.float().cumsum(0)", "torch.stack([{t}, {u}]).sum(0)",
+    "{t} * {u}", "{t} * {u}", "{t} + {u}", "{t}.sin()", "{t}.sigmoid() * 2", "{t} / (1 + {u}.abs())",
+    "torch.where({t} > 0.5, {t}, {u})", "{t} * BIAS", "F.linear({t}, NET.linear.weight)", "NET({t})", "{t}.clone()",
+    "{t}.view(4)", "{t}[:]", "{t}.flip(0)", "{t}.reshape(2, 2).t().reshape(4)", "{t}.detach()", "{t}.detach() * {u}",
+    "{t}.data", "{t}.clone().requires_grad_()", "torch.ones(4, requires_grad=True) * {t}",
+    "torch.nn.Parameter({t}.detach())", "{t} @ {u} * {t}", "F.dropout({t}, 0.5)", "identity({t})", "unrecorded({t})",
+    "recorded({t})", "{t}.float().cumsum(0)", "torch.stack([{t}, {u}]).sum(0)",
     "checkpoint(torch.sin, {t}, use_reentrant=False)", "{t}.exp().clamp(max=2)", "{t} ** 2", "torch.softmax({t}, 0)",
     "({t} if {u}.requires_grad else {u})", "{t}.to(torch.float64).float()",
 )  # fmt: skip
 STATEMENTS = (
-    "{t}.add_({u})", "{t}.mul_(2)", "{t}[0] = {u}[1]", "{t}[:2] += {u}[2:]", "{t}.copy_({u})", "{t}.zero_()", "{t}.sigmoid_()",
-    "{t}.requires_grad_()", "{t}.requires_grad = True", "{t}.requires_grad_(False)", "{t}.detach_()", "{t}.retain_grad()",
-    "{t}.sum().backward(retain_graph=True)", "({t} * {u}).sum().backward()", "{t}.register_hook(lambda g: g * 2)",
+    "{t}.add_({u})", "{t}.mul_(2)", "{t}[0] = {u}[1]", "{t}[:2] += {u}[2:]", "{t}.copy_({u})", "{t}.zero_()",
+    "{t}.sigmoid_()", "{t}.requires_grad_()", "{t}.requires_grad = True", "{t}.requires_grad_(False)",
+    "{t}.detach_()", "{t}.retain_grad()", "{t}.sum().backward(retain_graph=True)", "({t} * {u}).sum().backward()",
+
     "LOG.append(torch.autograd.grad({t}.sum(), {u}, allow_unused=True, retain_graph=True))", "{t}.grad = None",
     "seen({t})", "seen({t})", "KEPT.append({t})", "LOG.append({t}.grad)", "NET.zero_grad()", "BIAS.data.mul_(1.5)",
     "torch.set_grad_enabled(n > 0)", "NET.train(n > 1)", "{t}.data.mul_(2)", "LOG.append({t}.sum().item())",
@@ -126,8 +128,8 @@ class Drawer:
         self.names: list[str] = []
         self.count = 0
 
-    def one(self, items: object) -> str:
-        return self.random.choice(items)  # type: ignore[arg-type]
+    def one(self, items: Sequence[str]) -> str:
+        return self.random.choice(items)
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)

@@ -17,7 +17,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
-from onegraph.capture.record import Recorder
+from onegraph.capture.record import Recorder, writes_to
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
@@ -30,7 +30,7 @@ MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward
 class Before:
     """What is known from before a call of a graph."""
 
-    versions: tuple[int, ...]
+    versions: tuple[int | None, ...]
     random: torch.Tensor | None
     state: GlobalState | None
 
@@ -84,8 +84,8 @@ class Fallback:
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
         return resolved
 
-    def _versions(self, inputs: Sequence[Any]) -> tuple[int, ...]:
-        return tuple([inputs[index]._version for index in self.written]) if self.repeatable else ()
+    def _versions(self, inputs: Sequence[Any]) -> tuple[int | None, ...]:
+        return tuple([writes_to(inputs[index]) for index in self.written]) if self.repeatable else ()
 
 
 def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:

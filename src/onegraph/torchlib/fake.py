@@ -106,6 +106,11 @@ class FakeMode(FakeTensorMode):
         if known is not None:
             return known
         _refuse_unsupported(tensor)
+        with torch.inference_mode(tensor.is_inference()):
+            fake = self._fakes[tensor] = self._make_fake(tensor, symbolic_dims)
+        return fake
+
+    def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
         leaf_grad = tensor.requires_grad and tensor.is_leaf
         with _disable_current_modes(), torch._C._DisableTorchDispatch():
             fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device, requires_grad=leaf_grad)
@@ -118,7 +123,6 @@ class FakeMode(FakeTensorMode):
             fake._is_param = True
         if isinstance(tensor, torch.nn.Buffer):
             fake._is_buffer = True
-        self._fakes[tensor] = fake
         return fake
 
     def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> Tensor:
