@@ -172,7 +172,7 @@ class Bisimulation:
             return
         facts = [
             (
-                t.dtype, tuple(t.shape), t.layout, t.requires_grad, t.is_leaf, t.grad_fn is None, t.is_inference(),
+                t.dtype, tuple(t.shape), t.layout, t.requires_grad, history(t), t.is_inference(),
                 t.is_conj(), t.is_neg(), t.device,
             )
             for t in (a, b)
@@ -189,8 +189,16 @@ class Bisimulation:
             require(self._storages.setdefault(-storages[1], -storages[0]) == -storages[0], a, b, f"{path}: storage")
         equal = torch.allclose(a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True)
         require(equal, a.detach(), b.detach(), path)
-        if a.is_leaf:
+        if history(a) == (True, True):
             yield a.grad, b.grad, f"{path}.grad"
+
+
+def history(tensor: torch.Tensor) -> Any:
+    """Whether the tensor is a leaf and has a history; or what autograd says of it, where a view has lost it."""
+    try:
+        return tensor.is_leaf, tensor.grad_fn is None
+    except RuntimeError as error:
+        return str(error)
 
 
 def require(holds: bool, a: Any, b: Any, path: Path) -> None:

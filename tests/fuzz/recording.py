@@ -60,7 +60,7 @@ def recorded(t):
 
 
 def seen(t):
-    LOG.append((t.requires_grad, t.is_leaf, t.grad_fn is None, t._version, torch.is_grad_enabled()))
+    LOG.append((t.requires_grad, t.is_leaf, t.grad_fn is None, t._version > 0, torch.is_grad_enabled()))
 """
 
 FOOTER = """
