@@ -142,6 +142,18 @@ def test_a_write_through_a_view_reaches_its_base(view: object) -> None:
     check(program, make(2, 3, 4))
 
 
+def test_a_write_to_a_part_of_an_expanded_tensor() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x + 1
+        for wide in (x.expand(2, 3, 4), y.expand(2, 3, 4)[:, 1:]):
+            wide[0].mul_(2)
+            wide[1][:, 1:].add_(x[: len(wide[0]), 1:])
+        return x.expand(2, 3, 4), y
+
+    check(program, make(3, 4))
+    check(program, make(5, 4)[2:])
+
+
 @pytest.mark.parametrize("views", [lambda x: x.unbind(0), lambda x: x.split(1)])
 def test_views_made_again_behind_a_write_are_all_known(views: object) -> None:
     def program(x: Tensor) -> tuple[Tensor, ...]:

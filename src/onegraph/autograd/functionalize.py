@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from onegraph.autograd.views import ALIAS, View, scatter
+from onegraph.autograd.views import ALIAS, STRIDED, View, repeats, scatter
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
     functional_form,
@@ -201,8 +201,12 @@ class Functionalizer(AtenRecorder):
         written = value = self._values[id(target)]
         replacement = node
         while value.parent is not None:
-            parent = value.parent
-            replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, value.view)
+            parent, view = value.parent, value.view
+            while parent.parent is not None and repeats(
+                parent.tensor
+            ):  # its other elements there would be the old ones
+                parent, view = parent.parent, STRIDED
+            replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, view)
             value = parent
         family = value.family
         family.version += 1
