@@ -33,6 +33,7 @@ from onegraph.capture.source import (
     TypeOf,
     written,
 )
+from onegraph.capture.texts import written_atom
 
 Kind = Literal[
     "is",
@@ -143,7 +144,7 @@ def short(value: object) -> str:
     if isinstance(value, ModuleType):
         return f"the module {value.__name__}"
     name = getattr(value, "__qualname__", None)
-    text = name if isinstance(name, str) else repr(value)
+    text = name if isinstance(name, str) else written_atom(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -179,7 +180,7 @@ def same_member(a: Any, b: Any) -> bool:
         return False
     if type(a) is tuple:
         return len(a) == len(b) and all(map(same_member, a, b))
-    return type(a) in (int, float, complex, str, bytes) and repr(a) == repr(b)
+    return type(a) in (int, float, complex, str, bytes) and written_atom(a) == written_atom(b)
 
 
 #: How many values a program of guards can load.

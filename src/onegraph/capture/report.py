@@ -18,6 +18,7 @@ from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS
+from onegraph.capture.texts import written_atom
 
 #: How many values an instruction looks at; they are on the stack while it runs.
 OPERANDS = {
@@ -116,7 +117,7 @@ def shown(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return shown_tensor(value)
     if type(value) in ATOMS:
-        text = repr(value)
+        text = written_atom(value)
         return f"{type(value).__name__} {text if len(text) <= _LONG else text[: _LONG - 3] + '...'}"
     name = type(value).__qualname__
     if type(value) in (list, tuple, dict, set, frozenset):

@@ -49,7 +49,7 @@ from onegraph.capture.source import (
     Through,
     TypeOf,
 )
-from onegraph.capture.texts import Printed, is_marked
+from onegraph.capture.texts import Printed, is_marked, written_atom
 from onegraph.capture.world import World
 
 
@@ -337,7 +337,8 @@ class Rebuild:
         setter, deleter = self.const(kind.__setitem__), self.const(kind.__delitem__)
         after = keys_of(shadow)
         kept = in_order(after, before)
-        if len(kept) < len(after):
+        known = set(map(id, before))
+        if any(id(key) in known for key in after[len(kept) :]):  # it is put behind the others, with what it has
             self.world.realize(shadow)
         stays = {id(key) for key in kept}
         statements = [
@@ -375,7 +376,7 @@ def literal(value: Any) -> str | None:
     """The Python text of an atom, or None where there is no exact one."""
     kind = type(value)  # a weak proxy of a dead object cannot be asked for its class
     exact = kind in (type(None), bool, int, str, bytes) or kind is float and math.isfinite(value)
-    return repr(value) if exact else None
+    return written_atom(value) if exact else None
 
 
 # ---- the function ----------------------------------------------------------------------------------------------------

@@ -106,3 +106,12 @@ _STANDING = re.compile(r"(?<!a value of type ')\b(?:(FakeTensor)|Sym(Int|Float|B
 def with_real_types(text: str) -> str:
     """A message, with the types that the program's values have."""
     return _STANDING.sub(lambda found: torch.Tensor.__name__ if found[1] else found[2].lower(), text)
+
+
+#: Python prints no number with more bits in decimal digits, if it is told so.
+_PRINTED_BITS = 2000
+
+
+def written_atom(value: Any) -> str:
+    """The Python text of an atom; that of a large integer is hexadecimal, which has no limit."""
+    return hex(value) if type(value) is int and value.bit_length() > _PRINTED_BITS else repr(value)

@@ -489,3 +489,10 @@ def list_that_cannot_be_sorted(x, items):
 def list_sorted_by_a_key(x, items):
     items.sort(key=lambda item: item[0], reverse=True)
     return x + 1, items, sorted(items), sorted(items, key=lambda item: item[1])
+
+
+@case(lambda: (torch.rand(2), 10**5000))
+def numbers_too_long_to_print(x, number):
+    held = [number + 1]
+    print("between")
+    return x + 1, held, number % 7, {number: 1}[number]
