@@ -19,7 +19,7 @@ def program(name: str, graphs: int, source: str) -> None:
 
 program(
     "hash",
-    4,
+    3,
     """
     class Key:
         def __init__(self, x):

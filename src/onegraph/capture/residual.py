@@ -35,7 +35,17 @@ from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
-from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of, members_of
+from onegraph.capture.shadows import (
+    ATOMS,
+    DELETED,
+    UNFILLED,
+    Record,
+    cell_value,
+    differs,
+    keys_of,
+    members_of,
+    same_key,
+)
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -337,16 +347,16 @@ class Rebuild:
         setter, deleter = self.const(kind.__setitem__), self.const(kind.__delitem__)
         after = keys_of(shadow)
         kept = in_order(after, before)
-        known = set(map(id, before))
-        if any(id(key) in known for key in after[len(kept) :]):  # it is put behind the others, with what it has
+        last = after[len(kept) :]
+        if any(dict.__getitem__(shadow, key) is UNFILLED for key in last):
             self.world.realize(shadow)
-        stays = {id(key) for key in kept}
+        stays = set(map(id, kept))
         statements = [
             f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in before if id(key) not in stays
         ]
-        for key in [*(key for key in kept if self._key_changed(entry, key)), *after[len(kept) :]]:
+        written = [(key, self.key(entry.original_key(key))) for key in kept if self._key_changed(entry, key)]
+        for key, key_text in [*written, *((key, self.value(key)) for key in last)]:
             value = self.value(dict.__getitem__(shadow, key))
-            key_text = self.value(key) if id(key) not in stays else self.key(entry.original_key(key))
             statements.append(
                 f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
             )
@@ -358,9 +368,10 @@ class Rebuild:
 
 
 def in_order(after: list[Any], before: list[Any]) -> list[Any]:
-    """The first of the keys that have kept their order: the others are put behind them."""
+    """The keys of before that have kept their order, up to the first that has not: the others are put behind them."""
     rest = iter(before)
-    return list(itertools.takewhile(lambda key: any(key is each for each in rest), after))
+    found = (next((each for each in rest if same_key(key, each)), UNFILLED) for key in after)
+    return list(itertools.takewhile(lambda each: each is not UNFILLED, found))
 
 
 def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:

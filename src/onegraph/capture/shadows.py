@@ -74,13 +74,18 @@ def members_of(container: Any) -> list[Any]:
     return list(kind.__iter__(container))
 
 
+def same_key(a: Any, b: Any) -> bool:
+    """Whether two keys are one; equal strings are, which objects share as names of their attributes."""
+    return a is b or (type(a) is str and type(b) is str and a == b)
+
+
 def differs(entry: Record) -> bool:
     """Whether the program wrote to the shadow."""
     shadow, snapshot = entry.shadow, entry.snapshot
     match shadow:
         case dict():
             after, before = keys_of(shadow), entry.original_keys()
-            if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
+            if len(after) != len(before) or not all(map(same_key, after, before)):
                 return True
             return any(
                 value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)
