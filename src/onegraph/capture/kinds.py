@@ -6,29 +6,17 @@ same. That may run code of the program (`__getattribute__`, a property), and the
 
 from __future__ import annotations
 
-from types import GetSetDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-HEAP_TYPE = 1 << 9
-ANSWERS = ("__getattribute__", "__class__")
-NATIVE = (WrapperDescriptorType, GetSetDescriptorType)
+from onegraph._C import answers_itself, is_of
+
 _mro = type.__dict__["__mro__"].__get__
 _dict = type.__dict__["__dict__"].__get__
 
 if TYPE_CHECKING:
     from builtins import isinstance  # noqa: UP029
 else:
-
-    def isinstance(value, kinds):
-        return issubclass(type(value), kinds)
-
-
-def answers_itself(cls: type) -> bool:
-    """Whether objects of the class say with code of the program what their class is."""
-    if not cls.__flags__ & HEAP_TYPE:
-        return False
-    found = (_dict(kind).get(name) for kind in _mro(cls) if kind.__flags__ & HEAP_TYPE for name in ANSWERS)
-    return any(each is not None and type(each) not in NATIVE for each in found)
+    isinstance = is_of
 
 
 def defined(cls: type, name: str) -> Any:

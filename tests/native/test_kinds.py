@@ -1,0 +1,75 @@
+"""What an object is, told by its type alone: nothing of the program runs, and no lie is believed."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import pytest
+
+from onegraph._C import answers_itself, is_of
+
+
+class Liar:
+    @property
+    def __class__(self) -> Any:
+        raise AssertionError("asked")
+
+
+class Loud:
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("asked")
+
+
+class Quiet(Loud):
+    __getattribute__ = object.__getattribute__  # type: ignore[assignment]
+
+
+class Strict(type):
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return kind is int
+
+
+class Numbers(metaclass=Strict):
+    pass
+
+
+class Abstract(abc.ABC):  # noqa: B024
+    pass
+
+
+Abstract.register(str)
+
+
+def test_is_of() -> None:
+    assert is_of(True, int)
+    assert is_of(1, (str, (float, int)))
+    assert is_of(1, str | int)
+    assert is_of(type, type)
+    assert is_of("a", Abstract)
+    assert not is_of(1, ())
+    assert not is_of(1, (str, float))
+
+
+def test_what_is_asked() -> None:
+    assert is_of(Liar(), Liar)
+    assert not is_of(Liar(), int)
+    assert is_of(Loud(), (int, Loud))
+    assert is_of(1, Numbers)
+    assert not is_of(Numbers(), Numbers)
+
+
+@pytest.mark.parametrize(
+    ("cls", "answer"), [(int, False), (Numbers, False), (Liar, True), (Loud, True), (Quiet, False), (Strict, False)]
+)
+def test_answers_itself(cls: type, answer: bool) -> None:
+    assert answers_itself(cls) is answer
+
+
+def test_what_is_no_class() -> None:
+    with pytest.raises(TypeError, match="arg 2 must be a class"):
+        is_of(1, 2)
+    with pytest.raises(TypeError, match="takes 2 arguments, not 1"):
+        is_of(1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="takes a class, not int"):
+        answers_itself(1)  # type: ignore[arg-type]
