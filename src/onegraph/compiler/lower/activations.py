@@ -28,9 +28,7 @@ def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
 
 @pointwise(aten.hardtanh.default)
 def hardtanh(x: Scalar, low: Scalar | float = -1.0, high: Scalar | float = 1.0) -> Scalar:
-    """A zero keeps its sign, as it does in eager."""
-    raised = where(x < low, low, x)
-    return where(raised > high, high, raised)
+    return s.minimum(high, s.maximum(low, x))
 
 
 @pointwise(aten.relu6.default)
