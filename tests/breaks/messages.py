@@ -48,6 +48,10 @@ def keyed(x, *, seed):
     return y * hashlib.md5(seed, usedforsecurity=False).digest()[0]
 
 
+def iterators(x, given):
+    return x * hash_of(given, map(abs, given), zip(given, given, strict=True))
+
+
 def items(x):
     for value in x:
         yield value * 2
@@ -58,10 +62,16 @@ def escapes(x):
     return x + 1, pairs
 
 
+@torch.compiler.disable
+def hash_of(*values):
+    return hash(values)
+
+
 PROGRAMS = {
     "print": lambda graph: graph(toy_example)(torch.ones(10), torch.ones(10)),
     "nested": lambda graph: graph(nested)(torch.ones(4)),
     "module": lambda graph: graph(Model().eval())(torch.ones(2, 4)),
     "native": lambda graph: graph(keyed)(torch.ones(2, 2), seed=b"seed"),
+    "iterators": lambda graph: graph(iterators)(torch.ones(3), iter([1, 2])),
     "escapes": lambda graph: graph(escapes)(torch.ones(3)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +48,13 @@ def users(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     return tuple(f for f in frames if not is_library(f.globals.get("__name__") or "")) or tuple(frames)
 
 
-def broken_event(frame: Location | None, broken: GraphBreak, root: Frame | None, operations: int) -> ev.GraphBroken:
+#: type(value) as the program sees it.
+TypeOf = Callable[[Any], type]
+
+
+def broken_event(
+    frame: Location | None, broken: GraphBreak, root: Frame | None, operations: int, type_of: TypeOf
+) -> ev.GraphBroken:
     """The event of a graph break. What is found when the function has ended is at the place where it returns."""
     reason = broken.reason
     stack = users(broken.frames or (() if root is None else (root,)))
@@ -60,7 +66,7 @@ def broken_event(frame: Location | None, broken: GraphBreak, root: Frame | None,
         reason.explanation,
         reason.hints,
         tuple(location(each) for each in stack) or first,
-        values_of(stack[-1]) if broken.frames else (),
+        values_of(stack[-1], type_of) if broken.frames else (),
         cost(broken, operations),
     )
 
@@ -81,9 +87,9 @@ def cost(broken: GraphBreak, operations: int) -> str:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def values_of(frame: Frame) -> tuple[str, ...]:
+def values_of(frame: Frame, type_of: TypeOf) -> tuple[str, ...]:
     """What the running instruction looks at, in words."""
-    texts = [shown(value) for value in operands(frame)]
+    texts = [shown(value, type_of) for value in operands(frame)]
     return (*texts[:_MANY], f"{len(texts) - _MANY} more") if len(texts) > _MANY else tuple(texts)
 
 
@@ -112,17 +118,17 @@ def unpacked(value: Any) -> list[Any]:
 _BOUND = (type([].append), type(location.__get__(0)), type("".__str__))
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, type_of: TypeOf) -> str:
     """A value in few words; no code of the program runs for it."""
     if isinstance(value, torch.Tensor):
         return shown_tensor(value)
     if type(value) in ATOMS:
         text = written_atom(value)
         return f"{type(value).__name__} {text if len(text) <= _LONG else text[: _LONG - 3] + '...'}"
-    name = type(value).__qualname__
+    name = type_of(value).__qualname__
     if type(value) in (list, tuple, dict, set, frozenset):
         return f"{name} of length {type(value).__len__(value)}"
-    if isinstance(value, type) or type(value).__name__ == "function":
+    if isinstance(value, type) or name == "function":
         return f"{name} {value.__qualname__}"
     return name
 

@@ -209,7 +209,7 @@ class Trace:
     def broken_event(self, broken: GraphBreak) -> GraphBroken:
         """What a graph break of this trace tells the user."""
         operations = sum(node.op != "placeholder" for node in self.recorder.graph.nodes)
-        return broken_event(self.cx.frame, broken, self.root, operations)
+        return broken_event(self.cx.frame, broken, self.root, operations, self.tracer.type_of)
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):
