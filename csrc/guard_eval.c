@@ -223,6 +223,30 @@ static int satisfies(PyObject *callable, PyObject *object)
     return answer == Py_True;
 }
 
+/* `places` is a Memory and the registers of its tensors. */
+static int meets_as_before(PyObject *places, PyObject *const *r)
+{
+    PyObject *few[FEW_REGISTERS];
+    Py_ssize_t count = PyTuple_GET_SIZE(places) - 1;
+    PyObject **tensors = count <= FEW_REGISTERS ? few : PyMem_Malloc((size_t)count * sizeof(PyObject *));
+    if (tensors == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int same = 1;
+    for (Py_ssize_t i = 0; same == 1 && i < count; i++) {
+        tensors[i] = r[PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i + 1))];
+        same = is_tensor(tensors[i]);
+    }
+    if (same == 1) {
+        same = memory_holds((MemoryObject *)PyTuple_GET_ITEM(places, 0), tensors);
+    }
+    if (tensors != few) {
+        PyMem_Free(tensors);
+    }
+    return same;
+}
+
 static bool integer_of(PyObject *object, int64_t *out)
 {
     int overflow = 1;
@@ -303,6 +327,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_LACKS: REQUIRE(contains(r[ip->s], ip->k) == 0); break;
         case OP_LACKS_ATTR: REQUIRE(lacks_attribute(r[ip->s], ip->k)); break;
         case OP_CHECK: REQUIRE(satisfies(ip->k, r[ip->s])); break;
+        case OP_MEMORY: REQUIRE(meets_as_before(ip->k, r)); break;
         case OP_STATE: REQUIRE(global_state_holds((GlobalStateObject *)ip->k)); break;
 
         case OP_ISIZE: REQUIRE(tensor_size(r[ip->s], ip->v, &i[ip->d])); break;

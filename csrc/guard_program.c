@@ -92,6 +92,26 @@ static int read_constant(Assembly *assembly, char kind, PyObject *operand, PyObj
     }
 }
 
+/* A tuple of a Memory and registers. */
+static int read_places(Assembly *assembly, PyObject *operand, PyObject **field)
+{
+    if (read_constant(assembly, 'K', operand, field) < 0) {
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(*field) - 1;
+    PyObject *memory = count < 0 ? NULL : PyTuple_GET_ITEM(*field, 0);
+    if (memory == NULL || !Py_IS_TYPE(memory, &Memory_Type) || memory_count((MemoryObject *)memory) != count) {
+        return bad(assembly, "a constant that is a Memory and its registers is expected", *field);
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint16_t ignored;
+        if (read_register(assembly, PyTuple_GET_ITEM(*field, i + 1), assembly->object_use, &ignored) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int read_number(Assembly *assembly, char kind, PyObject *operand, int64_t *field)
 {
     int overflow = 0;
@@ -126,6 +146,9 @@ static int assemble_operands(Assembly *assembly, const char *kinds, PyObject *tu
         case 'n':
         case 'v':
             status = read_number(assembly, kinds[i], operand, &out->v);
+            break;
+        case 'M':
+            status = read_places(assembly, operand, &out->k);
             break;
         default:
             status = read_constant(assembly, kinds[i], operand, &out->k);
@@ -176,6 +199,7 @@ static bool runs_code(const GuardInstruction *instruction, const uint8_t *namesp
            attributes and globals, keys are strings. */
         return !(PyUnicode_CheckExact(instruction->k) && namespaces[instruction->s]);
     case OP_TENSOR:
+    case OP_MEMORY:
     case OP_ISIZE:
     case OP_ISTRIDE:
     case OP_IOFFSET:

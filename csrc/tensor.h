@@ -22,6 +22,14 @@ int tensor_size(PyObject *object, int64_t dim, int64_t *out);
 int tensor_stride(PyObject *object, int64_t dim, int64_t *out);
 int tensor_offset(PyObject *object, int64_t *out);
 
+/* How tensors lie to each other in memory (memory.c). */
+extern PyTypeObject Memory_Type;
+typedef struct MemoryObject MemoryObject;
+
+/* Whether the same of these tensors meet, in the same way: 1, 0, or -1 with an exception set. */
+int memory_holds(MemoryObject *memory, PyObject *const *tensors);
+Py_ssize_t memory_count(MemoryObject *memory);
+
 /* A snapshot of torch's state that a trace depends on (global_state.c). */
 extern PyTypeObject GlobalState_Type;
 typedef struct GlobalStateObject GlobalStateObject;

@@ -137,6 +137,17 @@ class TensorSpec:
     def strides(self) -> tuple[int | None, ...] | None: ...
 
 @final
+class Memory:
+    """Which pairs of tensors, one of them written to, have common bytes; `varying`: whose sizes may change."""
+
+    def __new__(cls, tensors: tuple[Any, ...], written: tuple[bool, ...], varying: tuple[bool, ...]) -> Memory: ...
+    def holds(self, tensors: tuple[Any, ...], /) -> bool: ...
+    @property
+    def meetings(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def written(self) -> tuple[int, ...]: ...
+
+@final
 class Graph:
     """A compiled graph in residual code; where it fails and `failed` returns True, its frame runs as it was written.
 

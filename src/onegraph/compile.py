@@ -27,6 +27,7 @@ from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
 from onegraph.capture.hook import Region
+from onegraph.capture.memory import has_address
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recording
 from onegraph.capture.roots import root_function
@@ -61,8 +62,8 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
     if needs_gradients(module, examples) or takes_numbers(module, cx):
         return module.forward
-    graph = functional(module, cx)
-    return bind(graph.spec, graph.module.forward, module.forward) if graph is not None else module.forward
+    graph = functional(module, examples, cx)
+    return bind(graph.spec, graph.module.forward) if graph is not None else module.forward
 
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -71,7 +72,7 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
         cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "the whole graph runs operator by operator"))
     elif not takes_numbers(module, cx):
         try:
-            lower_graph(functional_graph(module, fake_inputs(module), cx).module, cx)
+            lower_graph(functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module, cx)
         except Exception as error:
             cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
@@ -97,13 +98,13 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
 def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     with timed(cx, "functionalize"):
-        graph = functional(module, cx)
+        graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     with timed(cx, "compile"):
         compiled = compile_graph(graph.module, cx, parameters)
-    return bind(graph.spec, compiled.run, module.forward)
+    return bind(graph.spec, compiled.run)
 
 
 def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
@@ -115,13 +116,21 @@ def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
     return found
 
 
-def functional(module: torch.fx.GraphModule, cx: Context) -> FunctionalGraph | None:
+def functional(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> FunctionalGraph | None:
     """The functional graph of the captured one, or None if it has none."""
     try:
-        return functional_graph(module, fake_inputs(module), cx)
+        return functional_graph(module, fake_inputs(module), cx, overlapping(examples))
     except CompileError as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", str(error)))
         return None
+
+
+def overlapping(examples: list[Any]) -> tuple[tuple[int, int], ...]:
+    """The pairs of inputs that share elements. Guards hold each call to them, as far as one is written to."""
+    tensors = {i: value for i, value in enumerate(examples) if isinstance(value, torch.Tensor) and has_address(value)}
+    places, everywhere = tuple(tensors), (True,) * len(tensors)
+    meetings = _C.Memory(tuple(tensors.values()), everywhere, everywhere).meetings
+    return tuple((places[a], places[b]) for a, b in meetings)
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:

@@ -171,7 +171,7 @@ def check_call(
         eager = Eager(flat, inputs)
         torch.manual_seed(SEED)
         try:
-            actual = bind(graph.spec, run, flat)(*actual_inputs)
+            actual = bind(graph.spec, run)(*actual_inputs)
         except Exception as error:  # eager must have raised the same
             actual = error
     eager.compare(actual, actual_inputs)

@@ -41,12 +41,17 @@ class FunctionalGraph:
     spec: CallSpec
 
 
-def functional_graph(module: GraphModule, inputs: Sequence[Any], cx: Context) -> FunctionalGraph:
+def functional_graph(
+    module: GraphModule, inputs: Sequence[Any], cx: Context, overlapping: Sequence[tuple[int, int]] = ()
+) -> FunctionalGraph:
     """The functional aten graph of a captured graph, for inference.
 
-    `inputs` are the fake tensors (and symbolic integers) that stand for the captured graph's inputs.
+    `inputs` are the fake tensors (and symbolic integers) that stand for the captured graph's inputs; `overlapping` are
+    the pairs of them that have elements in common.
+
+    Raises CompileError for a graph that has no functional form.
     """
-    functional, spec = trace(module, inputs, DECOMPOSITIONS)
+    functional, spec = trace(module, inputs, DECOMPOSITIONS, overlapping)
     functional = run_passes(functional, PASSES, cx, check, graph_text, "functionalize")
     functional.recompile()
     if cx.events:

@@ -8,20 +8,16 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
-from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
+from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Mutation, Output, Replayed, Strided
 
 Run = Callable[..., Sequence[Any]]
 
 
-def bind(spec: CallSpec, run: Run, captured: Run) -> Run:
-    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
-
-    A call whose written inputs share memory with others is left to `captured`, the captured graph itself: in the
-    functional graph, a write to one input changes no other.
-    """
+def bind(spec: CallSpec, run: Run) -> Run:
+    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs."""
     if spec.is_plain():
         return run
-    if not spec.mutations and all(isinstance(output, Computed) for output in spec.outputs):
+    if not spec.mutations and not spec.written and all(isinstance(output, Computed) for output in spec.outputs):
         order = [output.index for output in spec.outputs if isinstance(output, Computed)]
 
         def call_in_order(*inputs: Any) -> tuple[Any, ...]:
@@ -30,17 +26,32 @@ def bind(spec: CallSpec, run: Run, captured: Run) -> Run:
 
         return call_in_order
 
-    written = frozenset(index for index, _ in spec.mutations)
-
     def call(*inputs: Any) -> tuple[Any, ...]:
-        if written and shares_memory(inputs, written):
-            return tuple(captured(*inputs))
         results = run(*inputs)
-        for index, value in spec.mutations:
-            inputs[index].copy_(results[value.index])
-        return tuple([resolve(output, inputs, results) for output in spec.outputs])
+        for mutation in spec.mutations:
+            write(mutation, inputs[mutation.input], results)
+        outputs = [resolve(output, inputs, results) for output in spec.outputs]
+        for position, count in spec.written:
+            count_writes(outputs[position], count)
+        return tuple(outputs)
 
     return call
+
+
+def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:
+    """Give an input its new value, in so many writes."""
+    more = mutation.writes
+    if mutation.value is not None:
+        seen = target if more else target.data
+        seen.copy_(results[mutation.value.index])
+        more -= 1
+    count_writes(target, more)
+
+
+def count_writes(tensor: Tensor, count: int) -> None:
+    """Let autograd count writes that were not made one by one."""
+    if count > 0 and not tensor.is_inference():
+        torch._C._increment_version((tensor,) * count)
 
 
 def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -63,22 +74,11 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
             for op, args in steps:
                 tensor = op(tensor, *args)
             return tensor
-        case Detached(source):
-            return resolve(source, inputs, results).detach()
+        case Detached(source, counted_together):
+            tensor = resolve(source, inputs, results)
+            return tensor.detach() if counted_together else tensor.data
         case _:
             assert_never(output)
-
-
-def shares_memory(inputs: Sequence[Any], written: frozenset[int]) -> bool:
-    """Whether a written input uses the storage of another input."""
-    owners: dict[int, int] = {}
-    for index, tensor in enumerate(inputs):
-        if not isinstance(tensor, Tensor) or not tensor.numel():
-            continue
-        owner = owners.setdefault(tensor.untyped_storage().data_ptr(), index)
-        if owner != index and (owner in written or index in written):
-            return True
-    return False
 
 
 def number(value: int | Computed, results: Sequence[Any]) -> int:

@@ -52,9 +52,13 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A tensor with the memory of another one that is no view of it: what `Tensor.detach` and `Tensor.data` give."""
+    """A tensor with the memory of another one that is no view of it: what `Tensor.detach` and `Tensor.data` give.
+
+    Writes to it are writes to the other one for autograd if they are counted together: not those to `Tensor.data`.
+    """
 
     tensor: Input | Strided | Replayed
+    counted_together: bool = True
 
 
 Base = Computed | Input | Detached
@@ -62,13 +66,30 @@ Output = Computed | Input | Literal | Strided | Replayed | Detached
 
 
 @dataclass(frozen=True, slots=True)
+class Mutation:
+    """Input `input` gets a value, None for the one that it has; the program writes to it so often, as autograd sees it.
+
+    Autograd does not see writes to `Tensor.data`.
+    """
+
+    input: int
+    value: Computed | None
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallSpec:
-    """How to call a functional graph. Its inputs are those of the captured graph."""
+    """How to call a functional graph. Its inputs are those of the captured graph.
+
+    `written` are outputs, by position, that the program has written to after it made them, and how often.
+    """
 
     inputs: int
     outputs: tuple[Output, ...]
-    mutations: tuple[tuple[int, Computed], ...] = ()  # (input, its new value)
+    mutations: tuple[Mutation, ...] = ()
+    written: tuple[tuple[int, int], ...] = ()
 
     def is_plain(self) -> bool:
         """Are the functional graph's results just the outputs, with nothing to do around it?"""
-        return not self.mutations and self.outputs == tuple(Computed(index) for index in range(len(self.outputs)))
+        plain = tuple(Computed(index) for index in range(len(self.outputs)))
+        return not self.mutations and not self.written and self.outputs == plain

@@ -11,7 +11,18 @@ from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer, Value
 from onegraph.autograd.results import owner_of
-from onegraph.autograd.spec import Base, CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
+from onegraph.autograd.spec import (
+    Base,
+    CallSpec,
+    Computed,
+    Detached,
+    Input,
+    Literal,
+    Mutation,
+    Output,
+    Replayed,
+    Strided,
+)
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
@@ -20,7 +31,9 @@ from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_dense
 
 
-def trace(module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule]) -> tuple[GraphModule, CallSpec]:
+def trace(
+    module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule], overlapping: Sequence[tuple[int, int]]
+) -> tuple[GraphModule, CallSpec]:
     """The functional aten graph of `module` on `inputs` (fake tensors and symbolic integers), and how to call it."""
     state = GlobalState.snapshot()
     recorder = Functionalizer(fake_mode_of(inputs), rules)
@@ -32,7 +45,17 @@ def trace(module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule])
             results = run(module, inputs, recorder)
     finally:
         state.restore()
-    return finish(recorder, inputs, results)
+    refuse_shared_writes(recorder, inputs, overlapping)
+    return finish(recorder, module, inputs, results)
+
+
+def refuse_shared_writes(
+    recorder: Functionalizer, inputs: Sequence[Any], overlapping: Sequence[tuple[int, int]]
+) -> None:
+    """Refuse writes to an input that overlaps another one: in the functional graph, they would change no other."""
+    for pair in overlapping:
+        if any(recorder.value_of(inputs[index]).family.version for index in pair):
+            raise CompileError("functionalize", "an input is written to that shares elements with another one")
 
 
 def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
@@ -90,20 +113,47 @@ def attribute(module: GraphModule, path: str) -> Any:
 # --- the calling convention ------------------------------------------------------------------------------------------
 
 
-def finish(recorder: Functionalizer, inputs: Sequence[Any], results: Sequence[Any]) -> tuple[GraphModule, CallSpec]:
+def finish(
+    recorder: Functionalizer, module: GraphModule, inputs: Sequence[Any], results: Sequence[Any]
+) -> tuple[GraphModule, CallSpec]:
     """Close the graph: its results are the outputs that are new, and the new values of written inputs."""
     returned = Returned(recorder)
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     mutations = []
-    for index, tensor in enumerate(inputs):
-        if isinstance(tensor, Tensor) and recorder.value_of(tensor).family.version:
-            mutations.append((index, returned.add(tensor)))
+    for index, (node, tensor) in enumerate(zip(placeholders, inputs, strict=True)):
+        changed = isinstance(tensor, Tensor) and recorder.value_of(tensor).family.version > 0
+        writes = node.meta.get("writes", int(changed))
+        if changed or writes:
+            mutations.append(Mutation(index, returned.add(tensor) if changed else None, writes))
     outputs = tuple(output_of(item, results, inputs, recorder, returned) for item in results)
+    counts = next(iter(reversed(module.graph.nodes))).meta.get("writes", [0] * len(outputs))
     recorder.graph.output(tuple(returned.nodes))
     holder = torch.nn.Module()
     for name, tensor in recorder.constants.items():
         holder.register_buffer(name, tensor, persistent=False)
-    module = LazyGraphModule(holder, recorder.graph)
-    return module, CallSpec(len(inputs), outputs, tuple(mutations))
+    functional = LazyGraphModule(holder, recorder.graph)
+    return functional, CallSpec(len(inputs), outputs, tuple(mutations), counted(outputs, counts))
+
+
+def counted(outputs: Sequence[Output], counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The outputs whose writes are counted, and how many: what shares a counter has them once."""
+    written: dict[Output, tuple[int, int]] = {}
+    for position, (output, count) in enumerate(zip(outputs, counts, strict=True)):
+        counter = counter_of(output)
+        if count and counter is not None:
+            written.setdefault(counter, (position, count))
+    return tuple(written.values())
+
+
+def counter_of(output: Output) -> Output | None:
+    """The output whose counter of writes is that of an output; None if it is that of an input."""
+    match output:
+        case Strided(base) | Replayed(base) | Detached(base, True):
+            return counter_of(base)
+        case Computed() | Detached():
+            return output
+        case _:
+            return None
 
 
 class Returned:
@@ -157,9 +207,10 @@ def output_of(
             return Input(index)
         if isinstance(tensor, Tensor) and recorder.value_of(tensor).family is value.family:
             viewed = item._base is None or item._base is tensor or item._base is tensor._base
-            base = Input(index) if viewed else Detached(Input(index))
+            together = counts_with(item, tensor)
+            base = Input(index) if viewed else Detached(Input(index), together)
             view = view_of(value, recorder.value_of(tensor), base, returned)
-            return view if item._is_view() else Detached(view)
+            return view if item._is_view() else Detached(view, together)
     root = value.family.root
     relatives = [
         other
@@ -171,6 +222,15 @@ def output_of(
         return returned.add(item)
     view = view_of(value, root, returned.add(root.tensor), returned)
     return view if item._is_view() else Detached(view)
+
+
+def counts_with(item: Tensor, tensor: Tensor) -> bool:
+    """Whether a write to one tensor counts for the other one: it is tried out, on fakes that nobody needs any more."""
+    if item.is_inference():
+        return True
+    before = tensor._version
+    torch._C._increment_version((item,))
+    return tensor._version != before
 
 
 def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:

@@ -11,7 +11,14 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import CLASS_WRITE, GRAD_WRITE, OBSERVABLE_WRITE, TENSOR_ATTRIBUTE, GraphBreak
+from onegraph.capture.breaks import (
+    CLASS_WRITE,
+    GRAD_WRITE,
+    OBSERVABLE_WRITE,
+    TENSOR_ATTRIBUTE,
+    TENSOR_HISTORY,
+    GraphBreak,
+)
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
@@ -230,8 +237,11 @@ class Attributes(Machine):
                 gradient = real.grad
             return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
         if name == "is_leaf" and real is not obj:  # not among what is guarded of each tensor
-            with torch._C.DisableTorchFunction():
-                was_leaf = real.is_leaf
+            try:
+                with torch._C.DisableTorchFunction():
+                    was_leaf = real.is_leaf
+            except RuntimeError:  # autograd refuses to tell the history of a view
+                raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
             self.world.admit(was_leaf, Attr(self.world.origin[id(obj)], "is_leaf"))
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:

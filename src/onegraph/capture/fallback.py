@@ -90,7 +90,6 @@ class Fallback:
 
 def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:
     """The fallback of a finished graph with the inputs `used` and this number of outputs."""
-    recorder.note_writes()
     effects, nodes = recorder.fake.effects, recorder.graph.nodes
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, name in enumerate(used) if name in recorder.written)

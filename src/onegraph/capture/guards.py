@@ -50,6 +50,7 @@ Kind = Literal[
     "lacks_attr",
     "check",
     "together",
+    "memory",
 ]
 #: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
 OPCODES: dict[str, str] = {
@@ -67,6 +68,7 @@ OPCODES: dict[str, str] = {
     "different": "DIFFERENT",
     "check": "CHECK",
     "together": "CHECK",
+    "memory": "MEMORY",
 }
 
 
@@ -74,7 +76,8 @@ OPCODES: dict[str, str] = {
 class Guard:
     """One fact: `kind` of the value at `source` against `arg` (a constant, or another source for same/different).
 
-    Of the kind "together", `arg` is the other sources, and a predicate of all the values, as nested pairs.
+    Of the kind "together", `arg` is the other sources, and a predicate of all the values, as nested pairs. Of the kind
+    "memory", it is the other sources, and how all the tensors lie to each other.
     """
 
     source: Source
@@ -119,6 +122,9 @@ def guard_text(guard: Guard) -> str:
         case "together":
             others, predicate = arg
             return predicate.text(what, *map(written, others))
+        case "memory":
+            others, memory = arg
+            return memory_text(memory, [what, *map(written, others)])
         case _:
             assert_never(guard.kind)
 
@@ -130,6 +136,13 @@ def tensor_text(spec: _C.TensorSpec) -> str:
     grad = " that requires grad" if spec.requires_grad else ""
     layout = f" and strides {strides}" if spec.strides else ""
     return f"a {spec.dtype.removeprefix('torch.')} {kind} on {spec.device} of size {sizes}{layout}{grad}"
+
+
+def memory_text(memory: _C.Memory, names: Sequence[str]) -> str:
+    """Which of the tensors with these names overlap."""
+    written_to = " and ".join(names[index] for index in memory.written)
+    meetings = ", ".join(f"{names[a]} with {names[b]}" for a, b in memory.meetings)
+    return f"{written_to} in memory: {f'{meetings}, as before' if meetings else 'apart from other inputs'}"
 
 
 def anything(numbers: Sequence[int | None]) -> str:
@@ -188,7 +201,7 @@ REGISTERS = 65_000
 #: Kinds of which one value may have several, with different arguments.
 SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check", "together"})
 #: Kinds that say how values stand to each other.
-RELATIONS = frozenset({"same", "different", "together"})
+RELATIONS = frozenset({"same", "different", "together", "memory"})
 
 
 class GuardSet:
@@ -324,6 +337,10 @@ class Assembler:
                     first, second, register = register, self.load(other, guard), self.new_register()
                     self.emit(guard, "PAIR", register, first, second)
                 self.emit(guard, opcode, self.const(predicate), register)
+            case "memory":
+                others, memory = guard.arg
+                registers = [register, *(self.load(other, guard) for other in others)]
+                self.emit(guard, opcode, self.const((memory, *registers)))
             case _:
                 self.emit(guard, opcode, register, self.const(guard.arg))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,9 +76,10 @@ class Recorder(TorchFunctionMode):
         self._numbers: dict[Any, torch.fx.Node] = {}
         self._keep: list[Any] = []
         self._last_input: torch.fx.Node | None = None
-        #: The inputs that were written to, by name.
-        self.written: set[str] = set()
+        #: The inputs that were written to, by name, and how many of the writes autograd has seen.
+        self.written: dict[str, int] = {}
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
+        self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
@@ -106,6 +107,7 @@ class Recorder(TorchFunctionMode):
         self.nodes.clear()
         self._keep.clear()
         self._inputs_on.clear()
+        self._made.clear()
 
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
@@ -149,11 +151,24 @@ class Recorder(TorchFunctionMode):
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())
             changed = [seen for seen in inputs if writes_to(seen.value) != seen.version]
-            for seen in changed:
-                seen.version = writes_to(seen.value)
-                self.written.add(seen.name)
+            for seen in changed or inputs:
+                before, seen.version = seen.version or 0, writes_to(seen.value)
+                self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
             effects.unknown = effects.unknown or bool(inputs) and (adding or not changed)
         effects.writes.clear()
+
+    def writes_since_made(self, result: torch.Tensor) -> int:
+        """How often a result, or what it is a view of, was written to after an operator has made it."""
+        with torch._C.DisableTorchFunction():
+            whole = result._base if result._base is not None else result
+        return (writes_to(whole) or 0) - self._made[id(whole)] if id(whole) in self._made else 0
+
+    def note_unseen_writes(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Note that something of which the fakes know nothing writes to these."""
+        for tensor in tensors:
+            self.fake.effects.writes[storage_of(tensor)] = True
+            self.fake.forget_value(tensor)
+        self.note_writes()
 
     def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """A custom autograd function under vmap is its forward where no gradients are recorded."""
@@ -179,6 +194,7 @@ class Recorder(TorchFunctionMode):
             case torch.Tensor():
                 self.nodes.setdefault(id(result), node)
                 self._keep.append(result)
+                self._made.setdefault(id(result), writes_to(result) or 0)
             case tuple() | list():
                 for index, item in enumerate(result):
                     if contains_tensor(item):

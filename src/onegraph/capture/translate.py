@@ -29,7 +29,9 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.memory import guard_memory
 from onegraph.capture.policy.hatches import is_strict
+from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild, compile_residual
 from onegraph.capture.resume import Continuation, deepest, outlived, plan_resume, write_value
 from onegraph.capture.resume_function import resumed_by
@@ -316,12 +318,15 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     graph = trace.recorder.graph
     if not has_operations(graph):
         return []
-    graph.output(tuple(rebuild.outputs))
+    output = graph.output(tuple(rebuild.outputs))
+    output.meta["writes"] = [writes_to_output(trace.recorder, node) for node in rebuild.outputs]
+    trace.recorder.note_writes()
     placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     used = []
     for given in trace.recorder.inputs:
         node = placeholders[given.name]
         if node.users:
+            node.meta["writes"] = trace.recorder.written.get(given.name, 0)
             used.append(given)
         else:
             graph.erase_node(node)
@@ -329,6 +334,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
+    guard_memory(trace.recorder, used, trace.world.guard)
     names, grad_enabled = [given.name for given in used], trace.state.values["grad_mode"]
     fallback = fallback_of(trace.recorder, names, len(rebuild.outputs), grad_enabled, cx)
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
@@ -336,6 +342,11 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(fallback.around(compiled))}({arguments})"
     return [f"{outputs}= {call}" if outputs else call]
+
+
+def writes_to_output(recorder: Recorder, node: torch.fx.Node) -> int:
+    value = node.meta.get("example_value")
+    return recorder.writes_since_made(value) if isinstance(value, torch.Tensor) else 0
 
 
 def has_operations(graph: torch.fx.Graph) -> bool:

@@ -39,7 +39,8 @@ def fingerprint(real: Any) -> Any:
         case torch.Tensor():
             with torch._C.DisableTorchFunction():
                 version = None if real.is_inference() else real._version  # inference tensors count none
-                return version, real.shape, real.stride(), real.dtype, real.requires_grad, real.grad_fn is None
+                history = None if real._is_view() else real.grad_fn is None  # a view makes it when it is asked
+                return version, real.shape, real.stride(), real.dtype, real.requires_grad, history
         case enum.Enum():
             return None  # they remember what they were asked for
         case _ if is_outside_class(type(real)) or type(real).__module__ == "torch._ops":

@@ -43,6 +43,7 @@ from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.quick_meta import INDEXING, check_masks, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
+from onegraph.torchlib.strides import symbolic_strides
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
 
@@ -111,7 +112,7 @@ class FakeMode(FakeTensorMode):
         return fake
 
     def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
-        leaf_grad = tensor.requires_grad and tensor.is_leaf
+        leaf_grad = tensor.requires_grad and _is_leaf(tensor)
         with _disable_current_modes(), torch._C._DisableTorchDispatch():
             fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device, requires_grad=leaf_grad)
         if tensor.requires_grad and not leaf_grad:
@@ -477,20 +478,18 @@ def _is_symbolic(args: Any, kwargs: Any) -> bool:
     )
 
 
+def _is_leaf(tensor: Tensor) -> bool:
+    """Whether a tensor that requires grad is a leaf, as far as it can be said without asking for the history of a view.
+
+    Autograd makes that when it is asked, which the program would see, and refuses to where it was made under no_grad.
+    """
+    if tensor._is_view() and tensor._base.requires_grad:
+        return torch._C._autograd._get_creation_meta(tensor) is torch._C._autograd.CreationMeta.NO_GRAD_MODE
+    return tensor.is_leaf
+
+
 def _refuse_unsupported(tensor: Tensor) -> None:
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
     if _is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")
-
-
-def symbolic_strides(tensor: Tensor, sizes: Sequence[int | torch.SymInt]) -> list[int | torch.SymInt]:
-    """The strides of `tensor` in terms of `sizes`: a stride that is the extent of the next inner dimension stays so."""
-    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
-    strides: list[int | torch.SymInt] = list(tensor.stride())
-    extents: dict[int, int | torch.SymInt] = {1: 1}
-    for dim in order:
-        stride = extents.get(tensor.stride(dim), tensor.stride(dim))
-        strides[dim] = stride
-        extents[tensor.stride(dim) * tensor.size(dim)] = stride * sizes[dim]
-    return strides

@@ -42,14 +42,17 @@ class SideEffects:
         """An operator is about to run."""
         if is_free(op):
             return
-        if not isinstance(op, OpOverload) or op.namespace not in PURE_NAMESPACES:
+        if not isinstance(op, OpOverload):
             self.unknown = True
             return
+        self.unknown = self.unknown or op.namespace not in PURE_NAMESPACES
         for position in UNSAID.get(op, written_arguments(op)):
             for tensor in leaves([argument(op, position, args, kwargs)], {}):
                 if isinstance(tensor, torch.Tensor):
                     storage = tensor.untyped_storage()._cdata
                     self.writes[storage] = self.writes.get(storage, False) or adds(op, args, kwargs)
+                    if op._schema.name.startswith("aten::_foreach_") and not tensor.is_inference():
+                        torch._C._increment_version((tensor,))  # as their kernels do, which fakes do not run
         if is_random(op) and named(op, "dropout_p", args, kwargs) != 0:
             self.random = True
             self.unknown = self.unknown or any(

@@ -39,3 +39,15 @@ def _grow(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) ->
             return False  # the last: of a tensor with one element per image, nothing is known
         least = strides[dim] * max(shape[dim], 1)
     return True
+
+
+def symbolic_strides(tensor: torch.Tensor, sizes: Sequence[int | torch.SymInt]) -> list[int | torch.SymInt]:
+    """The strides of `tensor` in terms of `sizes`: a stride that is the extent of the next inner dimension stays so."""
+    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), -dim))
+    strides: list[int | torch.SymInt] = list(tensor.stride())
+    extents: dict[int, int | torch.SymInt] = {1: 1}
+    for dim in order:
+        stride = extents.get(tensor.stride(dim), tensor.stride(dim))
+        strides[dim] = stride
+        extents[tensor.stride(dim) * tensor.size(dim)] = stride * sizes[dim]
+    return strides

@@ -17,7 +17,7 @@ def compiled(function: Callable[..., Any], *examples: torch.Tensor) -> Callable[
     """The function (which returns a tuple) for inputs like these; `.fallbacks` names the library calls in it."""
     graph = functional(function, *examples)
     native = compile_graph(graph.module, Context())
-    run = bind(graph.spec, native, function)
+    run = bind(graph.spec, native)
 
     def call(*inputs: torch.Tensor) -> Any:
         with torch.no_grad():

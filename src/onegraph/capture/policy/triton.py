@@ -43,6 +43,7 @@ def launch(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...],
     LAUNCHES.append(functools.partial(run_kernel, kernel, arguments, named))
     node_arguments = (len(LAUNCHES) - 1, tensors)
     tracer.recorder.record(call_launch, node_arguments, {}, None)
+    tracer.recorder.note_unseen_writes(tensors)
 
 
 class Place(int):

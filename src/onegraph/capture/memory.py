@@ -1,0 +1,41 @@
+"""The guard on inputs that share memory: where one of them is written to, the trace holds for just these overlaps.
+
+Tensors that are slices of one buffer, with no element in common, are as good as tensors apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.capture.guards import Kind
+from onegraph.capture.kinds import isinstance
+from onegraph.capture.record import GraphInput, Recorder
+from onegraph.capture.source import Source
+from onegraph.torchlib.shapes import Float
+
+
+def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]) -> None:
+    """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
+    places = [given for given in inputs if has_address(given.example)]
+    written = tuple(given.name in recorder.written for given in places)
+    if len(places) < 2 or not any(written):
+        return
+    fakes = {node.name: node.meta["example_value"] for node in recorder.graph.nodes if node.op == "placeholder"}
+    varying = tuple(varies(fakes[given.name]) for given in places)
+    memory = _C.Memory(tuple(given.example for given in places), written, varying)
+    first, *others = (given.source for given in places if not isinstance(given.source, Float))
+    guard(first, "memory", (tuple(others), memory))
+
+
+def has_address(value: Any) -> bool:
+    """Whether a value is a tensor that is found in memory."""
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta
+
+
+def varies(fake: torch.Tensor) -> bool:
+    """Whether the sizes of an input are symbols."""
+    return any(isinstance(number, torch.SymInt) for number in (*fake.shape, *fake.stride()))
