@@ -20,14 +20,15 @@ from onegraph.torchlib.shapes import Float
 
 def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]) -> None:
     """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
-    places = [given for given in inputs if has_address(given.example)]
-    written = tuple(given.name in recorder.written for given in places)
+    places = [(given, given.source) for given in inputs if not isinstance(given.source, Float)]
+    places = [place for place in places if has_address(place[0].example)]
+    written = tuple(given.name in recorder.written for given, _ in places)
     if len(places) < 2 or not any(written):
         return
     fakes = {node.name: node.meta["example_value"] for node in recorder.graph.nodes if node.op == "placeholder"}
-    varying = tuple(varies(fakes[given.name]) for given in places)
-    memory = _C.Memory(tuple(given.example for given in places), written, varying)
-    first, *others = (given.source for given in places if not isinstance(given.source, Float))
+    varying = tuple(varies(fakes[given.name]) for given, _ in places)
+    memory = _C.Memory(tuple(given.example for given, _ in places), written, varying)
+    first, *others = (source for _, source in places)
     guard(first, "memory", (tuple(others), memory))
 
 
