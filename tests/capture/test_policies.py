@@ -22,6 +22,7 @@ import pytest
 import torch
 
 import onegraph
+from onegraph.capture.policy.iteration import Calls, qualified
 
 CALLS: list[int] = []
 
@@ -383,6 +384,53 @@ def test_a_subclass_of_a_native_iterator_crosses_a_break_without_its_constructor
         return echo.tag, list(echo)
 
     assert onegraph.compile(f, backend="eager")(torch.ones(2)) == ("t", [2, 2])
+
+
+# ---- iterators that call the program ---------------------------------------------------------------------------------
+
+
+def small(x: int) -> bool:
+    return x < 10
+
+
+CALLING_ITERATORS: list[Callable[[], Any]] = [
+    lambda: itertools.accumulate([1, 2, 30], lambda a, b: a * b + 1),
+    lambda: itertools.accumulate([1, 2, 30], lambda a, b: a * b + 1, initial=4),
+    lambda: itertools.dropwhile(small, [1, 30, 2]),
+    lambda: itertools.filterfalse(small, [1, 30, 2, 40]),
+    lambda: itertools.filterfalse(None, [0, 30, 2]),
+    lambda: itertools.groupby([1, 30, 2], small),
+    lambda: itertools.starmap(divmod, [(7, 2), (30, 4)]),
+    lambda: itertools.takewhile(small, [1, 2, 30, 4]),
+]
+
+
+@pytest.mark.parametrize("make", CALLING_ITERATORS)
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy])
+def test_copies_of_iterators_that_call_the_program(make: Callable[[], Any], how: Callable[[Any], Any]) -> None:
+    def f(x: torch.Tensor) -> Any:
+        iterator = make()
+        next(iterator)
+        return x + 1, [str(item)[:5] for item in how(iterator)], len([*iterator])
+
+    assert repr(whole(f)(torch.ones(2))) == repr(f(torch.ones(2)))
+
+
+@pytest.mark.parametrize("kind", [itertools.dropwhile, itertools.filterfalse, itertools.takewhile])
+def test_an_iterator_says_which_function_of_the_program_it_calls(kind: Any) -> None:
+    def f(x: torch.Tensor) -> Any:
+        iterator = kind(small, [1, 30, 2])
+        return x + 1, iterator.__reduce__()[1][0] is small, iterator.__reduce_ex__(4)[1][0] is small
+
+    assert repr(whole(f)(torch.ones(2))) == repr(f(torch.ones(2)))
+
+
+def test_to_trace_the_tracer_is_a_defect() -> None:
+    calls = Calls(None, small)
+    for f in (lambda x: (x + 1, calls is None), lambda x: (x + 1, qualified(int))):
+        compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
+        with pytest.raises(AssertionError, match="trace"):
+            compiled(torch.ones(2))
 
 
 # ---- finalizers ------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
+from onegraph.capture.interp.defects import Defect
 from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.layout import (
     HEAP_TYPE,
@@ -36,6 +37,7 @@ from onegraph.capture.layout import (
 )
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
+from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import World
 
@@ -57,6 +59,8 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
     cls = type(real)
     if cls in ADMISSIONS:
         return ADMISSIONS[cls](world, real, source, guarded)
+    if is_machinery(cls.__dict__.get("__module__")):
+        raise Defect from AssertionError(f"a {cls.__qualname__} of the tracer has come into the program that it traces")
     if cls.__module__.startswith("triton."):  # kernels: what they remember of their launches is nobody's business
         return admit_identity(world, real, source, guarded)
     if is_outside_class(cls):

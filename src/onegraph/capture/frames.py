@@ -11,6 +11,7 @@ import torch
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.budget import INTERVAL, Budget
 from onegraph.capture.bytecode import Bytecode, free_names
+from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.operators import Operators
@@ -19,6 +20,7 @@ from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.resume import deepest
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS, UNFILLED
+from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.unread import LazyLocals, lazy_program
 
@@ -73,6 +75,8 @@ class Frames(Operators):
         cells: dict[str, types.CellType] | None = None,
     ) -> Frame:
         """A frame whose closure, if it came from outside, is used through shadows."""
+        if is_machinery(function.__globals__.get("__name__")):
+            raise Defect from AssertionError(f"the tracer was about to trace {function.__qualname__} of its own")
         if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
             closure = Attr(self.source_of(function), "__closure__")
             guarded = self.is_guarded_function(function)

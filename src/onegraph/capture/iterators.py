@@ -19,7 +19,7 @@ from onegraph.capture.admit import admit_opaque
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.draws import counted, draw
 from onegraph.capture.kinds import defines, isinstance
-from onegraph.capture.policy.iteration import Asks, Calls, Filtered, Mapped, StandIn, hidden
+from onegraph.capture.policy.iteration import CALLING, Filtered, Mapped, StandIn, hidden
 from onegraph.capture.recipes import recipe
 from onegraph.capture.shadows import differs
 from onegraph.capture.source import Item, Source, Through
@@ -239,15 +239,6 @@ MODES: dict[type, Mode] = {
     itertools.zip_longest: "drawn",
     itertools.chain: "drawn",
 }
-#: Which argument is a function of the program, and what stands for it.
-FUNCTIONS: dict[type, tuple[int, type[Calls]]] = {
-    itertools.accumulate: (1, Calls),
-    itertools.dropwhile: (0, Asks),
-    itertools.filterfalse: (0, Asks),
-    itertools.groupby: (1, Calls),
-    itertools.starmap: (0, Calls),
-    itertools.takewhile: (0, Asks),
-}
 OUTSIDE_ITERATORS = frozenset({*REMAINING, *FORWARD, *BACKWARD, *MODES, map, filter})
 
 
@@ -347,8 +338,8 @@ def compose(tracer: Any, real: Any, source: Source) -> Any:
         return Mapped(tracer, parts[0], parts[1:])
     if kind is filter:
         return Filtered(tracer, *parts[:1], parts[1:])
-    if kind in FUNCTIONS:
-        index, calls = FUNCTIONS[kind]
+    if kind in CALLING:
+        index, _, calls = CALLING[kind]
         parts[index] = parts[index] if parts[index] is None else calls(tracer, parts[index])
     if kind is itertools.chain:
         made = itertools.chain.from_iterable(iterables(tracer.world, *known[0]) if known else ())

@@ -52,3 +52,16 @@ def skip_reason(filename: str) -> str | None:
 def is_skipped(code: CodeType) -> str | None:
     """Why the frames of this code are left alone, or None."""
     return skip_reason(code.co_filename)
+
+
+#: Modules of the tracer itself: no program can reach what they hold.
+_MACHINERY = frozenset(
+    f"onegraph.capture.{name}"
+    for name in """bytecode.instruction frames interp.frame interp.machine iterators policy.iteration record trace
+    tracer world""".split()
+)
+
+
+def is_machinery(module: object) -> bool:
+    """Whether a module is a part of the tracer itself: to trace it is a defect of ours."""
+    return type(module) is str and module in _MACHINERY

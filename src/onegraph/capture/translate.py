@@ -105,8 +105,9 @@ def translate(
             raise
         outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
     except Defect as defect:
-        assert defect.__cause__ is not None
-        raise defect.__cause__ from None
+        cause, defect.__cause__ = defect.__cause__, None  # which would be the context of its own cause
+        assert cause is not None
+        raise cause from None
     return checked(outcome, start, cx)
 
 

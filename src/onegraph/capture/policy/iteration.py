@@ -185,8 +185,19 @@ def rebuild_calls(rebuild: Any, value: Calls) -> str:
     return rebuild.value(value.function)
 
 
+#: Iterators that call a function of the program -> which argument it is, its name if any, and what stands for it.
+CALLING: dict[type, tuple[int, str | None, type[Calls]]] = {
+    itertools.accumulate: (1, "func", Calls),
+    itertools.dropwhile: (0, None, Asks),
+    itertools.filterfalse: (0, None, Asks),
+    itertools.groupby: (1, "key", Calls),
+    itertools.starmap: (0, None, Calls),
+    itertools.takewhile: (0, None, Asks),
+}
+
+
 def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
-    """Iterators of `itertools` that call a function of the program."""
+    """Such an iterator calls what stands for the function, and says of itself that it calls the function."""
 
     @policy(kind)
     def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -196,13 +207,22 @@ def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
             kwargs = {**kwargs, name: calls(tracer, kwargs[name])}
         return tracer.run_native(kind, args, kwargs)
 
+    @policy(kind.__reduce__)
+    def reduce(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function, made_of, *state = tracer.run_native(kind.__reduce__, args, kwargs)
+        return function, tuple(part.function if isinstance(part, Calls) else part for part in made_of), *state
 
-_over(itertools.accumulate, 1, "func", Calls)
-_over(itertools.dropwhile, 0, None, Asks)
-_over(itertools.filterfalse, 0, None, Asks)
-_over(itertools.groupby, 1, "key", Calls)
-_over(itertools.starmap, 0, None, Calls)
-_over(itertools.takewhile, 0, None, Asks)
+
+for _kind, _function in CALLING.items():
+    _over(_kind, *_function)
+
+
+@policy(object.__reduce_ex__)
+def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value, *protocol = args
+    if isinstance(value, tuple(CALLING)):
+        return tracer.call(tracer.getattr(value, "__reduce__"), (), {})
+    return tracer.run_native(object.__reduce_ex__.__get__(tracer.world.realize(value)), tuple(protocol), kwargs)
 
 
 @policy(operator.length_hint)
