@@ -17,14 +17,12 @@ LONG_CPYTHON_TESTS = (
 )  # fmt: skip
 
 #: The tests that do not pass, and why: as documented in docs/programming_model/core_concepts.md.
-REFERENCES = "it counts the references to an object: a variable that is not read any more is not passed on at a break"
 SIZES = (
     "it compares sizes of a dict: one that crosses a break is new, and `popitem` is replayed as the deletion of a key"
 )
 KNOWN_BY_IDENTITY = "it waits for the end of functions and classes that compiled code knows by identity"
 TRACED_LINES = "a trace function is not told of the lines of compiled code"
 DIFFERENT = {
-    "TestReversed.test_bug1229429": REFERENCES,
     "DictTest.test_splittable_popitem": SIZES,
     "TestLRUC.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,
     "TestLRUPy.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -47,3 +48,28 @@ def test_compiled_pieces_die_with_their_function(backend: str) -> None:
             if number == 0:
                 before = {kind: counted(kind) for kind in kinds}
     assert {kind: counted(kind) for kind in kinds} == before
+
+
+def counts_by_variable(x: torch.Tensor) -> Any:
+    def holding() -> None: ...
+
+    held = holding.held = object()  # type: ignore[attr-defined]
+    before = sys.getrefcount(held)
+    y = x + 1
+    onegraph.graph_break()
+    return y, before, sys.getrefcount(held)
+
+
+def counts_by_container(x: torch.Tensor) -> Any:
+    held = [x + 1]
+    other = {1: held}
+    before = sys.getrefcount(held)
+    other = {}
+    onegraph.graph_break()
+    return held, other, before, sys.getrefcount(held)
+
+
+@pytest.mark.parametrize("function", [counts_by_variable, counts_by_container])
+def test_variables_that_are_not_read_again_count_where_references_are_counted(function: Callable[..., Any]) -> None:
+    x = torch.ones(2)
+    assert repr(onegraph.compile(function, backend="eager")(x)) == repr(function(x))

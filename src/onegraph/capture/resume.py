@@ -75,7 +75,10 @@ GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPOR
 #: Functions that look at the variables of their caller, which a resume function has not all: with how many arguments
 #: they do not. (What counts is the name.)
 FRAME_ACCESS: dict[object, float] = {"locals": math.inf, "vars": 1, "dir": 1, "eval": math.inf, "exec": math.inf}
+#: Functions that look at the references to a value, those of the variables among them.
+REFERENCE_ACCESS = frozenset({"getrefcount", "get_referrers"})
 NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -199,6 +202,12 @@ def looks_at_itself(bytecode: Bytecode) -> bool:
         instr.op in NAMES and instr.arg in FRAME_ACCESS and arguments_of(bytecode, index) < FRAME_ACCESS[instr.arg]
         for index, instr in enumerate(bytecode.instrs)
     )
+
+
+@lru_cache(maxsize=256)
+def counts_references(bytecode: Bytecode) -> bool:
+    """Whether the function may ask what refers to a value: its variables do, also those that it does not read again."""
+    return any(instr.op in NAMES | ATTRIBUTES and instr.arg in REFERENCE_ACCESS for instr in bytecode.instrs)
 
 
 def arguments_of(bytecode: Bytecode, index: int) -> int:
@@ -349,7 +358,7 @@ class Planner:
         kept = {
             each
             for each, value in dict.items(frame.locals)
-            if each in wanted or may_run_code(value) or self.is_watched(value)
+            if each in wanted or counts_references(bytecode) or may_run_code(value) or self.is_watched(value)
         }
         names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)
