@@ -269,6 +269,21 @@ static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remai
     return true;
 }
 
+/* Borrowed; NULL if it is dead. */
+static PyObject *referent(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *object = NULL;
+    if (PyWeakref_GetRef(reference, &object) == 1) {
+        Py_DECREF(object); /* somebody else holds it, and no code runs meanwhile */
+    }
+    return object;
+#else
+    PyObject *object = PyWeakref_GET_OBJECT(reference);
+    return object == Py_None ? NULL : object;
+#endif
+}
+
 /* ---- the loop ---- */
 
 /* Fail unless `condition`; keep what was loaded, if it must be. */
@@ -306,6 +321,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
             break;
         case OP_GLOBALS: r[ip->d] = function->func_globals; break;
         case OP_CONST: r[ip->d] = ip->k; break;
+        case OP_REFERENT: LOAD(referent(ip->k)); break;
         case OP_ATTR: r[ip->d] = PyObject_GetAttr(r[ip->s], ip->k); REQUIRE(r[ip->d] != NULL); break;
         case OP_DICTOF: LOAD(dict_of(r[ip->s])); break;
         case OP_ITEM: LOAD(item_of(r[ip->s], ip->k)); break;

@@ -81,6 +81,9 @@ static int read_constant(Assembly *assembly, char kind, PyObject *operand, PyObj
         return PyTuple_Check(constant) ? 0 : bad(assembly, "a constant that is a tuple is expected", constant);
     case 'C':
         return PyCallable_Check(constant) ? 0 : bad(assembly, "a constant that is callable is expected", constant);
+    case 'W':
+        return PyWeakref_Check(constant) ? 0
+                                         : bad(assembly, "a constant that is a weak reference is expected", constant);
     case 'T':
         return Py_IS_TYPE(constant, &TensorSpec_Type) ? 0
                                                       : bad(assembly, "a constant TensorSpec is expected", constant);

@@ -20,12 +20,9 @@ LONG_CPYTHON_TESTS = (
 SIZES = (
     "it compares sizes of a dict: one that crosses a break is new, and `popitem` is replayed as the deletion of a key"
 )
-KNOWN_BY_IDENTITY = "it waits for the end of functions and classes that compiled code knows by identity"
 TRACED_LINES = "a trace function is not told of the lines of compiled code"
 DIFFERENT = {
     "DictTest.test_splittable_popitem": SIZES,
-    "TestLRUC.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,
-    "TestLRUPy.test_lru_cache_weakrefable": KNOWN_BY_IDENTITY,
     "TestTracing.test_default_capture": TRACED_LINES,
     "TestTracing.test_default_wildcard": TRACED_LINES,
     "TestTracing.test_no_default": TRACED_LINES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import weakref
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import onegraph
+from onegraph import _C
 
 
 def make(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -73,3 +75,124 @@ def counts_by_container(x: torch.Tensor) -> Any:
 def test_variables_that_are_not_read_again_count_where_references_are_counted(function: Callable[..., Any]) -> None:
     x = torch.ones(2)
     assert repr(onegraph.compile(function, backend="eager")(x)) == repr(function(x))
+
+
+# ---- local classes and functions -------------------------------------------------------------------------------------
+
+
+def module_of(number: int) -> Any:
+    class Base(torch.nn.Module):
+        @staticmethod
+        def more(x: torch.Tensor) -> torch.Tensor:
+            return x + number
+
+        @classmethod
+        def named(cls, x: torch.Tensor) -> tuple[torch.Tensor, type]:
+            return x, cls
+
+    class Layer(Base):
+        scale = number
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        @property
+        def half(self) -> float:
+            return self.scale / 2
+
+        def forward(self, x: torch.Tensor) -> Any:
+            x, cls = self.named(self.more(self.linear(x)) * self.half)
+            onegraph.graph_break()
+            return x + self.scale, cls.__name__
+
+    return Layer()
+
+
+class Slotted:
+    __slots__ = ("number",)
+
+
+def object_of(number: int) -> Any:
+    class Pair(Slotted):
+        __slots__ = ("other",)
+
+        def __init__(self) -> None:
+            self.number, self.other = number, [number]
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Pair) and self.number == other.number
+
+        def __hash__(self) -> int:
+            return hash(self.number)
+
+        def __call__(self, x: torch.Tensor) -> Any:
+            return x + self.number, {self: 1}[self], isinstance(self, type(self)), str(type(self))[-8:]
+
+    return Pair()
+
+
+def function_of(number: int) -> Any:
+    @functools.lru_cache
+    def cached(scale: int) -> int:
+        return scale * number
+
+    def function(x: torch.Tensor) -> Any:
+        return x * cached(3), cached.__name__
+
+    function.cached = cached  # type: ignore[attr-defined]
+    return function
+
+
+@pytest.mark.parametrize("make", [module_of, object_of, function_of])
+def test_what_was_compiled_for_a_local_class_ends_with_it(make: Callable[[int], Any]) -> None:
+    def run(thing: Any, x: torch.Tensor) -> Any:
+        return thing(x)
+
+    compiled = onegraph.compile(run, backend="eager")
+    x = torch.ones(2, 4)
+    for number in range(1, 12):
+        thing = make(number)
+        assert repr(compiled(thing, x)) == repr(run(thing, x))
+        cached = getattr(thing, "cached", None)
+        watched = [weakref.ref(kind) for kind in type(thing).__mro__ if "<locals>" in kind.__qualname__]
+        watched += [weakref.ref(each) for each in (thing, cached) if hasattr(each, "__dict__")]
+        del thing, cached
+        gc.collect()
+        assert [each() for each in watched] == [None] * len(watched)
+    assert len(_C.entries(run.__code__)) <= 2
+
+
+def test_a_class_in_the_place_of_a_dead_one_is_another() -> None:
+    def make(number: int) -> Any:
+        return type("Local", (), {"value": number, "__call__": lambda self, x: x + self.value})
+
+    def run(thing: Any, x: torch.Tensor) -> Any:
+        return thing(x)
+
+    compiled = onegraph.compile(run, backend="eager")
+    addresses = set()
+    for number in range(30):
+        cls = make(number)
+        addresses.add(id(cls))
+        assert compiled(cls(), torch.ones(1)).item() == number + 1
+        del cls
+        gc.collect()
+    assert len(addresses) < 30
+
+
+def test_a_recompilation_names_a_local_class() -> None:
+    def make() -> Any:
+        class Local:
+            pass
+
+        return Local()
+
+    def run(thing: Any, x: torch.Tensor) -> torch.Tensor:
+        return x + (type(thing).__name__ == "Local")
+
+    compiled = onegraph.compile(run, backend="eager", options={"recompile_limit": 1}, fullgraph=True)
+    first = make()
+    compiled(first, torch.ones(1))
+    with pytest.raises(onegraph.RecompileLimitError, match=r"`type\(thing\)` was .*make.<locals>.Local, is int"):
+        compiled(1, torch.ones(1))

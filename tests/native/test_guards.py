@@ -7,9 +7,11 @@ import enum
 import itertools
 import math
 import types
+import weakref
 from types import FunctionType
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from native.guarding import Plain, check, frame, program
@@ -92,6 +94,18 @@ def test_attributes() -> None:
         assert not check(thing, ("ATTR", 1, 0, 0), consts=[name])
     assert check(thing, ("LACKS_ATTR", 0, 0), consts=["missing"])
     assert not check(thing, ("LACKS_ATTR", 0, 0), consts=["broken"]), "an error is no proof of absence"
+
+
+def test_referents_are_what_they_are_while_they_live() -> None:
+    thing = Plain()
+    reference = weakref.ref(thing)
+    assert check(thing, ("REFERENT", 1, 0), ("SAME", 0, 1), consts=[reference])
+    assert not check(Plain(), ("REFERENT", 1, 0), ("SAME", 0, 1), consts=[reference])
+    del thing
+    assert not check(None, ("REFERENT", 1, 0), consts=[reference])
+    assert not check(None, ("REFERENT", 1, 0), ("SAME", 0, 1), consts=[reference])
+    with pytest.raises(ValueError, match="a weak reference is expected"):
+        program(("REFERENT", 0, 0), consts=[None])
 
 
 def test_instance_dicts() -> None:

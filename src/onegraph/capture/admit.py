@@ -26,7 +26,7 @@ from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.kinds import defines, isinstance
+from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 from onegraph.capture.layout import (
     HEAP_TYPE,
     behind_proxy,
@@ -77,7 +77,7 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
     return admit_opaque(world, real, source, guarded)
 
 
-@functools.cache
+@once_for_each_class
 def has_python_layout(cls: type) -> bool:
     """Whether all state of the instances is in `__dict__` and slots: a blank object of the class can be made.
 
@@ -243,7 +243,7 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
     return shadow
 
 
-@functools.cache
+@once_for_each_class
 def has_hidden_fields(cls: type[tuple[Any, ...]]) -> bool:
     """Whether a class of native records (`os.stat_result`) has fields that are no items of the tuple."""
     return getattr(cls, "n_fields", 0) > getattr(cls, "n_sequence_fields", 0)

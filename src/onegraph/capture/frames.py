@@ -140,7 +140,8 @@ class Frames(Operators):
 
     def source_of(self, function: types.FunctionType) -> Source:
         """Where a function is found; one that native code has handed out is known by its identity."""
-        return self.world.origin.get(id(function)) or Const(id(function), function.__qualname__, function)
+        known = self.world.origin.get(id(function))
+        return known or Const(id(function), function.__qualname__, self.world.keep(function))
 
     def make_function(self, frame: Frame, code: types.CodeType, attributes: dict[str, Any]) -> types.FunctionType:
         made = super().make_function(frame, code, attributes)

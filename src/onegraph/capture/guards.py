@@ -7,8 +7,8 @@ is read through it, and returns the program with one explanation for each instru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any, Literal, assert_never
@@ -19,6 +19,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.known import WRAPPERS, Known, KnownWrapper, Named, passes_away
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -52,6 +53,8 @@ Kind = Literal[
     "together",
     "memory",
 ]
+mro_of = type.__dict__["__mro__"].__get__
+
 #: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
 OPCODES: dict[str, str] = {
     "type": "TYPE_IS",
@@ -149,11 +152,15 @@ def anything(numbers: Sequence[int | None]) -> str:
     return "[" + ", ".join("any" if number is None else str(number) for number in numbers) + "]"
 
 
-def type_text(cls: type) -> str:
+def type_text(cls: type | Named) -> str:
+    if isinstance(cls, Named):
+        return cls.text
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def short(value: object) -> str:
+    if isinstance(value, Named):
+        return value.text
     if isinstance(value, ModuleType):
         return f"the module {value.__name__}"
     name = getattr(value, "__qualname__", None)
@@ -200,6 +207,8 @@ def same_member(a: Any, b: Any) -> bool:
 REGISTERS = 65_000
 #: Kinds of which one value may have several, with different arguments.
 SEVERAL = frozenset({"same", "different", "lacks", "has", "lacks_attr", "check", "together"})
+#: Kinds that say which object a value is, or its type.
+IDENTITIES = frozenset({"is", "type"})
 #: Kinds that say how values stand to each other.
 RELATIONS = frozenset({"same", "different", "together", "memory"})
 
@@ -236,11 +245,16 @@ Reason = Guard | ShapeCondition | _C.GlobalState
 
 @dataclass(frozen=True, slots=True)
 class GuardProgram:
-    """An assembled program with the text of what each instruction checks."""
+    """An assembled program with the text of what each instruction checks, and what it knows weakly."""
 
     native: Any
     explanations: tuple[Reason, ...]
     listing: Callable[[], str]
+    known: tuple[Known | KnownWrapper, ...]
+
+    def is_dead(self) -> bool:
+        """Whether it can never hold again."""
+        return any(each.is_dead() for each in self.known)
 
     def failing(self, function: object, values: tuple[Any, ...]) -> Reason | None:
         """The first guard that does not hold for a call, or None."""
@@ -249,10 +263,15 @@ class GuardProgram:
 
 
 class Assembler:
-    """Turns guards into instructions; `registers` maps each loaded source to its register."""
+    """Turns guards into instructions; `registers` maps each loaded source to its register.
 
-    def __init__(self, frame_globals: dict[str, Any]) -> None:
+    The objects in `known` (by identity) are held weakly: what a guard compares with is found where it reads.
+    """
+
+    def __init__(self, frame_globals: dict[str, Any], known: dict[int, Known | KnownWrapper]) -> None:
         self.frame_globals = frame_globals
+        self.known = known
+        self.referents: dict[int, int] = {}
         self.code: list[tuple[Any, ...]] = []
         self.why: list[Reason] = []
         self.consts: list[Any] = []
@@ -302,6 +321,8 @@ class Assembler:
                 return ("GLOBALS",)
             case Globals(_, _, namespace):
                 return ("CONST", self.const(namespace))
+            case Const(identity, _, _) if isinstance(known := self.known.get(identity), Known):
+                return ("REFERENT", self.const(known))
             case Const(_, _, value):
                 return ("CONST", self.const(value))
             case Attr(base, name):
@@ -320,9 +341,30 @@ class Assembler:
             case _:
                 assert_never(source)
 
+    def referent(self, known: Known, why: Reason) -> int:
+        """The register of an object that is known weakly."""
+        if id(known) not in self.referents:
+            register = self.referents[id(known)] = self.new_register()
+            self.emit(why, "REFERENT", register, self.const(known))
+        return self.referents[id(known)]
+
+    def check_known(self, guard: Guard, known: Known | KnownWrapper, register: int) -> None:
+        """The identity of a value, or of its type, with what is known weakly."""
+        if not isinstance(known, Known):
+            self.emit(guard, "CHECK", self.const(known), register)
+            return
+        if guard.kind == "type":
+            value, register = register, self.new_register()
+            self.emit(guard, "TYPE", register, value)
+        self.emit(guard, "SAME", register, self.referent(known, guard))
+
     def check(self, guard: Guard) -> None:
         register = self.load(guard.source, guard)
         opcode = OPCODES[guard.kind]
+        known = self.known.get(id(guard.arg)) if guard.kind in IDENTITIES else None
+        if known is not None:
+            self.check_known(guard, known, register)
+            return
         match guard.kind:
             case "length":
                 self.emit(guard, opcode, register, guard.arg)
@@ -380,7 +422,8 @@ def assemble(
     frame_globals: dict[str, Any],
 ) -> GuardProgram:
     """The program that checks all of `guards`, then the shape conditions; `state` is the global state's snapshot."""
-    assembler = Assembler(frame_globals)
+    known = known_weakly(guards)
+    assembler = Assembler(frame_globals, known)
     if state is not None:
         assembler.emit(state, "STATE", assembler.const(state))
     relations = []
@@ -399,7 +442,30 @@ def assemble(
     for condition in conditions:
         assembler.condition(condition)
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
-    return GuardProgram(native, tuple(assembler.why), partial(listing, assembler.code, assembler.why))
+    why = [letting_go(reason, known) for reason in assembler.why] if known else assembler.why
+    return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
+
+
+def known_weakly(guards: GuardSet) -> dict[int, Known | KnownWrapper]:
+    """What guards compare with and must not keep alive, by identity. The bases of a class live as long as it does."""
+    known: dict[int, Known | KnownWrapper] = {}
+    for guard in guards:
+        if guard.kind not in IDENTITIES or id(guard.arg) in known or not passes_away(guard.arg):
+            continue
+        if isinstance(guard.arg, WRAPPERS):
+            known[id(guard.arg)] = KnownWrapper(guard.arg)
+            continue
+        for each in mro_of(guard.arg) if isinstance(guard.arg, type) else (guard.arg,):
+            if passes_away(each):
+                known.setdefault(id(each), Known(each))
+    return known
+
+
+def letting_go(why: Reason, known: Container[int]) -> Reason:
+    """An explanation that does not hold what is known weakly."""
+    if not isinstance(why, Guard) or why.kind not in IDENTITIES or id(why.arg) not in known:
+        return why
+    return replace(why, arg=Named(type_text(why.arg) if why.kind == "type" else short(why.arg)))
 
 
 def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:

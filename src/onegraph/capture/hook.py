@@ -95,12 +95,20 @@ class Region:
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
                     return None if version.entry is None else version.entry
+            self._forget_dead(code, versions)
             if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
                 return None
             result = self._translate(function, code, values, versions)
             if isinstance(result, Failing):
                 self._fail(result, FrameStart(function, code, values))
             return result
+
+    def _forget_dead(self, code: CodeType, versions: Versions) -> None:
+        """Forget the versions for classes and functions that have died."""
+        living = [version for version in versions.compiled if not version.guards.is_dead()]
+        if len(living) < len(versions.compiled):
+            versions.compiled, versions.exhausted = living, False
+            _C.clear(code=code, context=self.context)  # those that live are found again when they are needed
 
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
         frame = Location(code.co_filename, code.co_firstlineno, code.co_name)

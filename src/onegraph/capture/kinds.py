@@ -6,7 +6,10 @@ same. That may run code of the program (`__getattribute__`, a property), and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onegraph._C import answers_itself, is_of
 
@@ -32,3 +35,20 @@ def defines(cls: type, name: str) -> bool:
 def plain(value: Any) -> Any:
     """The value, to be matched against classes; None for an object that would answer itself."""
     return None if answers_itself(type(value)) else value
+
+
+T = TypeVar("T")
+
+
+def once_for_each_class(function: Callable[[type], T]) -> Callable[[type], T]:
+    """Remember what the function says of a class, without keeping the class alive or asking it whether it is equal."""
+    known: dict[int, tuple[Any, T]] = {}
+
+    @functools.wraps(function)
+    def remembered(cls: type) -> T:
+        identity = id(cls)
+        if identity not in known:
+            known[identity] = weakref.ref(cls, lambda _: known.pop(identity, None)), function(cls)
+        return known[identity][1]
+
+    return remembered

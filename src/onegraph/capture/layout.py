@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 from dataclasses import dataclass
 from types import FunctionType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from onegraph import _C
-from onegraph.capture.kinds import defines, isinstance
+from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 
 HEAP_TYPE = 1 << 9
 #: The interpreter keeps the attributes of the instances, as a dictionary or without one.
 MANAGED_DICT = 1 << 4
 
 
-@functools.cache
 def slots_of(cls: type) -> tuple[tuple[str, MemberDescriptorType], ...]:
     """The names and descriptors of the `__slots__` of a class and its bases."""
+    found = ((name, vars(cls.__mro__[index]).get(name)) for index, name in places_of_slots(cls))
+    return tuple((name, member) for name, member in found if isinstance(member, MemberDescriptorType))
+
+
+@once_for_each_class
+def places_of_slots(cls: type) -> tuple[tuple[int, str], ...]:
+    """The slots of a class: which of its bases has them, and their names."""
     return tuple(
-        (name, member)
-        for kind in cls.__mro__
+        (index, name)
+        for index, kind in enumerate(cls.__mro__)
         if "__slots__" in vars(kind)
         for name, member in vars(kind).items()
         if type(member) is MemberDescriptorType
     )
 
 
-@functools.cache
+@once_for_each_class
 def exception_fields(cls: type) -> tuple[tuple[str, MemberDescriptorType], ...]:
     """What exceptions of a native class hold beside their arguments, such as the value of StopIteration."""
     return tuple(
@@ -94,7 +99,7 @@ def native_method(owner: Any, bound: Any) -> Any:
     return None
 
 
-@functools.cache
+@once_for_each_class
 def compares_in_python(cls: type) -> bool:
     """Whether a dict or set that holds instances of the class runs Python code to find them."""
     return any(isinstance(getattr(cls, name), FunctionType) for name in ("__hash__", "__eq__"))

@@ -61,7 +61,7 @@ def rebuild_constant(rebuild: Any, value: Any) -> str:
         if isinstance(value, type):
             raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)
         raise GraphBreak(CANNOT_REBUILD, what=type(value).__qualname__)
-    return rebuild.const(value)
+    return rebuild.known(value)
 
 
 def rebuild_list(rebuild: Any, value: list[Any]) -> str:
@@ -217,7 +217,7 @@ def rebuild_cell(rebuild: Any, value: CellType) -> str:
 def rebuild_function(rebuild: Any, value: FunctionType) -> str:
     """A function made by the trace; one that existed before is a constant."""
     if id(value) not in rebuild.world.made_functions:
-        return rebuild.const(value)
+        return rebuild.known(value)
     cells = rebuild.value(value.__closure__)
     parts = (
         f"{rebuild.const(value.__code__)}, {rebuild.const(value.__globals__)}, {value.__name__!r}, "

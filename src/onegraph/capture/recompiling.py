@@ -11,6 +11,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, short, type_text
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.known import Named
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import (
     Arg,
@@ -120,6 +121,8 @@ def shown(value: Any) -> str:
     """A value as it is, where that runs no code of the program, or else what it is."""
     if isinstance(value, BuiltinFunctionType):
         return value.__name__
+    if isinstance(value, Named):
+        return value.text
     if type(value) in ATOMS or type(value) in NAMED:
         return short(value)
     if isinstance(value, torch.Tensor):

@@ -30,9 +30,11 @@ import torch
 from onegraph.base.errors import OnegraphError
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.deques import write_deque
+from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.known import passes_away
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import (
@@ -58,6 +60,7 @@ from onegraph.capture.source import (
     Source,
     Through,
     TypeOf,
+    root_of,
 )
 from onegraph.capture.texts import Printed, is_marked, written_atom
 from onegraph.capture.world import World
@@ -134,7 +137,7 @@ class Rebuild:
             case Globals(_, _, namespace):
                 return self.const(namespace)
             case Const(_, _, value):
-                return self.const(value)
+                return self.known(value)
             case Attr(base, name):
                 return self._loaded(f"{self.source(base)}.{name}")
             case Item(base, key):
@@ -149,6 +152,19 @@ class Rebuild:
                 return self._loaded(f"{self.const(function)}({self.source(base)})")
             case _:
                 assert_never(source)
+
+    def known(self, value: Any) -> str:
+        """A class or a function that the guards know by identity. The code does not keep one that passes away."""
+        if not passes_away(value):
+            return self.const(value)
+        origin = self.world.origin.get(id(value))
+        if origin is not None and not isinstance(root_of(origin), Const):
+            return self.source(origin)
+        for guard in self.world.guards if isinstance(value, type) else ():
+            if guard.kind == "type" and value in mro_of(guard.arg) and not isinstance(root_of(guard.source), Const):
+                of = self.source(TypeOf(guard.source))
+                return self._loaded(f"{self.const(mro_of)}({of})[{mro_of(guard.arg).index(value)}]")
+        return self.const(value)
 
     def _item(self, base: Source, key: Any) -> str:
         """An item, read without the methods of a subclass."""
@@ -211,7 +227,7 @@ class Rebuild:
             return self.assign(self._symbol_text(self, value))
         origin = self.world.origin.get(id(value))
         if origin is not None:
-            by_identity = self.world.is_pinned(value) and not isinstance(value, FunctionType)
+            by_identity = self.world.is_pinned(value) and not (isinstance(value, FunctionType) or passes_away(value))
             name = self.const(value) if by_identity else self.source(origin)
             if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
                 self.lines.append(f"{self.const(raised_through)}({self.const(past)}, {self.goes_on}, {name})")

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from onegraph.capture.known import Known, passes_away, weakly
+
 
 @dataclass(frozen=True, slots=True)
 class Arg:
@@ -41,13 +43,29 @@ class Globals:
     namespace: dict[str, Any] = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Const:
-    """An object that the trace knows by identity: a class, a function or a module of a library."""
+    """An object that the trace knows by identity: a class, a function or a module of a library.
+
+    The source outlives the trace, which keeps the object; a class or function that the program may let go of is
+    referred to weakly.
+    """
+
+    __match_args__ = ("identity", "text", "value")
 
     identity: int
     text: str
-    value: Any = field(compare=False, repr=False)
+    held: Any = field(compare=False, repr=False)
+
+    def __init__(self, identity: int, text: str, value: Any) -> None:
+        object.__setattr__(self, "identity", identity)
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "held", weakly(value) if passes_away(value) else value)
+
+    @property
+    def value(self) -> Any:
+        """The object; None when it has died."""
+        return self.held() if type(self.held) is Known else self.held
 
 
 class Path:
@@ -133,6 +151,12 @@ def base_of(source: Source) -> Source | None:
             return base
         case _:
             assert_never(source)
+
+
+def root_of(source: Source) -> Source:
+    """The root of the path that a source is."""
+    base = base_of(source)
+    return source if base is None else root_of(base)
 
 
 def placeholder_name(source: Source) -> str:

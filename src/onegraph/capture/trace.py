@@ -127,6 +127,7 @@ class Trace:
         self._modes.close()
         self.tracer.abandon()
         self.tracer.waiting.clear()
+        self.tracer.type_lookup.forget()
         self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()
         self.recorder.forget()

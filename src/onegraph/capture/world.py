@@ -30,6 +30,7 @@ from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
 from onegraph.capture.keys import Keys
 from onegraph.capture.kinds import defined, isinstance, plain
+from onegraph.capture.known import Known
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
@@ -99,8 +100,18 @@ class World(Namespaces, Keys):
 
     def forget(self) -> None:
         """Let go of the program's objects, which nobody else may hold."""
-        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
+        for table in (
+            self.shadow_of,
+            self.real_of,
+            self.records,
+            self.opaque,
+            self.namespaces,
+            self.slots,
+            self.type_at,
+        ):
             table.clear()
+        self.guards = GuardSet()
+        self.is_stateful = StatefulClasses(self.made_classes)
         for made in (self.made_functions, self.made_classes, self.generators, self.parts):
             made.clear()
         self.draws = Draws()
@@ -179,7 +190,9 @@ class World(Namespaces, Keys):
         if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
             return False
         ours = int(id(value) in self.generators)
-        return type(defined(kind, "__del__")) is FunctionType or weakref.getweakrefcount(real) > ours
+        if type(defined(kind, "__del__")) is FunctionType:
+            return True
+        return sum(type(reference) is not Known for reference in weakref.getweakrefs(real)) > ours
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""

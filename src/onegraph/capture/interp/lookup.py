@@ -55,6 +55,10 @@ class ClassLookup:
                 return namespace[name]
         return NULL
 
+    def forget(self) -> None:
+        """Let go of the classes."""
+        self._dicts.clear()
+
 
 def is_python(found: Any) -> bool:
     """Whether calling a special method found in a class runs Python code (or may)."""

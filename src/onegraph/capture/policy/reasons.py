@@ -17,7 +17,7 @@ from typing import Any
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
 from onegraph.capture.interp.frame import Frame
-from onegraph.capture.kinds import defines, isinstance
+from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 
 
 def _modules(reason: Reason, names: str) -> dict[str, Reason]:
@@ -147,7 +147,7 @@ def refused_method(owner: type, name: str) -> GraphBreak:
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
+@once_for_each_class
 def _reason_of_class(cls: type) -> Reason:
     module = cls.__module__
     if issubclass(cls, random.Random):

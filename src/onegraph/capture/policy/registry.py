@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 
 from onegraph.capture.breaks import Reason
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.kinds import isinstance, once_for_each_class
 from onegraph.capture.policy.arity import Handler, refusing
 from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
 
@@ -143,7 +143,7 @@ INTERPRETED = (
 )
 
 
-@functools.cache
+@once_for_each_class
 def is_outside_class(cls: type) -> bool:
     """Whether other threads or the world outside may change instances of the class at any time."""
     return any(kind.__module__.partition(".")[0] in OUTSIDE_MODULES for kind in cls.__mro__)
