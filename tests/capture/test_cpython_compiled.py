@@ -17,12 +17,8 @@ LONG_CPYTHON_TESTS = (
 )  # fmt: skip
 
 #: The tests that do not pass, and why: as documented in docs/programming_model/core_concepts.md.
-SIZES = (
-    "it compares sizes of a dict: one that crosses a break is new, and `popitem` is replayed as the deletion of a key"
-)
 TRACED_LINES = "a trace function is not told of the lines of compiled code"
 DIFFERENT = {
-    "DictTest.test_splittable_popitem": SIZES,
     "TestTracing.test_default_capture": TRACED_LINES,
     "TestTracing.test_default_wildcard": TRACED_LINES,
     "TestTracing.test_no_default": TRACED_LINES,

@@ -6,6 +6,7 @@ import functools
 import gc
 import sys
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -196,3 +197,57 @@ def test_a_recompilation_names_a_local_class() -> None:
     compiled(first, torch.ones(1))
     with pytest.raises(onegraph.RecompileLimitError, match=r"`type\(thing\)` was .*make.<locals>.Local, is int"):
         compiled(1, torch.ones(1))
+
+
+# ---- tables of dicts -------------------------------------------------------------------------------------------------
+
+
+class Point:
+    def __init__(self, x: float, y: float, z: float) -> None:
+        self.x, self.y, self.z = x, y, z
+
+
+def test_objects_that_cross_a_break_share_the_keys_of_their_attributes() -> None:
+    def f(x: torch.Tensor) -> Any:
+        points = [Point(index, 2.0, 3.0) for index in range(3)]
+        onegraph.graph_break()
+        return x + 1, points
+
+    def sizes(points: list[Point]) -> list[int]:
+        return [sys.getsizeof(vars(point)) for point in points]
+
+    _, points = onegraph.compile(f, backend="eager")(torch.ones(2))
+    _, expected = f(torch.ones(2))
+    alone = dict(vars(points[0]))
+    assert [vars(point) for point in points] == [vars(point) for point in expected]
+    assert sizes(points) == sizes(expected) != [sys.getsizeof(alone)] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.popitem(),
+        lambda d: (d.popitem(), d.popitem()),
+        lambda d: (d.pop("c"), d.popitem(), d.pop("a"), d.popitem()),
+        lambda d: (d.popitem(), d.update(d=5)),
+        lambda d: (d.popitem(), d.pop("a"), d.update(a=5)),
+        lambda d: [d.popitem() for _ in range(4)],
+        lambda d: (d.update(e=6), d.popitem(), d.popitem()),
+        lambda d: (d.pop("d"), d.update(d=6), d.popitem(), d.popitem()),
+    ],
+)
+def test_items_that_are_popped_are_popped_when_the_compiled_code_runs(change: Callable[[Any], Any]) -> None:
+    def f(x: torch.Tensor, d: Any) -> Any:
+        return x + 1, change(d)
+
+    def attributes() -> Any:
+        holder = Point(1, 2, 3)
+        holder.__dict__.clear()
+        holder.a, holder.b, holder.c, holder.d = 1, 2, 3, 4  # type: ignore[attr-defined]
+        return vars(holder)
+
+    compiled = onegraph.compile(f, backend="eager", fullgraph=True)
+    for make in (attributes, lambda: {"a": 1, "b": 2, "c": 3, "d": 4}, lambda: OrderedDict(a=1, b=2, c=3, d=4)):
+        found, expected = make(), make()
+        assert repr(compiled(torch.ones(2), found)) == repr(f(torch.ones(2), expected))
+        assert list(found.items()) == list(expected.items())

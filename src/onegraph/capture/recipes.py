@@ -89,11 +89,26 @@ def rebuild_tuple(rebuild: Any, value: tuple[Any, ...]) -> str:
 def with_attributes(rebuild: Any, value: Any, name: str) -> str:
     """The object with the contents of its instance dictionary, which may refer to it."""
     rebuild.remember(value, name)
-    attributes = rebuild.world.attributes(value)
-    if attributes:
-        filled = rebuild.instance_dict(name, type(value))
-        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
+    fill_attributes(rebuild, value, name)
     return name
+
+
+#: How many attributes objects of one class have at most whose dictionaries share their keys.
+SHARED_KEYS = 30
+
+
+def fill_attributes(rebuild: Any, value: Any, name: str) -> None:
+    """Fill the instance dictionary, one by one: so it shares its keys with those of the other objects of the class."""
+    attributes = rebuild.world.attributes(value)
+    if not attributes:
+        return
+    filled = rebuild.instance_dict(name, type(value))
+    if len(attributes) > SHARED_KEYS:
+        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
+        return
+    items = [(rebuild.value(key), rebuild.value(item)) for key, item in attributes.items()]
+    filled = rebuild.assign(filled)
+    rebuild.lines += [f"{filled}[{key}] = {item}" for key, item in items]
 
 
 def rebuild_dict(rebuild: Any, value: dict[Any, Any]) -> str:
@@ -400,10 +415,7 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
         rebuild.lines.append(f"{rebuild.const(list.extend)}({name}, [{rebuild.values(list(list.__iter__(value)))}])")
     elif isinstance(value, set):
         rebuild.lines.append(f"{rebuild.const(set.update)}({name}, [{rebuild.values(list(set.__iter__(value)))}])")
-    attributes = rebuild.world.attributes(value)
-    if attributes:
-        filled = rebuild.instance_dict(name, type(value))
-        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
+    fill_attributes(rebuild, value, name)
     for _, slot in slots_of(cls):
         try:
             item = slot.__get__(value, cls)

@@ -366,10 +366,9 @@ class Rebuild:
         last = after[len(kept) :]
         if any(dict.__getitem__(shadow, key) is UNFILLED for key in last):
             self.world.realize(shadow)
-        stays = set(map(id, kept))
-        statements = [
-            f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in before if id(key) not in stays
-        ]
+        gone, popped = taken_out(before, kept, entry.popped if kind is dict else [])
+        statements = [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
+        statements += [f"{self.const(dict.popitem)}({target})"] * popped
         written = [(key, self.key(entry.original_key(key))) for key in kept if self._key_changed(entry, key)]
         for key, key_text in [*written, *((key, self.value(key)) for key in last)]:
             value = self.value(dict.__getitem__(shadow, key))
@@ -388,6 +387,14 @@ def in_order(after: list[Any], before: list[Any]) -> list[Any]:
     rest = iter(before)
     found = (next((each for each in rest if same_key(key, each)), UNFILLED) for key in after)
     return list(itertools.takewhile(lambda each: each is not UNFILLED, found))
+
+
+def taken_out(before: list[Any], kept: list[Any], popped: list[Any]) -> tuple[list[Any], int]:
+    """The keys that are deleted, and how many of the last that are left then `popitem` takes out, as it has done."""
+    stays, by_popitem = set(map(id, kept)), set(map(id, popped))
+    last = itertools.takewhile(lambda key: id(key) not in stays, reversed(before))
+    ended = {id(key) for key in last if id(key) in by_popitem}
+    return [key for key in before if id(key) not in stays | ended], len(ended)
 
 
 def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:

@@ -34,6 +34,8 @@ class Record:
     snapshot: Any
     #: The keys that a dict had at first, if it is not that of an object: the key in the shadow -> the original key.
     keys: dict[Any, Any] | None = None
+    #: The keys that `popitem` has taken out of a dict.
+    popped: list[Any] = field(default_factory=list)
     complete: bool = False
 
     def original_key(self, key: Any) -> Any:

@@ -53,7 +53,7 @@ native(
 )
 native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
 native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
-native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy, dict.popitem)
+native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy)
 
 
 @policy(set.pop)
@@ -334,6 +334,16 @@ def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
     except KeyError:
         return default[0] if default else None
+
+
+@policy(dict.popitem)
+def dict_popitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    container = tracer.world.realize(args[0])
+    item = dict.popitem(container)
+    entry = tracer.world.records.get(id(container))
+    if entry is not None:
+        entry.popped.append(item[0])
+    return item
 
 
 @policy(dict.__getitem__)
