@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.interp.rests import HASHED
@@ -111,6 +112,16 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     if not answers_itself(type(value)):
         return builtins.isinstance(value, kinds)
     return bool(tracer.natively(builtins.isinstance, value, kinds))
+
+
+@policy(_C.is_of)
+def is_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """What functions of ours ask that finish an instruction behind a break, and are traced."""
+    value, kinds = args
+    return issubclass(tracer.type_of(value), kinds)
+
+
+native("identity", _C.answers_itself)
 
 
 def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
