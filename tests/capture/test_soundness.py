@@ -424,3 +424,39 @@ def test_one_object_as_two_arguments_and_then_two() -> None:
         x = torch.rand(2)
         for pair in ((one, one), (one, other), (other, one), (other, other)):
             assert torch.equal(compiled(x, *pair), function(x, *pair))
+
+
+class Replaced:
+    @staticmethod
+    def static(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    @classmethod
+    def of_class(cls, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @property
+    def computed(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("static", [staticmethod(torch.sin), staticmethod(lambda x: x + 7)]),
+        ("of_class", [classmethod(lambda cls, x: x + 7), classmethod(lambda cls, x: x + 8)]),
+        ("computed", [property(lambda self: 9), property(lambda self: 11)]),
+    ],
+)
+@pytest.mark.parametrize("local", [False, True])
+def test_a_wrapper_in_a_class_is_replaced(name: str, others: list[Any], local: bool) -> None:
+    cls = type("Local" if local else "Replaced", (Replaced,), dict(vars(Replaced)))
+
+    def f(thing: Any, x: torch.Tensor) -> Any:
+        return thing.static(x), thing.of_class(x), thing.computed
+
+    compiled, x = onegraph.compile(f, backend="eager"), torch.ones(1)
+    assert repr(compiled(cls(), x)) == repr(f(cls(), x))
+    for other in others:
+        setattr(cls, name, other)
+        assert repr(compiled(cls(), x)) == repr(f(cls(), x))

@@ -162,9 +162,13 @@ class Attributes(Machine):
     def wrapped(self, cls: type, owner: type, found: Any, name: str, part: str) -> Any:
         """What a property, class method or static method in a class dictionary wraps: an object has its shadow."""
         value = getattr(found, part)
-        if type(value) is types.FunctionType or self.is_made(owner):
-            return value
         holder = self._admit_class_value(cls, owner, found, name)
+        if type(value) is types.FunctionType:
+            if id(holder) in self.world.origin:
+                self.world.found_at[id(value)] = Attr(self.world.origin[id(holder)], part)
+            return value
+        if self.is_made(owner):
+            return value
         guarded = not is_library(owner.__module__ or "")
         return self.world.admit(value, Attr(self.world.origin[id(holder)], part), guarded)
 

@@ -7,7 +7,7 @@ is read through it, and returns the program with one explanation for each instru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
@@ -19,7 +19,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import WRAPPERS, Known, KnownWrapper, Named, passes_away
+from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -250,7 +250,7 @@ class GuardProgram:
     native: Any
     explanations: tuple[Reason, ...]
     listing: Callable[[], str]
-    known: tuple[Known | KnownWrapper, ...]
+    known: tuple[Known, ...]
 
     def is_dead(self) -> bool:
         """Whether it can never hold again."""
@@ -268,7 +268,7 @@ class Assembler:
     The objects in `known` (by identity) are held weakly: what a guard compares with is found where it reads.
     """
 
-    def __init__(self, frame_globals: dict[str, Any], known: dict[int, Known | KnownWrapper]) -> None:
+    def __init__(self, frame_globals: dict[str, Any], known: dict[int, Known]) -> None:
         self.frame_globals = frame_globals
         self.known = known
         self.referents: dict[int, int] = {}
@@ -321,8 +321,8 @@ class Assembler:
                 return ("GLOBALS",)
             case Globals(_, _, namespace):
                 return ("CONST", self.const(namespace))
-            case Const(identity, _, _) if isinstance(known := self.known.get(identity), Known):
-                return ("REFERENT", self.const(known))
+            case Const(identity, _, _) if identity in self.known:
+                return ("REFERENT", self.const(self.known[identity]))
             case Const(_, _, value):
                 return ("CONST", self.const(value))
             case Attr(base, name):
@@ -341,29 +341,36 @@ class Assembler:
             case _:
                 assert_never(source)
 
-    def referent(self, known: Known, why: Reason) -> int:
+    def referent(self, value: Any, why: Reason) -> int:
         """The register of an object that is known weakly."""
-        if id(known) not in self.referents:
-            register = self.referents[id(known)] = self.new_register()
-            self.emit(why, "REFERENT", register, self.const(known))
-        return self.referents[id(known)]
+        if id(value) not in self.referents:
+            register = self.referents[id(value)] = self.new_register()
+            self.emit(why, "REFERENT", register, self.const(self.known[id(value)]))
+        return self.referents[id(value)]
 
-    def check_known(self, guard: Guard, known: Known | KnownWrapper, register: int) -> None:
-        """The identity of a value, or of its type, with what is known weakly."""
-        if not isinstance(known, Known):
-            self.emit(guard, "CHECK", self.const(known), register)
-            return
+    def check_weakly(self, guard: Guard, register: int) -> None:
+        """The identity of a value, or of its type, with what is known weakly. A wrapper has its functions."""
         if guard.kind == "type":
-            value, register = register, self.new_register()
-            self.emit(guard, "TYPE", register, value)
-        self.emit(guard, "SAME", register, self.referent(known, guard))
+            kind = self.new_register()
+            self.emit(guard, "TYPE", kind, register)
+            self.emit(guard, "SAME", kind, self.referent(guard.arg, guard))
+        elif type(guard.arg) in WRAPPERS:
+            self.emit(guard, "TYPE_IS", register, self.const(type(guard.arg)))
+            for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
+                held = self.new_register()
+                self.emit(guard, "ATTR", held, register, self.const(name))
+                if part is None:
+                    self.emit(guard, "IS", held, self.const(None))
+                else:
+                    self.emit(guard, "SAME", held, self.referent(part, guard))
+        else:
+            self.emit(guard, "SAME", register, self.referent(guard.arg, guard))
 
     def check(self, guard: Guard) -> None:
         register = self.load(guard.source, guard)
         opcode = OPCODES[guard.kind]
-        known = self.known.get(id(guard.arg)) if guard.kind in IDENTITIES else None
-        if known is not None:
-            self.check_known(guard, known, register)
+        if is_weak(guard):
+            self.check_weakly(guard, register)
             return
         match guard.kind:
             case "length":
@@ -442,28 +449,30 @@ def assemble(
     for condition in conditions:
         assembler.condition(condition)
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
-    why = [letting_go(reason, known) for reason in assembler.why] if known else assembler.why
+    why = [letting_go(reason) for reason in assembler.why] if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
 
 
-def known_weakly(guards: GuardSet) -> dict[int, Known | KnownWrapper]:
+def is_weak(guard: Guard) -> bool:
+    """Whether the guard compares with something that it must not keep alive."""
+    return guard.kind in IDENTITIES and passes_away(guard.arg)
+
+
+def known_weakly(guards: GuardSet) -> dict[int, Known]:
     """What guards compare with and must not keep alive, by identity. The bases of a class live as long as it does."""
-    known: dict[int, Known | KnownWrapper] = {}
-    for guard in guards:
-        if guard.kind not in IDENTITIES or id(guard.arg) in known or not passes_away(guard.arg):
-            continue
-        if isinstance(guard.arg, WRAPPERS):
-            known[id(guard.arg)] = KnownWrapper(guard.arg)
-            continue
-        for each in mro_of(guard.arg) if isinstance(guard.arg, type) else (guard.arg,):
-            if passes_away(each):
-                known.setdefault(id(each), Known(each))
+    known: dict[int, Known] = {}
+    for guard in filter(is_weak, guards):
+        if type(guard.arg) in WRAPPERS:
+            known.update((id(part), Known(part)) for part in parts_of(guard.arg) if part is not None)
+        elif id(guard.arg) not in known:
+            bases = mro_of(guard.arg)[1:] if isinstance(guard.arg, type) else ()
+            known.update((id(each), Known(each)) for each in (guard.arg, *filter(passes_away, bases)))
     return known
 
 
-def letting_go(why: Reason, known: Container[int]) -> Reason:
+def letting_go(why: Reason) -> Reason:
     """An explanation that does not hold what is known weakly."""
-    if not isinstance(why, Guard) or why.kind not in IDENTITIES or id(why.arg) not in known:
+    if not isinstance(why, Guard) or not is_weak(why):
         return why
     return replace(why, arg=Named(type_text(why.arg) if why.kind == "type" else short(why.arg)))
 

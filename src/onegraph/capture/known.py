@@ -10,7 +10,7 @@ import functools
 import sys
 import weakref
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from onegraph.capture.kinds import isinstance
@@ -36,24 +36,12 @@ class Known(weakref.ref[Any]):
         return self() is None
 
 
-class KnownWrapper:
-    """Guard predicate: a `staticmethod`, a `classmethod` or a property of the same functions, which are held weakly."""
-
-    def __init__(self, wrapper: Any) -> None:
-        self.kind = type(wrapper)
-        self.parts = tuple(None if part is None else weakref.ref(part) for part in parts_of(wrapper))
-
-    def __call__(self, value: Any) -> bool:
-        return type(value) is self.kind and all(
-            found is None if part is None else found is not None and found is part()
-            for found, part in zip(parts_of(value), self.parts, strict=True)
-        )
-
-    def is_dead(self) -> bool:
-        return any(part is not None and part() is None for part in self.parts)
-
-
-WRAPPERS = (staticmethod, classmethod, property)
+#: Wrappers that no weak reference can refer to, and the names of the functions in them.
+WRAPPERS: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+}
 
 
 def weakly(value: Any) -> Any:
@@ -62,28 +50,30 @@ def weakly(value: Any) -> Any:
 
 
 def parts_of(wrapper: Any) -> tuple[Any, ...]:
-    """The functions of a wrapper that no weak reference can refer to."""
-    return (wrapper.fget, wrapper.fset, wrapper.fdel) if type(wrapper) is property else (wrapper.__func__,)
+    return tuple(getattr(wrapper, name) for name in WRAPPERS[type(wrapper)])
 
 
 def passes_away(value: Any) -> bool:
     """Whether the object is a class or a function that its program may let go of, and that can be known weakly."""
-    kind = type(value)
-    if kind in WRAPPERS:
+    if type(value) in WRAPPERS:
         parts = [part for part in parts_of(value) if part is not None]
-        return all(map(is_function, parts)) and any(map(passes_away, parts))
-    if kind is FunctionType:
-        return not is_found(value.__module__, value.__qualname__)
-    if kind is functools._lru_cache_wrapper:
-        names = instance_dict(value) or {}
-        return not is_found(names.get("__module__"), names.get("__qualname__"))
+        return all(type(part).__weakrefoffset__ for part in parts) and any(map(passes_away, parts))
+    names = names_of(value)
+    return names is not None and not is_found(*names)
+
+
+def names_of(value: Any) -> tuple[Any, Any] | None:
+    """The module and the qualified name of a class or a function; None for what is neither."""
+    kind = type(value)
     if isinstance(value, type):
-        return bool(value.__flags__ & HEAP_TYPE) and not is_found(_module_of(value), _name_of(value))
-    return False
-
-
-def is_function(value: Any) -> bool:
-    return type(value) in (FunctionType, functools._lru_cache_wrapper)
+        return (_module_of(value), _name_of(value)) if value.__flags__ & HEAP_TYPE else None
+    if kind is FunctionType:
+        return value.__module__, value.__qualname__
+    wrapped = kind is functools._lru_cache_wrapper  # which gets the names of what it wraps, as others do
+    names = instance_dict(value) if wrapped or kind.__weakrefoffset__ and not isinstance(value, ModuleType) else None
+    if names is None or not (wrapped or "__wrapped__" in names):
+        return (None, None) if wrapped else None
+    return names.get("__module__"), names.get("__qualname__")
 
 
 def is_found(module: Any, name: Any) -> bool:

@@ -157,8 +157,8 @@ class Rebuild:
         """A class or a function that the guards know by identity. The code does not keep one that passes away."""
         if not passes_away(value):
             return self.const(value)
-        origin = self.world.origin.get(id(value))
-        if origin is not None and not isinstance(root_of(origin), Const):
+        origin = self.world.origin.get(id(value)) or self.world.found_at.get(id(value))
+        if origin is not None and not (isinstance(origin, Const) and origin.value is value):
             return self.source(origin)
         for guard in self.world.guards if isinstance(value, type) else ():
             if guard.kind == "type" and value in mro_of(guard.arg) and not isinstance(root_of(guard.source), Const):

@@ -64,6 +64,8 @@ class World(Namespaces, Keys):
         self.guards = GuardSet()
         self.origin: dict[int, Source] = {}
         self.type_at: dict[Source, type] = {}
+        #: Where functions are found that need no guards of their own.
+        self.found_at: dict[int, Source] = {}
         self.shadow_of: dict[int, Any] = {}
         self.real_of: dict[int, Any] = {}
         self.records: dict[int, Record] = {}
