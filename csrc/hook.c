@@ -183,7 +183,9 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
         state->tail = NULL;
         resume_release_args(state->tail_args);
     }
-    if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code) {
+    /* A program that sets a trace function in compiled code wants to see the lines of what it calls then. */
+    bool watched = tstate->c_traceobj != state->watching;
+    if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code || watched) {
         state->direct = NULL;
         return run_as_it_is(tstate, frame, 0);
     }

@@ -120,6 +120,7 @@ int check_replacement(PyCodeObject *code, PyCodeObject *replacement);
 typedef struct {
     ContextObject *context; /* borrowed from the running Region; NULL: frames are left alone */
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
+    PyObject *watching;     /* what sys.settrace had set where the outermost region began; compared only */
     void *passed_on;        /* the frame that was handed to another hook below ours */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */

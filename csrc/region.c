@@ -21,9 +21,13 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     HookState *state = &hook_state;
     HookState outer = *state;
     hook_enter();
+    if (outer.context == NULL) {
+        state->watching = PyThreadState_Get()->c_traceobj;
+    }
     state->context = eager_is_forced ? NULL : region->context;
     PyObject *result = PyObject_Vectorcall(region->function, args, nargsf, names);
     state->context = outer.context;
+    state->watching = outer.watching;
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave();
     return result;

@@ -16,17 +16,6 @@ LONG_CPYTHON_TESTS = (
     "test_collections", "test_patma", "test_fstring", "test_format", "test_complex", "test_float",
 )  # fmt: skip
 
-#: The tests that do not pass, and why: as documented in docs/programming_model/core_concepts.md.
-TRACED_LINES = "a trace function is not told of the lines of compiled code"
-DIFFERENT = {
-    "TestTracing.test_default_capture": TRACED_LINES,
-    "TestTracing.test_default_wildcard": TRACED_LINES,
-    "TestTracing.test_no_default": TRACED_LINES,
-    "TestTracing.test_only_default_capture": TRACED_LINES,
-    "TestTracing.test_only_default_wildcard": TRACED_LINES,
-    "TestTracing.test_unreachable_code": TRACED_LINES,
-}
-
 
 @pytest.mark.parametrize("name", available(CPYTHON_TESTS))
 def test_cpythons_own_tests(name: str) -> None:
@@ -44,4 +33,4 @@ def same_outcome(name: str) -> None:
     assert "eager" in onegraph.list_backends()
     count, differing = start("compiled", name, timeout=1900)
     assert count > 0
-    assert {test: why for test, why in differing.items() if ".".join(test.split(".")[-2:]) not in DIFFERENT} == {}
+    assert differing == {}
