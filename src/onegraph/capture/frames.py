@@ -75,7 +75,7 @@ class Frames(Operators):
         cells: dict[str, types.CellType] | None = None,
     ) -> Frame:
         """A frame whose closure, if it came from outside, is used through shadows."""
-        if is_machinery(function.__globals__.get("__name__")):
+        if is_machinery(dict.get(function.__globals__, "__name__")):
             raise Defect from AssertionError(f"the tracer was about to trace {function.__qualname__} of its own")
         if cells is None and function.__closure__ and id(function) not in self.world.made_functions:
             closure = Attr(self.source_of(function), "__closure__")

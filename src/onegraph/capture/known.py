@@ -16,8 +16,11 @@ from typing import Any
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import HEAP_TYPE, instance_dict
 
+# Read without asking the class of a class.
 _module_of = type.__dict__["__module__"].__get__
 _name_of = type.__dict__["__qualname__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+_weakrefs_of = type.__dict__["__weakrefoffset__"].__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def passes_away(value: Any) -> bool:
     """Whether the object is a class or a function that its program may let go of, and that can be known weakly."""
     if type(value) in WRAPPERS:
         parts = [part for part in parts_of(value) if part is not None]
-        return all(type(part).__weakrefoffset__ for part in parts) and any(map(passes_away, parts))
+        return all(_weakrefs_of(type(part)) for part in parts) and any(map(passes_away, parts))
     names = names_of(value)
     return names is not None and not is_found(*names)
 
@@ -66,13 +69,14 @@ def names_of(value: Any) -> tuple[Any, Any] | None:
     """The module and the qualified name of a class or a function; None for what is neither."""
     kind = type(value)
     if isinstance(value, type):
-        return (_module_of(value), _name_of(value)) if value.__flags__ & HEAP_TYPE else None
+        return (_module_of(value), _name_of(value)) if _flags_of(value) & HEAP_TYPE else None
     if kind is FunctionType:
         return value.__module__, value.__qualname__
-    wrapped = kind is functools._lru_cache_wrapper  # which gets the names of what it wraps, as others do
-    names = instance_dict(value) if wrapped or kind.__weakrefoffset__ and not isinstance(value, ModuleType) else None
-    if names is None or not (wrapped or "__wrapped__" in names):
-        return (None, None) if wrapped else None
+    names = instance_dict(value) if _weakrefs_of(kind) and kind is not ModuleType else None
+    if kind is functools._lru_cache_wrapper:  # which gets the names of what it wraps after it is made
+        names = names or {}
+    elif names is None or "__wrapped__" not in names:
+        return None
     return names.get("__module__"), names.get("__qualname__")
 
 
