@@ -9,7 +9,7 @@ from tests.capture import twins
 FILES = sorted(path.stem for path in twins.PROGRAMS.glob("*.py"))
 PROGRAMS = [(stem, name) for stem in FILES for name in twins.names(stem)]
 #: What depends on the graph, and not on Python alone, is also compiled to native code.
-NATIVE = [(stem, name) for stem, name in PROGRAMS if stem in ("tensors", "modules", "gradients")]
+NATIVE = [(stem, name) for stem, name in PROGRAMS if stem in ("tensors", "modules", "gradients", "gradient_hatches")]
 
 
 @pytest.mark.parametrize(("stem", "name"), PROGRAMS)

@@ -266,6 +266,9 @@ class Attributes(Machine):
         namespace = vars(module)
         if name == "__dict__":
             return self.world.namespace_dict(namespace)
+        setting = find_in_class(type(module), name)[1]
+        if isinstance(setting, torch.backends.ContextProp):
+            return self.call(setting.getter, (), {})
         try:
             return self.world.read_global(namespace, None, name)
         except KeyError:

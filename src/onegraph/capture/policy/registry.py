@@ -140,6 +140,7 @@ INTERPRETED = (
     "torch._higher_order_ops.associative_scan",
     "torch._dynamo.external_utils",
     "torch.ao",
+    "torch.backends",
 )
 
 

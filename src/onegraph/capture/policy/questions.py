@@ -1,0 +1,74 @@
+"""What a program asks of torch about the state of the process: answered, and guarded.
+
+What asks another process is not among it. What changes the state breaks the graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from types import BuiltinFunctionType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from onegraph.capture import breaks as b
+from onegraph.capture.guards import Predicate
+from onegraph.capture.policy.registry import breaks, policy, public_name
+from onegraph.capture.source import Const
+from onegraph.torchlib.state import untraced
+
+
+class Answers(Predicate):
+    """A question has this answer still."""
+
+    def __init__(self, ask: Callable[[], Any], answer: Any) -> None:
+        self.ask = ask
+        self.answer = answer
+
+    def __call__(self, _: object) -> bool:
+        return bool(self.ask() == self.answer)
+
+    def text(self, *what: str) -> str:
+        return f"{what[0]}() == {self.answer!r}"
+
+
+def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask for real: the state of the process decides."""
+    asked = partial(question, *args, **kwargs)
+    with untraced():
+        found = asked()
+    source = Const(id(question), public_name(question), question)
+    tracer.world.guard(source, "check", Answers(asked, found))
+    return found
+
+
+#: Of torch.distributed, without arguments.
+DISTRIBUTED = (
+    "is_available",
+    "is_initialized",
+    "is_torchelastic_launched",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_gloo_available",
+)
+#: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
+#: have a policy of their own; tracing itself has modes of torch functions.)
+SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
+#: And that tell what is set, as far as it is not guarded in each trace.
+TELLS = re.compile(
+    r"_?(get|is)_(\w+_(threads|precision|benchmark|deterministic|tf32|reduction|accumulation|backend|order|cache_enabled"
+    r"|sdp_enabled|nan_enabled|memory)|autocast\w*_dtype|warnAlways|qengine"
+    r"|(anomaly|mkldnn|cudnn|nnpack|multithreading|view_replay|fwd_grad)_enabled)"
+)
+NATIVE = {name: value for name, value in vars(torch._C).items() if isinstance(value, BuiltinFunctionType)}
+SETTERS = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
+SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]
+QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
+QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
+QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
+for _question in QUESTIONS:
+    policy(_question)(partial(answer, _question))
+breaks(b.STATE_CHANGE, *SETTERS)

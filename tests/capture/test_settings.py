@@ -1,0 +1,78 @@
+"""Settings of torch: what compiled code sets is set in each call, and what it is told is what is set then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import onegraph
+
+Setting = tuple[Callable[[Any], None], Callable[[], Any], Any]
+
+
+def set_benchmark(value: bool) -> None:
+    torch.backends.cudnn.benchmark = value
+
+
+#: What sets it, what tells it, and another value.
+SETTINGS: dict[str, Setting] = {
+    "anomalies": (torch.set_anomaly_enabled, torch.is_anomaly_enabled, True),
+    "threads": (torch.set_num_threads, torch.get_num_threads, torch.get_num_threads() + 1),
+    "warnings": (torch.set_warn_always, torch.is_warn_always_enabled, True),
+    "determinism": (torch._C._set_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True),
+    "autocast": (
+        lambda value: torch.set_autocast_enabled("cpu", value),
+        lambda: torch.is_autocast_enabled("cpu"),
+        True,
+    ),
+    "autocast dtype": (
+        lambda value: torch.set_autocast_dtype("cpu", value),
+        lambda: torch.get_autocast_dtype("cpu"),
+        torch.float16,
+    ),
+    "autocast cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, False),
+    "precision": (torch.set_float32_matmul_precision, torch.get_float32_matmul_precision, "high"),
+    "oneDNN": (torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled, False),
+    "attention": (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.flash_sdp_enabled, False),
+    "a property": (set_benchmark, lambda: torch.backends.cudnn.benchmark, True),
+    "view replay": (torch._C._set_view_replay_enabled, torch._C._is_view_replay_enabled, True),
+    "gradients": (torch._C._set_grad_enabled, torch.is_grad_enabled, False),
+}
+
+
+@pytest.fixture
+def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
+    put, tell, other = SETTINGS[request.param]
+    before = tell()
+    yield put, tell, other
+    put(before)
+
+
+@pytest.mark.parametrize("setting", list(SETTINGS), indirect=True)
+def test_what_is_set_and_told(setting: Setting) -> None:
+    put, tell, other = setting
+    before = tell()
+    putting = onegraph.compile(lambda x, value: (put(value), x + 1)[1], backend="eager")
+    telling = onegraph.compile(lambda x: (x + 1, tell())[1], backend="eager")
+    for value in (before, other, other, before, other):
+        putting(torch.ones(2), value)
+        assert tell() == value
+        assert telling(torch.ones(2)) == value
+
+
+def test_contexts_of_settings_end_as_they_began() -> None:
+    def program(x: torch.Tensor) -> Any:
+        with torch.autograd.set_detect_anomaly(True), sdpa_kernel(SDPBackend.MATH):
+            y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            inside = torch.is_anomaly_enabled(), torch.backends.cuda.flash_sdp_enabled()
+        return y, inside, torch.is_anomaly_enabled(), torch.backends.cuda.flash_sdp_enabled()
+
+    x = torch.ones(1, 2, 4, 8)
+    compiled = onegraph.compile(program, backend="eager")
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), program(x))
+        assert not torch.is_anomaly_enabled() and torch.backends.cuda.flash_sdp_enabled()
