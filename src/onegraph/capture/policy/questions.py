@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from onegraph.capture import breaks as b
 from onegraph.capture.guards import Predicate
-from onegraph.capture.policy.registry import breaks, policy, public_name
+from onegraph.capture.policy.registry import SETS, breaks, policy, public_name
 from onegraph.capture.source import Const
 from onegraph.torchlib.state import untraced
 
@@ -54,10 +54,7 @@ DISTRIBUTED = (
     "is_nccl_available",
     "is_gloo_available",
 )
-#: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
-#: have a policy of their own; tracing itself has modes of torch functions.)
-SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
-#: And that tell what is set, as far as it is not guarded in each trace.
+#: Native functions that tell what is set, as far as it is not guarded in each trace.
 TELLS = re.compile(
     r"_?(get|is)_(\w+_(threads|precision|benchmark|deterministic|tf32|reduction|accumulation|backend|order|cache_enabled"
     r"|sdp_enabled|nan_enabled|memory)|autocast\w*_dtype|warnAlways|qengine"

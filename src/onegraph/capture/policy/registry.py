@@ -155,7 +155,19 @@ def is_library(module: str) -> bool:
     return module.partition(".")[0] in LIBRARIES
 
 
+#: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
+#: have a policy of their own; tracing itself has modes of torch functions.)
+SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
+
+
 def runs_natively(function: FunctionType) -> bool:
     """Whether a Python function is called as it is: torch's own functions, whose operations the recorder sees."""
     module = function.__globals__.get("__name__") or ""
-    return module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
+    ours = module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
+    return ours and not changes_settings(function.__code__)
+
+
+@functools.cache
+def changes_settings(code: types.CodeType) -> bool:
+    """Whether code names a native function of torch that sets something, which must not happen while tracing."""
+    return any(SETS.fullmatch(name) and hasattr(torch._C, name) for name in code.co_names)
