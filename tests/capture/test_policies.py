@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import dataclasses
 import functools
@@ -425,12 +426,53 @@ def test_an_iterator_says_which_function_of_the_program_it_calls(kind: Any) -> N
     assert repr(whole(f)(torch.ones(2))) == repr(f(torch.ones(2)))
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [repr, lambda it: f"{it!r}", lambda it: f"{it}", lambda it: "%r" % it, lambda it: str([it])],  # noqa: UP031
+)
+@pytest.mark.parametrize("make", [lambda: itertools.count(3, 5), lambda: itertools.repeat(7, 2)])
+def test_an_outside_iterator_shows_itself(make: Callable[[], Any], shown: Callable[[Any], str]) -> None:
+    def f(x: torch.Tensor, iterator: Any) -> Any:
+        first = next(iterator)
+        return x + first, shown(iterator), next(iterator)
+
+    compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
+    assert repr(compiled(torch.ones(2), make())) == repr(f(torch.ones(2), make()))
+
+
+def test_an_outside_iterator_is_copied_deeply() -> None:
+    def f(x: torch.Tensor, iterator: Any) -> Any:
+        return x + 1, list(copy.deepcopy(iterator)), list(iterator)
+
+    compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
+    for items in ([1, 2], {1: 2}, (1, 2)):
+        assert repr(compiled(torch.ones(2), iter(items))) == repr(f(torch.ones(2), iter(items)))
+
+
 def test_to_trace_the_tracer_is_a_defect() -> None:
     calls = Calls(None, small)
     for f in (lambda x: (x + 1, calls is None), lambda x: (x + 1, qualified(int))):
         compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
         with pytest.raises(AssertionError, match="trace"):
             compiled(torch.ones(2))
+
+
+# ---- builtins --------------------------------------------------------------------------------------------------------
+
+
+def test_a_builtin_is_replaced_for_a_while() -> None:
+    def f(x: torch.Tensor) -> Any:
+        plain = builtins.len
+        try:
+            builtins.len = functools.lru_cache(4)(len)  # which takes no list
+            found = [len("ab"[:number]) for number in (0, 1, 2)]
+        finally:
+            builtins.len = plain
+        return x + 1, found
+
+    compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
+    for _ in range(2):
+        assert repr(compiled(torch.ones(2))) == repr(f(torch.ones(2)))
 
 
 # ---- finalizers ------------------------------------------------------------------------------------------------------

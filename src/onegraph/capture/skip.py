@@ -28,11 +28,13 @@ _MODEL_PARTS = frozenset(
 _NAMES = vars(builtins)
 #: What onegraph and torch themselves are written with.
 _BUILTINS = frozenset(name for name, value in _NAMES.items() if isinstance(value, type | BuiltinFunctionType))
+#: Functions that a tracer calls with everything: what a program puts in their place for a while need not take it.
+_RELIED_ON = tuple((name, _NAMES[name]) for name in "getattr hasattr hash id isinstance iter len next type".split())
 
 
 def has_builtins() -> bool:
-    """Whether none of Python's builtin functions and classes is missing: a program may delete them for a while."""
-    return _BUILTINS <= _NAMES.keys()
+    """Whether Python's builtin functions and classes are there: a program may delete or replace them for a while."""
+    return _BUILTINS <= _NAMES.keys() and all(_NAMES[name] is value for name, value in _RELIED_ON)
 
 
 @cache

@@ -52,6 +52,7 @@ from onegraph.capture.native_calls import (
 )
 from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, keep_identity, run_eagerly
+from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.module import HookWatch
 from onegraph.capture.policy.reasons import (
     reason_of_truth,
@@ -80,6 +81,7 @@ from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.resume import deepest
 from onegraph.capture.shadows import ATOMS, keys_of, members_of
+from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import NOWHERE, Const, Through
 from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.texts import refuse_marked, with_real_types
@@ -258,6 +260,8 @@ class Tracer(Frames, Containers, Drops):
                     return mark(self, rest, function, args, kwargs)
                 if runs_natively(function):
                     return self.run_torch(function, args, kwargs)
+                if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
+                    return function(*args, **kwargs)  # what is native to the program
                 frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
                 frame.rest = rest
                 return self.run_frame(frame)

@@ -94,7 +94,7 @@ class StandIn(NativeLike):
         raise hidden(self)
 
     def __repr__(self) -> str:
-        return f"<{qualified(self.kind)} object at {hex(id(self))}>"
+        raise hidden(self)
 
 
 def hidden(iterator: StandIn) -> GraphBreak:
