@@ -204,3 +204,26 @@ def unchanged(x):
 def viewed(x):
     with torch.no_grad():
         return Copied.apply(x) + 1
+
+
+def views_and_weight():
+    base = torch.linspace(0.5, 2.0, 8)
+    return base[:4], base[4:], torch.linspace(1.0, 2.0, 4, requires_grad=True)
+
+
+@breaks(b.SHARED_HISTORY, views_and_weight)
+def written_view(x, y, w):
+    x.mul_(w)
+    return (x + y).detach()
+
+
+@written_view.fixed("write under torch.no_grad()")
+def written_view_detached(x, y, w):
+    x.mul_(w.detach())
+    return (x + y).detach()
+
+
+@written_view.fixed("make a new tensor")
+def new_tensor(x, y, w):
+    x = x * w
+    return (x + y).detach()

@@ -105,6 +105,27 @@ def test_nothing_is_asked_where_nothing_is_written(backend: str) -> None:
 
 
 @BACKENDS
+def test_a_history_reaches_other_views(backend: str) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Any:
+        x.mul_(w)
+        return y.requires_grad, y * 2, x
+
+    def apart() -> tuple[torch.Tensor, ...]:
+        return torch.arange(4.0), torch.arange(4.0), torch.ones(4, requires_grad=True)
+
+    def views() -> tuple[torch.Tensor, ...]:
+        buffer = torch.arange(8.0)
+        return buffer[:4], buffer[4:], torch.ones(4, requires_grad=True)
+
+    compiled = onegraph.compile(program, backend=backend)
+    for make in (apart, views, apart, views):
+        (expected, y, x), (actual, z, u) = program(*make()), compiled(*make())
+        assert expected == actual == (make is views)
+        assert (y.requires_grad, x.requires_grad) == (z.requires_grad, u.requires_grad)
+        torch.testing.assert_close((z, u), (y, x))
+
+
+@BACKENDS
 def test_slices_of_one_buffer_that_have_nothing_in_common(backend: str) -> None:
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         q.mul_(0.5)

@@ -29,6 +29,8 @@ WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
     "to a result": lambda x: (x * 2).add_(1).mul_(3),
     "to a new tensor": lambda x: x.new_zeros(4).copy_(x),
     "to a result and its view": lambda x: (lambda y: (y.add_(1), y[1:].mul_(2), y))(x * 2),
+    "to several data": lambda x: (x.detach().add_(1), x.data.mul_(2), x.data.add_(1).mul_(2)),
+    "to data and detached of a result": lambda x: (lambda y: (y, y.data.mul_(2).add_(1), y.detach().add_(1)))(x * 2),
     "to the data of a result": lambda x: (lambda y: (y.data.add_(1), y))(x * 2)[1],
 }
 

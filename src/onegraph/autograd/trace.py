@@ -137,21 +137,23 @@ def finish(
 
 def counted(outputs: Sequence[Output], counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """The outputs whose writes are counted, and how many: what shares a counter has them once."""
-    written: dict[Output, tuple[int, int]] = {}
+    written: dict[Any, tuple[int, int]] = {}
     for position, (output, count) in enumerate(zip(outputs, counts, strict=True)):
-        counter = counter_of(output)
+        counter = counter_of(output, position)
         if count and counter is not None:
             written.setdefault(counter, (position, count))
     return tuple(written.values())
 
 
-def counter_of(output: Output) -> Output | None:
-    """The output whose counter of writes is that of an output; None if it is that of an input."""
+def counter_of(output: Output, position: int) -> Any:
+    """What tells the counter of writes of an output from others; None if it is that of an input."""
     match output:
         case Strided(base) | Replayed(base) | Detached(base, True):
-            return counter_of(base)
-        case Computed() | Detached():
+            return counter_of(base, position)
+        case Computed():
             return output
+        case Detached():
+            return position
         case _:
             return None
 
@@ -221,7 +223,7 @@ def output_of(
     if value is root or (not relatives and not is_part and is_dense(item.size(), item.stride())):
         return returned.add(item)
     view = view_of(value, root, returned.add(root.tensor), returned)
-    return view if item._is_view() else Detached(view)
+    return view if item._is_view() else Detached(view, counts_with(item, root.tensor))
 
 
 def counts_with(item: Tensor, tensor: Tensor) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture.guards import Kind
+from onegraph.capture.guards import Kind, Predicate
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.record import GraphInput, Recorder
+from onegraph.capture.record import GraphInput, Recorder, storage_of
 from onegraph.capture.source import Source
 from onegraph.torchlib.shapes import Float
 
@@ -30,6 +30,32 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
     memory = _C.Memory(tuple(given.example for given, _ in places), written, varying)
     first, *others = (source for _, source in places)
     guard(first, "memory", (tuple(others), memory))
+    if recorder.given_history:
+        recorded = tuple(given.name in recorder.given_history for given, _ in places)
+        guard(first, "together", (tuple(others), OwnStorages(recorded)))
+
+
+class OwnStorages(Predicate):
+    """The tensors that a write gives a history have storages of their own: views of what they view would get it too."""
+
+    def __init__(self, recorded: tuple[bool, ...]) -> None:
+        self.recorded = recorded
+
+    def __call__(self, tensors: Any) -> bool:
+        storages: list[int] = []
+        for _ in self.recorded[1:]:
+            tensors, last = tensors
+            storages.append(storage_of(last))
+        storages.append(storage_of(tensors))
+        return all(
+            storages.count(own) == 1
+            for own, recorded in zip(reversed(storages), self.recorded, strict=True)
+            if recorded
+        )
+
+    def text(self, *what: str) -> str:
+        names = [name for name, recorded in zip(what, self.recorded, strict=True) if recorded]
+        return f"{' and '.join(names)} {'have storages of their' if len(names) > 1 else 'has a storage of its'} own"
 
 
 def has_address(value: Any) -> bool:

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
-from onegraph.capture.breaks import GENERATOR_ARGUMENT, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks import GENERATOR_ARGUMENT, SHARED_HISTORY, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
 from onegraph.capture.shadows import members_of
@@ -46,6 +46,7 @@ class SeenInput:
     name: str
     value: torch.Tensor
     version: int | None
+    recorded: bool
 
 
 class Recorder(TorchFunctionMode):
@@ -78,6 +79,8 @@ class Recorder(TorchFunctionMode):
         self._last_input: torch.fx.Node | None = None
         #: The inputs that were written to, by name, and how many of the writes autograd has seen.
         self.written: dict[str, int] = {}
+        #: The inputs, by name, for which gradients are recorded since a write.
+        self.given_history: set[str] = set()
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
@@ -98,7 +101,9 @@ class Recorder(TorchFunctionMode):
         self.inputs.append(GraphInput(node.name, source, example))
         self.bind(value, node)
         if isinstance(value, torch.Tensor):
-            self._inputs_on.setdefault(storage_of(value), []).append(SeenInput(node.name, value, writes_to(value)))
+            seen = SeenInput(node.name, value, writes_to(value), is_recorded(value))
+            self._inputs_on.setdefault(storage_of(value), []).append(seen)
+            self._refuse_shared_history()
         return node
 
     def forget(self) -> None:
@@ -154,8 +159,22 @@ class Recorder(TorchFunctionMode):
             for seen in changed or inputs:
                 before, seen.version = seen.version or 0, writes_to(seen.value)
                 self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
+                if is_recorded(seen.value) and not seen.recorded:
+                    self.given_history.add(seen.name)
+                    self._refuse_shared_history()
             effects.unknown = effects.unknown or bool(inputs) and (adding or not changed)
         effects.writes.clear()
+
+    def _refuse_shared_history(self) -> None:
+        """Break the graph where an input has been given a history, and another one may have got it too."""
+        for given in self.inputs if self.given_history else ():
+            if given.name in self.given_history and any(
+                other is not given
+                and isinstance(other.example, torch.Tensor)
+                and storage_of(other.example) == storage_of(given.example)
+                for other in self.inputs
+            ):
+                raise GraphBreak(SHARED_HISTORY, name=given.name)
 
     def writes_since_made(self, result: torch.Tensor) -> int:
         """How often a result, or what it is a view of, was written to after an operator has made it."""
@@ -296,6 +315,12 @@ def writes_to(tensor: torch.Tensor) -> int | None:
     """How often the tensor was written to; None for one of inference mode, which does not tell."""
     with torch._C.DisableTorchFunction():
         return None if tensor.is_inference() else tensor._version
+
+
+def is_recorded(tensor: torch.Tensor) -> bool:
+    """Whether gradients are recorded for the tensor."""
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad
 
 
 def contains_tensor(value: Any) -> bool:

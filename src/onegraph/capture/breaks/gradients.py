@@ -74,3 +74,10 @@ RETURNED_INPUT = _define(
     "What a custom function returns has a history of its own, also where it is the input.",
     "return a view or a copy of the input",
 )
+SHARED_HISTORY = _define(
+    "shared-history",
+    "a write after which gradients are recorded for {name}, which shares its memory with another input",
+    "The other input gets a history too if both are views of one tensor, which only the real tensors can tell.",
+    "write under torch.no_grad(), or write what is detached, if no gradient is needed",
+    "make a new tensor: y = x * w instead of x.mul_(w)",
+)
