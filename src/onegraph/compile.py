@@ -14,6 +14,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, functional_graph
@@ -134,7 +135,9 @@ def overlapping(examples: list[Any]) -> tuple[tuple[int, int], ...]:
 
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
-    """Whether PyTorch's autograd would record anything in this graph."""
+    """Whether PyTorch's autograd would record anything in this graph, or take tangents along."""
+    if forward_ad._current_level >= 0:
+        return True
     switched_on = (n for n in module.graph.nodes if n.target is torch._C._set_grad_enabled and n.args != (False,))
     if not torch.is_grad_enabled() and not any(switched_on):
         return False

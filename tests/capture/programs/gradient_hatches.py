@@ -505,3 +505,56 @@ def interrupted_gradient_modes(x):
         onegraph.graph_break()
         d = x * 5
     return [t.requires_grad for t in (a, b, c, d)], torch.is_grad_enabled(), d
+
+
+@case(leaf)
+def forward_mode(x):
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones(3))
+        y = dual * WEIGHT.detach()
+        onegraph.graph_break()
+        return tuple(torch.autograd.forward_ad.unpack_dual(y.sin() + 1))
+
+
+@case(leaf)
+def mutation_of_saved_tensors(x):
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        y = x * 1
+        z = y * y
+        onegraph.graph_break()
+        y.mul_(2)
+        z.sum().backward()
+    return x.grad
+
+
+@case(leaf)
+def no_hooks_of_saved_tensors(x):
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        y = x * x
+        onegraph.graph_break()
+        z = y * x
+    return z, gradients(z.sum(), x)
+
+
+@case(leaf)
+def hook_of_several_tensors(x):
+    y, z = x * 2, x * 3
+    torch.autograd.graph.register_multi_grad_hook((y, z), lambda found: SEEN.append([g.clone() for g in found]))
+    onegraph.graph_break()
+    (y * z).sum().backward()
+    return x.grad
+
+
+@case(leaf)
+def edge_of_a_result(x):
+    y = x * 2
+    edge = torch.autograd.graph.get_gradient_edge(y)
+    onegraph.graph_break()
+    return torch.autograd.grad((y * y).sum(), edge)
+
+
+@case(leaf)
+def transforms_around_a_break(x):
+    y = torch.func.vmap(lambda t: t.sin() * 2)(x)
+    onegraph.graph_break()
+    return y, gradients(y.sum(), x), torch.func.grad(lambda t: (t**3).sum())(x)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.amp import autocast_mode
+from torch.autograd import forward_ad
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
@@ -25,12 +26,17 @@ breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
 breaks(b.FUNCTIONAL_CALL, torch.func.functional_call)
 breaks(b.GRADIENT_CALL, torch.autograd.grad)
+breaks(b.GRADIENT_CALL, forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.dual_level)
+breaks(b.GRADIENT_CALL, forward_ad.dual_level.__enter__, forward_ad.dual_level.__exit__)
+breaks(b.GRADIENT_CALL, forward_ad.make_dual, forward_ad.unpack_dual)
 breaks(b.BACKWARD_CALL, torch.autograd.backward, torch.Tensor.backward)
 breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.disable_saved_tensors_hooks)
 breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 breaks(b.PROFILER, torch.autograd.profiler.record_function)
