@@ -29,7 +29,7 @@ class Net(torch.nn.Module):
         self.register_buffer("seen", torch.zeros(4))
 
     def forward(self, x):
-        y = self.norm(self.linear(x.reshape(1, 4).repeat(3, 1)))
+        y = self.norm(self.linear(x.reshape(1, 4) * torch.arange(1.0, 4.0).reshape(3, 1)))
         with torch.no_grad():
             self.seen += y.mean(0)
         return y.relu().sum(0)

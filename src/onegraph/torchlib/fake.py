@@ -484,7 +484,7 @@ def _is_leaf(tensor: Tensor) -> bool:
     Autograd makes that when it is asked, which the program would see, and refuses to where it was made under no_grad.
     """
     if tensor._is_view() and tensor._base.requires_grad:
-        return torch._C._autograd._get_creation_meta(tensor) is torch._C._autograd.CreationMeta.NO_GRAD_MODE
+        return torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.NO_GRAD_MODE
     return tensor.is_leaf
 
 
