@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import onegraph
 from onegraph.capture import breaks as b
@@ -39,6 +40,42 @@ def looks_at_locals(x):
 def names_them(x):
     scale = 2
     return x * scale
+
+
+SEEN = []
+
+
+@functools.lru_cache
+def scale_of(name):
+    return len(name) / 2
+
+
+@breaks(b.CACHED_FUNCTION)
+def counts_misses(x):
+    return x * scale_of("abc") + scale_of.cache_info().currsize
+
+
+@counts_misses.fixed("call the function once")
+def warmed(graph, x):
+    def remembered(x):
+        SEEN.append(1)
+        return x * scale_of("abc")
+
+    scale_of.cache_clear()
+    scale_of("abc")
+    return graph(remembered)(x) + scale_of.cache_info().currsize
+
+
+@counts_misses.fixed("use constants")
+def by_name(x):
+    return x * scale_of("abc") + 1
+
+
+@counts_misses.fixed("look at the cache outside")
+def counts_outside(graph, x):
+    scale_of("abc")
+    count = scale_of.cache_info().currsize
+    return graph(lambda x: x * scale_of("abc") + count)(x)
 
 
 @breaks(b.DYNAMIC_CODE)

@@ -126,7 +126,8 @@ class Trace:
     def close(self) -> None:
         self._modes.close()
         self.tracer.abandon()
-        self.tracer.waiting.clear()
+        for kept in (self.tracer.waiting, self.tracer.effects, self.tracer.cached_results):
+            kept.clear()
         self.tracer.type_lookup.forget()
         self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()

@@ -23,6 +23,7 @@ from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, GraphBreak
 from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
+from onegraph.capture.caches import call_cached
 from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
 from onegraph.capture.drops import Drops
@@ -59,7 +60,6 @@ from onegraph.capture.policy.reasons import (
     refuse_outside_class,
     refused_method,
     refused_native,
-    refused_object,
 )
 from onegraph.capture.policy.registry import (
     BREAKS,
@@ -82,11 +82,9 @@ from onegraph.capture.reentry import Reentry
 from onegraph.capture.resume import deepest
 from onegraph.capture.shadows import ATOMS, keys_of, members_of
 from onegraph.capture.skip import is_machinery
-from onegraph.capture.source import NOWHERE, Const, Through
-from onegraph.capture.special_methods import is_stateful
+from onegraph.capture.source import NOWHERE, Through
 from onegraph.capture.texts import refuse_marked, with_real_types
 from onegraph.capture.world import World
-from onegraph.torchlib.state import untraced
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +119,8 @@ class Tracer(Frames, Containers, Drops):
         self.hook_watch = HookWatch()
         #: Messages that the program gives (warnings, logging): made when the compiled program runs.
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        #: What functions with a cache have given for objects that the program has made.
+        self.cached_results: dict[Any, Any] = {}
         self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
         self.open_levels: dict[int, torch.fx.Node] = {}
         #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
@@ -303,7 +303,7 @@ class Tracer(Frames, Containers, Drops):
         if isinstance(function, weakref.ref):
             self.refuse_lost(function)
         if isinstance(function, functools._lru_cache_wrapper):
-            return self.call_cached(function, args, kwargs)
+            return call_cached(self, function, args, kwargs)
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
             return call_region(self, rest, type(function), inline, (function, *args), kwargs)
@@ -333,24 +333,11 @@ class Tracer(Frames, Containers, Drops):
             return self.call(method, (function, *args), kwargs)
         raise refused_native(function, type(function).__module__, type(function).__qualname__)
 
-    def call_cached(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A cached function depends on its arguments alone: with constant ones it is called, as it will be once.
+    def is_made_cache(self, function: Any) -> bool:
+        """Whether the trace has made this function with a cache: then the results in it are the trace's."""
+        return id(function) in self.world.births
 
-        With others it is run without its cache; if it gives messages, the real one gives them later, once.
-        """
-        if all(type(value) in ATOMS or self._is_constant(value) for value in (*args, *kwargs.values())):
-            with untraced():
-                result = function(*args, **kwargs)
-            return self.world.admit(result, Const(id(result), f"{function.__qualname__}(...)", result))
-        if is_stateful(function.__wrapped__):
-            raise refused_object(function.__wrapped__)
-        before = len(self.effects)
-        result = self.call(function.__wrapped__, args, kwargs)
-        if len(self.effects) > before:
-            self.effects[before:] = [(function, args, kwargs)]
-        return result
-
-    def _is_constant(self, value: Any) -> bool:
+    def is_constant(self, value: Any) -> bool:
         """Whether the value is an immutable object from outside, known by identity."""
         return isinstance(value, type | torch.dtype | torch.device) and not self.was_made(value)
 

@@ -14,6 +14,7 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import weakref
 from collections import deque
@@ -469,6 +470,12 @@ class World(Namespaces, Keys):
         """The program is about to write or delete a slot."""
         if self.is_outside(shadow):
             self.slots.setdefault((id(shadow), member), (shadow, UNFILLED))
+
+    def has_written(self) -> bool:
+        """Whether the program has changed anything from outside, which waits for the end of the trace."""
+        written = any(space.written for space in self.namespaces.values())
+        changes = itertools.chain(self.changed(), self.changed_slots())
+        return written or bool(self.draws.made) or next(changes, None) is not None
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""

@@ -32,6 +32,14 @@ RAISED = _define(
     "It was then run as it is written, and raised nothing: so what it does depends on being traced.",
     "do the same in both cases: do not ask is_compiling()",
 )
+CACHED_FUNCTION = _define(
+    "cached-function",
+    "call of {name}, which works with the cache of a function",
+    "The cache has no result for these arguments yet, or it is asked for: what is done then is done once, in order.",
+    "call the function once with these arguments before the compiled function",
+    "use constants, and objects that live on, as the arguments",
+    "look at the cache outside of the compiled function",
+)
 CODE_COMPILATION = _define(
     "code-compilation",
     "call of {name}, which compiles code from a string",

@@ -38,7 +38,7 @@ def of_sizes(shape):
 
 @case
 def functools_lru_cache_of_shapes(x):
-    return x * of_sizes(tuple(x.shape)), of_sizes.cache_info().hits >= 0
+    return x * of_sizes(tuple(x.shape)), of_sizes(tuple(x.shape))
 
 
 @case
