@@ -457,6 +457,38 @@ def test_to_trace_the_tracer_is_a_defect() -> None:
             compiled(torch.ones(2))
 
 
+# ---- containers whose members compare themselves ---------------------------------------------------------------------
+
+
+class Comparing:
+    """Each equals none but itself, and notes that it was asked."""
+
+    asked: list[Any] = []
+
+    def __eq__(self, other: object) -> bool:
+        Comparing.asked.append(other)
+        return self is other
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    "make", [set, frozenset, dict.fromkeys, lambda members: {member: member for member in members}]
+)
+def test_a_container_is_not_copied_where_its_members_compare_themselves(make: Callable[[Any], Any]) -> None:
+    def f(x: torch.Tensor, members: Any) -> Any:
+        y = x + 1
+        return y, len(members), [type(member).__name__ for member in members]
+
+    for count in (1, 2, 5):
+        members = make([Comparing() for _ in range(count)])
+        Comparing.asked.clear()
+        compiled = onegraph.compile(f, backend="eager", options={"raise_compiler_errors": True})
+        assert repr(compiled(torch.ones(2), members)) == repr(f(torch.ones(2), members))
+        assert not Comparing.asked
+
+
 # ---- builtins --------------------------------------------------------------------------------------------------------
 
 

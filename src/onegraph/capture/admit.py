@@ -17,7 +17,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -41,6 +41,7 @@ from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import World
 
+T = TypeVar("T")
 Admission = Callable[[World, Any, Source, bool], Any]
 ADMISSIONS: dict[type, Admission] = {}
 
@@ -198,6 +199,10 @@ def admit_list(world: World, real: list[Any], source: Source, guarded: bool) -> 
 
 @admits(dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool) -> Any:
+    members = [admit_member(world, key, guarded) for key in keys_of(real)]
+    keys = made_quietly(world, lambda: dict(zip(members, keys_of(real), strict=True)), members)
+    if keys is None:
+        return admit_opaque(world, real, source, guarded)
     space = world.known_namespace(real) if type(real) is dict else None
     if space is not None and source != space.source:
         world.guard(source, "is", real)
@@ -213,9 +218,6 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
         shadow = dict.__new__(type(real))
     begin_shadow(world, real, shadow, source, guarded)
     setter = collections.OrderedDict.__setitem__ if isinstance(real, collections.OrderedDict) else dict.__setitem__
-    keys: dict[Any, Any] = {}
-    for key in keys_of(real):
-        keys[admit_member(world, key, guarded)] = key
     for key in keys:
         setter(shadow, key, UNFILLED)
     entry = world.record(shadow, real, source, guarded, {})
@@ -283,7 +285,10 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
             world.guard(source, "check", SameMembers(tuple(items)))
         world.adopt_value(real, source)
         return real
-    shadow = type(real)(items) if type(real) in (set, frozenset) else blank(type(real), items)
+    plain = type(real) in (set, frozenset)
+    shadow = made_quietly(world, lambda: type(real)(items) if plain else blank(type(real), items), items)
+    if shadow is None:
+        return admit_opaque(world, real, source, guarded)
     if base.__len__(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):
         raise GraphBreak(SET_ORDER)
     begin_shadow(world, real, shadow, source, guarded)
@@ -292,6 +297,26 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     if isinstance(real, set):
         world.record(shadow, real, source, guarded, items)
     return shadow
+
+
+class Compared(Exception):
+    """A copy of a container would compare its members by code of the program."""
+
+
+def refuse_comparison(function: Any, code: types.CodeType, values: Any) -> None:
+    if code.co_name == "__eq__":
+        raise Compared
+
+
+def made_quietly(world: World, make: Callable[[], T], members: list[Any]) -> T | None:
+    """A copy of a set or dict; None where members with one hash would be compared, for real, by the program."""
+    if not any(map(world.runs_code, members)):
+        return make()
+    try:
+        with _C.trace_hook(refuse_comparison):
+            return make()
+    except Compared:
+        return None
 
 
 def admit_member(world: World, member: Any, guarded: bool) -> Any:
