@@ -178,6 +178,12 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     ContextObject *context = state->context;
     PyCodeObject *code = frame_code(frame);
     CodeRecord *record = code_records(code);
+    if (state->given == code) {
+        state->given = NULL;
+        for (Py_ssize_t i = 0; i < state->given_count; i++) {
+            Py_CLEAR(state->given_args[i]);
+        }
+    }
     bool is_tail = state->tail == code;
     if (is_tail) {
         state->tail = NULL;

@@ -193,6 +193,8 @@ static PyMethodDef module_functions[] = {
      "compares the two; a test may choose one."},
     {"resume", resume_call, METH_O,
      "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
+    {"hand_over", (PyCFunction)(void (*)(void))resume_hand_over, METH_FASTCALL | METH_KEYWORDS,
+     "hand_over(function, *args, **kwargs)\n--\n\nCall a function that has its arguments to itself: the calling frame has not."},
     {"take_over", resume_take_over, METH_NOARGS,
      "take_over()\n--\n\nWho holds on to a frame that has ended with the TailCall of the calling frame, holds on to this."},
     {"set_back", resume_set_back, METH_VARARGS,

@@ -125,6 +125,9 @@ typedef struct {
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
+    PyCodeObject *given;    /* the next frame of this code has what it was called with to itself */
+    PyObject **given_args;  /* that, and how many there are: they are released when it starts */
+    Py_ssize_t given_count;
     struct Rest *rest;      /* of the tail call that runs, see resume.c; NULL: there is none */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
@@ -169,6 +172,7 @@ extern PyTypeObject TailCall_Type;
 PyObject *resume_tail_calls(PyObject *result);
 void resume_release_args(PyObject *args);
 PyObject *resume_call(PyObject *module, PyObject *call);
+PyObject *resume_hand_over(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 /* Whether others hold on to the frames that the one which is about to start goes on from. */
 bool resume_is_held(void);
 PyObject *resume_take_over(PyObject *module, PyObject *ignored);

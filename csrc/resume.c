@@ -159,6 +159,52 @@ PyObject *resume_call(PyObject *UNUSED(module), PyObject *call)
     return resume_tail_calls(Py_NewRef(call));
 }
 
+/* ---- calls in the place of the program's ---- */
+
+/* Behind a frame hook CPython keeps the operands of a call on the stack until it returns; without one, the frame that is
+   called has them to itself. Here the operands are taken from the stack, and released when the frame starts. */
+PyObject *resume_hand_over(PyObject *UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject **stack = (PyObject **)args;
+    Py_ssize_t total = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    if (count == 0) {
+        PyErr_SetString(PyExc_TypeError, "hand_over needs what is to be called");
+        return NULL;
+    }
+    PyObject *few[10], **given = total < 10 ? few : PyMem_New(PyObject *, total + 1);
+    if (given == NULL) {
+        return PyErr_NoMemory();
+    }
+    bool is_method = PyMethod_Check(stack[0]);
+    PyObject *callable = Py_NewRef(is_method ? PyMethod_GET_FUNCTION(stack[0]) : stack[0]);
+    Py_ssize_t filled = 0;
+    if (is_method) {
+        given[filled++] = Py_NewRef(PyMethod_GET_SELF(stack[0]));
+    }
+    for (Py_ssize_t i = 0; i < total; i++) {
+        if (i > 0) {
+            given[filled++] = Py_NewRef(stack[i]);
+        }
+        Py_SETREF(stack[i], Py_NewRef(Py_None));
+    }
+    HookState *state = &hook_state;
+    if (PyFunction_Check(callable)) {
+        state->given = (PyCodeObject *)PyFunction_GET_CODE(callable);
+        state->given_args = given;
+        state->given_count = filled;
+    }
+    PyObject *result = PyObject_Vectorcall(callable, given, (size_t)(count - 1 + is_method), names);
+    state->given = NULL;
+    for (Py_ssize_t i = 0; i < filled; i++) {
+        Py_XDECREF(given[i]);
+    }
+    Py_DECREF(callable);
+    if (given != few) {
+        PyMem_Free(given);
+    }
+    return result;
+}
+
 bool resume_is_held(void)
 {
     struct Rest *rest = hook_state.rest;

@@ -81,6 +81,9 @@ def made_dict(object: object, /) -> dict[str, Any] | None:
 def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 
+def hand_over(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function that has its arguments to itself: they are taken from the stack of the frame that calls this."""
+
 def take_over() -> None:
     """Who holds on to a frame that has ended with the TailCall of the calling frame, holds on to this one, too."""
 

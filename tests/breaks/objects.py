@@ -133,6 +133,24 @@ class Plain:
     pass
 
 
+class Watched:
+    def __init__(self) -> None:
+        self.end = weakref.finalize(self, int)
+
+
+@breaks(b.DROPPED_OBJECT, with_argument(lambda: [Watched()]), uses=(Watched,))
+def empties(x, held):
+    held.clear()
+    return x * 2
+
+
+@empties.fixed("let go of it outside")
+def emptied_behind(graph, x, held):
+    y = graph(lambda x: x * 2)(x)
+    held.clear()
+    return y
+
+
 @breaks(b.WEAK_REFERENCE, uses=(Plain,))
 def asks_for_the_lost(x):
     reference = weakref.ref(Plain())

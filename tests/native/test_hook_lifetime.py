@@ -277,3 +277,36 @@ def test_after_the_region_python_calls_python_without_the_hook() -> None:
     calls = len(swapper.asked)
     twin(simple)(1)
     assert len(swapper.asked) == calls and _C.current_context() is None
+
+
+# ---- calls in the place of the program's ----
+
+
+def test_what_is_handed_over_belongs_to_the_frame_that_is_called() -> None:
+    class Thing:
+        pass
+
+    seen: list[Any] = []
+
+    def inner(first: Any, *rest: Any, last: Any = None) -> Any:
+        reference = weakref.ref(first)
+        first = None
+        seen.append(reference() is None)
+        return rest, last
+
+    class Owner:
+        def method(self, first: Any, number: int) -> Any:
+            return inner(first, number)
+
+    def outer() -> Any:
+        inner(Thing())
+        handed = _C.hand_over(inner, Thing(), 2, last=3)
+        many = _C.hand_over(inner, Thing(), *range(20))
+        return handed, many, _C.hand_over(Owner().method, Thing(), 4), _C.hand_over(max, 1, 2)
+
+    found = Swapper().region(outer)()
+    assert found == (((2,), 3), (tuple(range(20)), None), ((4,), None), 2)
+    assert seen == [False, True, True, False]  # the first and the last are held by calls of the program's own
+    for wrong in ((), (inner,), (3,)):
+        with pytest.raises(TypeError):
+            _C.hand_over(*wrong)

@@ -31,7 +31,7 @@ class Named:
 
 
 class Known(weakref.ref[Any]):
-    """A weak reference of a guard."""
+    """A weak reference of ours, which the program does not see."""
 
     __slots__ = ()
 

@@ -57,17 +57,19 @@ from onegraph.capture.resume_function import (
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
-from onegraph.capture.suspended import held_by, is_generator, may_run_code, runs_code
+from onegraph.capture.suspended import held_by, may_run_code, operands_of, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
 UNRESUMABLE = (TERMINATORS - {"RAISE_VARARGS", "RERAISE"}) | frozenset(
-    """YIELD_VALUE SEND PUSH_EXC_INFO POP_EXCEPT LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
+    """YIELD_VALUE SEND PUSH_EXC_INFO LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
     LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
     DELETE_NAME LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS SETUP_ANNOTATIONS""".split()
 )
 #: Instructions that break where the old value of a variable runs code when it is dropped.
 LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
+#: Instructions that raise nothing.
+SILENT = frozenset({"NOP", "POP_TOP", "POP_EXCEPT"})
 #: Instructions that break where a variable has no value.
 READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
 #: Instructions that mean the globals of their frame.
@@ -156,6 +158,9 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
             return "the function looks at its own variables"
     if in_prologue(frame):
         return "the first instructions of a resume function cannot be resumed"
+    before = instruction.op == "RETURN_VALUE"  # it breaks for what it lets go: that is done by the frame's own
+    if before:
+        instruction = replace(instruction, op="NOP", arg=None)
     if instruction.op in UNRESUMABLE:
         return f"the instruction {instruction.op} cannot be resumed"
     if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:
@@ -170,17 +175,20 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     planner = Planner(frames, values, is_watched)
     bytecode, index = original_place(frame)
     depth = len(frame.stack) + stack_effect(instruction)
-    following = planner.exit_at(index + 1, depth) if falls_through(instruction) else None
+    following = planner.exit_at(index + (not before), depth) if falls_through(instruction) else None
     jumping, target = None, bytecode.instrs[index].target
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
-    raising, depth_when_raising, caught_at = planner.exit_when_raising()
-    if raising is not None and outlive_traceback(frames[caught_at], frames[caught_at + 1 :]):
+    nowhere = (None, 0, len(frames) - 1)
+    raising, depth_when_raising, caught_at = nowhere if instruction.op in SILENT else planner.exit_when_raising()
+    if raising is not None and outlive_traceback(frames[caught_at + 1 :]):
         return "a generator that waits in a `try` would not live as long as the traceback"
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
     lost = frozenset[int]()
     if raising is not None:
-        left = {id(value) for each in frames[caught_at + 1 :] for value in held_by(each)}
+        left = {id(value) for each in frames[caught_at + 1 : -1] for value in held_by(each)}
+        if caught_at < len(frames) - 1:
+            left |= set(map(id, held_by(frame)[: -len(operands_of(frame)) or None]))
         kept = {raising.function, *raising.leading, *raising.values}
         lost = frozenset(n for n, value in enumerate(values.items) if id(value) in left and n not in kept)
     if instruction.op != "RERAISE":
@@ -222,13 +230,9 @@ def arguments_of(bytecode: Bytecode, index: int) -> int:
     return 0
 
 
-def outlive_traceback(catching: Frame, left: Sequence[Frame]) -> bool:
-    """Whether frames hold generators that must live as long as the traceback of what the instruction may raise.
-
-    What the catching frame has on its stack is for its handlers.
-    """
-    own = (value for value in dict.values(catching.locals) if is_generator(value))
-    return runs_code(*own, *(value for each in left for value in held_by(each)))
+def outlive_traceback(left: Sequence[Frame]) -> bool:
+    """Whether frames hold generators that must live as long as the traceback of what the instruction may raise."""
+    return runs_code(*(value for each in left for value in held_by(each)))
 
 
 def outlived(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> bool:
@@ -312,17 +316,17 @@ class Planner:
             handler = bytecode.handler_at(index)
             if waiting is not None and catches(waiting.finish):
                 way: Way = InnerCall(0, 0, waiting.at, waiting.finish, raising=True)
-                made = self._resume_waiting(frame, waiting, way, 1)
+                made = self._resume_waiting(frame, waiting, way, 1, noted=True)
             elif handler is not None:
                 slots = self.slots(frame, handler.depth)
                 kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
                 # The exception is the native stack's one result, so it is taken first.
                 way = Jump(handler.target)
                 slots = Slots(kinds, slots.numbers)
-                made = self._resume(frame, slots, handler.depth, way, top_first=True, bytecode=bytecode)
+                made = self._resume(frame, slots, handler.depth, way, top_first=True, bytecode=bytecode, noted=True)
             else:
                 continue
-            exit_ = self._wrap(level, made, (True,))
+            exit_ = self._wrap(level, made, (True,), noted=True)
             kept = max(handled_slots(self.frames[-1].bytecode)[self.frames[-1].ip], default=-1) + 1
             return exit_, int(self.ambient is not None) + kept, level
         return None, 0, 0
@@ -345,6 +349,7 @@ class Planner:
         first: int = 0,
         top_first: bool = False,
         bytecode: Bytecode | None = None,
+        noted: bool = False,
     ) -> Resuming:
         """The resume function of a frame, with its arguments."""
         bytecode = bytecode or original_place(frame)[0]
@@ -363,7 +368,8 @@ class Planner:
         names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)
         cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))
-        shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first)
+        noted = noted or any(map(is_noted, self.frames[self.frames.index(frame) :])) or frame is self.frames[0]
+        shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first, noted)
         leading = [] if name is None else [receiver(frame, name)]
         values = [*exceptions, *(as_it_is(frame.locals, each) for each in names)]
         add = self.values.add
@@ -371,20 +377,20 @@ class Planner:
             resume_function(bytecode, frame, shape), (*map(add, leading),), (*slots.numbers, *map(add, values))
         )
 
-    def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...]) -> Exit:
+    def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...], noted: bool = False) -> Exit:
         """Wrap the resume function of frame `level` into those of the frames that called it."""
         for frame, inner in zip(self.frames[level - 1 :: -1], self.frames[level:0:-1], strict=True) if level else ():
             waiting = waiting_at(frame, inner)
             way = InnerCall(len(made.leading), len(made.values), waiting.at, waiting.finish)
-            outer = self._resume_waiting(frame, waiting, way, sum(results))
+            outer = self._resume_waiting(frame, waiting, way, sum(results), noted)
             called = (self.values.add(made.function), *made.leading, *made.values)
             made = Resuming(outer.function, outer.leading, (*outer.values, *called))
         return Exit(self.values.add(made.function), made.leading, results, made.values)
 
-    def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int) -> Resuming:
+    def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int, noted: bool) -> Resuming:
         """The resume function of a frame that waits for a call, with what finishes the instruction."""
         slots = self.slots(frame, waiting.depth)
-        made = self._resume(frame, slots, waiting.depth, way, first, bytecode=waiting.bytecode)
+        made = self._resume(frame, slots, waiting.depth, way, first, bytecode=waiting.bytecode, noted=noted)
         return Resuming(made.function, made.leading, (*made.values, *map(self.values.add, waiting.values)))
 
 
@@ -426,6 +432,12 @@ def waiting_at(frame: Frame, inner: Frame) -> Waiting:
     assert not isinstance(finish, str)
     bytecode, at = original_place(frame)
     return Waiting(bytecode, at, depth, finish, inner.rest.values if finish else ())
+
+
+def is_noted(frame: Frame) -> bool:
+    """Whether a traceback may hold on to the frame, which goes on."""
+    resumed = resumed_by(frame.bytecode.code)
+    return frame.noted or resumed is not None and resumed.noted
 
 
 def receiver_name(frame: Frame, bytecode: Bytecode) -> str | None:

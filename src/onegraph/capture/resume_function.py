@@ -68,7 +68,8 @@ class Shape:
 
     Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
     inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
-    and for an inner call the values that finish the instruction, the function and the other arguments.
+    and for an inner call the values that finish the instruction, the function and the other arguments. One that is
+    `noted` runs in the place of a frame that others may hold on to.
     """
 
     kinds: tuple[str, ...]
@@ -79,6 +80,7 @@ class Shape:
     receiver: str | None
     first: int = 0
     top_first: bool = False
+    noted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Resumed:
     way: Way
     call: int  # where the inner call is, if there is one
     needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
+    noted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     if isinstance(way, Suspended):
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
     prologue.append(Instr("RESUME", 0))
-    if not isinstance(way, Suspended):
+    if shape.noted and not isinstance(way, Suspended):
         prologue += [*call_with(_C.take_over, []), Instr("POP_TOP")]
     prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
     prologue += release([*stack_names, *exception_names])
@@ -228,7 +231,8 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_cellvars=own,
         co_freevars=shape.cells,
     )
-    return Resumed(remember(Bytecode(code, made.instrs, made.handlers)), bytecode, shift, way, protected, tuple(needed))
+    made = remember(Bytecode(code, made.instrs, made.handlers))
+    return Resumed(made, bytecode, shift, way, protected, tuple(needed), shape.noted)
 
 
 def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:

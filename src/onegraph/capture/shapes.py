@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import operator
 import re
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers
 from onegraph.capture.guards import Predicate, ShapeCondition
 from onegraph.capture.kinds import isinstance, plain
+from onegraph.capture.known import Known
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol
@@ -92,7 +92,7 @@ def weakly(owner: Any) -> Callable[[], Any]:
     if owner is None:
         return _nobody
     try:
-        return weakref.ref(owner)
+        return Known(owner)
     except TypeError:
         return object  # which gives none that is known
 

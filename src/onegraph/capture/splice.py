@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
@@ -11,10 +12,11 @@ from typing import Any
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
 from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.resume import READING, Continuation, Exit, Handled
-from onegraph.capture.resume_function import InnerCall, call_with, release, resumed_by
+from onegraph.capture.resume_function import InnerCall, call_with, callable_pair, release, resumed_by
 
 
 def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: Sequence[str] = ()) -> CodeType:
@@ -93,15 +95,15 @@ class Ending:
         self.out.append(Instr("UNPACK_SEQUENCE", len(names)))
         self.out += [Instr("STORE_FAST", name) for name in names]
         self.out += release(done)
-        self._rebuild_stack()
-        instruction = continuation.instruction
+        instruction = self._rebuild_stack()
+        self.out += release(self._spent())
         if instruction.op in MISSING and instruction.arg in bound:
             self.out.append(Instr("DELETE_FAST", instruction.arg))
         at = len(self.out)
         self.out.append(instruction)
         depth = len(continuation.stack)
         if continuation.following is not None:
-            self._call(continuation.following, depth + stack_effect(instruction))
+            self._call(continuation.following, depth + stack_effect(continuation.instruction))
         if continuation.jumping is not None:
             self.out[at] = Instr(
                 instruction.op, instruction.arg, self._here(), instruction.offset, instruction.position
@@ -122,8 +124,23 @@ class Ending:
     def _here(self) -> int:
         return self.place + len(self.out)
 
-    def _rebuild_stack(self) -> None:
-        for slot in self.continuation.stack:
+    def _rebuild_stack(self) -> Instr:
+        """Put the stack before the breaking instruction back; the instruction, or what has its effect."""
+        stack, instruction = list(self.continuation.stack), self.continuation.instruction
+        if instruction.op not in ("CALL", "CALL_KW"):
+            self._load(stack)
+            return instruction
+        # What is called may let go of what it is called with.
+        start = len(stack) - taken_by(instruction)
+        operands = [slot for slot in stack[start:] if slot is not None]
+        self._load(stack[:start])
+        self.out += callable_pair(Instr("LOAD_CONST", _C.hand_over))
+        self._load(operands)
+        arg = len(operands) if instruction.op == "CALL" else (len(operands), instruction.arg[1])
+        return replace(instruction, arg=arg)
+
+    def _load(self, slots: Sequence[int | Handled | None]) -> None:
+        for slot in slots:
             match slot:
                 case None:
                     self.out.append(Instr("PUSH_NULL"))
@@ -132,6 +149,13 @@ class Ending:
                     self.out += [Instr("LOAD_FAST", name), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
                 case number:
                     self.out.append(Instr("LOAD_FAST", value_name(number)))
+
+    def _spent(self) -> list[str]:
+        """The values that nothing but the stack needs from here on."""
+        ways = (self.continuation.following, self.continuation.jumping, self.continuation.raising)
+        needed = {n for way in ways if way is not None for n in (way.function, *way.leading, *way.values)} | self.lost
+        slots = (slot.value if isinstance(slot, Handled) else slot for slot in self.continuation.stack)
+        return [value_name(n) for n in dict.fromkeys(slots) if n is not None and n not in needed]
 
     def _note_passed(self, frames: tuple[FrameType, ...]) -> None:
         """Put entries for these frames into the traceback of the exception on the stack."""

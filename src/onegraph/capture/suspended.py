@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.bytecode import Bytecode, decode
+from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.kinds import isinstance
@@ -24,7 +25,8 @@ from onegraph.capture.unread import Unread
 
 #: How deep in containers and objects a generator is looked for, and in how many of them.
 DEPTH, MOST = 5, 1000
-_INTERPRETED = Machine._drive.__code__
+#: The code of the generators that a trace makes.
+INTERPRETED = Machine._drive.__code__
 #: Types of values that hold no generator, or too much to look at.
 _CLOSED = (torch.Tensor, type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, *ATOMS)
 
@@ -45,10 +47,16 @@ def is_generator(value: Any) -> bool:
     return type(value.value if type(value) is Unread else value) is GeneratorType
 
 
-def waiting_in(value: Any, seen: set[int] | None = None, later: bool = False) -> Iterator[GeneratorType[Any, Any, Any]]:
+def waiting_in(
+    value: Any,
+    seen: set[int] | None = None,
+    later: bool = False,
+    is_watched: Callable[[Any], bool] = lambda _: False,
+) -> Iterator[Any]:
     """The generators in a value that run code of the program when they are dropped, except in what was `seen`.
 
-    With `later` also those that wait where they run none, and can come to where they do.
+    With `later` also those that wait where they run none, and can come to where they do; and all objects that are
+    watched.
     """
     seen = set() if seen is None else seen
     most = len(seen) + MOST
@@ -60,6 +68,8 @@ def waiting_in(value: Any, seen: set[int] | None = None, later: bool = False) ->
             if issubclass(type(part), _CLOSED) or id(part) in seen or len(seen) > most:
                 continue
             seen.add(id(part))
+            if is_watched(part):
+                yield part
             if type(part) is not GeneratorType:
                 held += held_by_traceback(part) if isinstance(part, BaseException) else gc.get_referents(part)
             elif part.gi_frame is not None:
@@ -72,7 +82,7 @@ def waiting_in(value: Any, seen: set[int] | None = None, later: bool = False) ->
 
 def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iterable[Any], bool]:
     """What a generator holds, and whether it waits in a `try`. One from outside may do so at the next call."""
-    if generator.gi_code is _INTERPRETED:
+    if generator.gi_code is INTERPRETED:
         frame = next(each for each in gc.get_referents(generator) if isinstance(each, Frame))
         waits = waits_protected(frame.bytecode) if later else is_protected(frame.bytecode, frame.ip)
         return held_by(frame), waits and (later or generator.gi_suspended)
@@ -94,6 +104,12 @@ def held_by_traceback(raised: BaseException) -> Iterator[Any]:
 def held_by(frame: Frame) -> list[Any]:
     """The values of a frame's variables and stack."""
     return [*dict.values(frame.locals), *frame.stack]
+
+
+def operands_of(frame: Frame) -> list[Any]:
+    """What a frame's call instruction has taken, which the frame that it calls has in its variables."""
+    instr = frame.bytecode.instrs[frame.ip]
+    return frame.stack[-taken_by(instr) :] if instr.op in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") else []
 
 
 def is_protected(bytecode: Bytecode, at: int) -> bool:

@@ -126,7 +126,8 @@ class Trace:
     def close(self) -> None:
         self._modes.close()
         self.tracer.abandon()
-        for kept in (self.tracer.waiting, self.tracer.effects, self.tracer.cached_results):
+        tracer = self.tracer
+        for kept in (tracer.mortal, tracer.holding, tracer.effects, tracer.cached_results):
             kept.clear()
         self.tracer.type_lookup.forget()
         self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
@@ -136,6 +137,7 @@ class Trace:
         self.values = ()
         self.given = {}
         self.root = None
+        del self.function  # its cells hold values of the program
 
     def _start(self) -> Frame:
         """The root frame with its arguments admitted."""
@@ -144,7 +146,7 @@ class Trace:
         count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         sources: dict[str, Source] = {name: Arg(index, name) for index, name in enumerate(code.co_varnames[:count])}
         given = dict(zip(sources, self.values, strict=False))
-        self.tracer.watch(given.values())
+        self.tracer.watch(given.values(), self.tracer.fullgraph)
         arguments: dict[str, Any] = {}
         if resumed_by(code) is None:
             arguments.update((name, self.world.admit(given[name], source)) for name, source in sources.items())

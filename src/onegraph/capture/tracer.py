@@ -366,6 +366,7 @@ class Tracer(Frames, Containers, Drops):
         if handler is not None:
             if function.__name__ not in READS:
                 self.world.touch(receiver)
+                self.refuse_removal(receiver, function.__name__)
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
             if function.__name__ == "__new__" and args and isinstance(args[0], type):
@@ -376,6 +377,7 @@ class Tracer(Frames, Containers, Drops):
             self.refuse_lost(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
+            self.refuse_removal(receiver, function.__name__)
         if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)

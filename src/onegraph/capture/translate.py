@@ -264,7 +264,8 @@ def finish(
     guard_distinct(trace.world)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    begin = [] if resumed_by(start.code) is None else [f"{rebuild.const(_C.take_over)}()"]
+    resumed = resumed_by(start.code)
+    begin = [f"{rebuild.const(_C.take_over)}()"] if resumed is not None and resumed.noted else []
     body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:

@@ -115,7 +115,7 @@ class World(Namespaces, Keys):
             table.clear()
         self.guards = GuardSet()
         self.is_stateful = StatefulClasses(self.made_classes)
-        for made in (self.made_functions, self.made_classes, self.generators, self.parts):
+        for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin):
             made.clear()
         self.draws = Draws()
         self._keep.clear()

@@ -67,6 +67,12 @@ DROPPED_GENERATOR = _define(
     "Python runs its handlers when the last reference to it goes, and a trace cannot tell when that is.",
     "close the generator where it is no longer used",
 )
+DROPPED_OBJECT = _define(
+    "dropped-object",
+    "the last reference to {what}, which the program sees dying, goes away {where}",
+    "A finalizer or the callback of a weak reference runs then, and a trace holds all that it has seen.",
+    "let go of it outside of the compiled function",
+)
 WEAK_REFERENCE = _define(
     "weak-reference",
     "the program asks for the object of a weak reference, which nothing may hold any more",

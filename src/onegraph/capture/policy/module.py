@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import weakref
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.known import Known
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.source import Const
 
@@ -34,7 +34,7 @@ class HookWatch:
     """
 
     def __init__(self) -> None:
-        self.modules: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.modules: dict[int, Known] = {}  # by identity
         self.seen = RemovableHandle.next_id
         self.__name__ = "no module hooks"
 
@@ -42,7 +42,9 @@ class HookWatch:
         if RemovableHandle.next_id == self.seen:
             return True
         newest = RemovableHandle.next_id
-        if has_global_hooks() or any(has_hooks(module) for module in self.modules):
+        if has_global_hooks() or any(
+            has_hooks(module) for reference in self.modules.values() if (module := reference()) is not None
+        ):
             return False
         self.seen = newest
         return True
@@ -74,7 +76,7 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.interpret(Module._call_impl, args, kwargs)
     if real is not module:
         watch = tracer.hook_watch
-        watch.modules.add(real)
+        watch.modules[id(real)] = Known(real)
         tracer.world.guard(Const(id(watch), "no module hooks", watch), "check", watch)
     return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
 
