@@ -17,7 +17,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -26,6 +26,7 @@ from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
 from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.interp.defects import Defect
+from onegraph.capture.keys import made_quietly
 from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 from onegraph.capture.layout import (
     HEAP_TYPE,
@@ -41,7 +42,6 @@ from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.world import World
 
-T = TypeVar("T")
 Admission = Callable[[World, Any, Source, bool], Any]
 ADMISSIONS: dict[type, Admission] = {}
 
@@ -297,26 +297,6 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     if isinstance(real, set):
         world.record(shadow, real, source, guarded, items)
     return shadow
-
-
-class Compared(Exception):
-    """A copy of a container would compare its members by code of the program."""
-
-
-def refuse_comparison(function: Any, code: types.CodeType, values: Any) -> None:
-    if code.co_name == "__eq__":
-        raise Compared
-
-
-def made_quietly(world: World, make: Callable[[], T], members: list[Any]) -> T | None:
-    """A copy of a set or dict; None where members with one hash would be compared, for real, by the program."""
-    if not any(map(world.runs_code, members)):
-        return make()
-    try:
-        with _C.trace_hook(refuse_comparison):
-            return make()
-    except Compared:
-        return None
 
 
 def admit_member(world: World, member: Any, guarded: bool) -> Any:

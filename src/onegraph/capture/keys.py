@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import CodeType
+from typing import Any, TypeVar
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import compares_in_python
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import Source
 from onegraph.capture.special_methods import is_stateful
 
+T = TypeVar("T")
 BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
 
 
@@ -67,3 +70,23 @@ class Keys:
         if isinstance(key, tuple | frozenset):
             return any(map(self.runs_code, key))
         return compares_in_python(type(key)) and not self._library(type(key).__module__ or "")
+
+
+class Compared(Exception):
+    """A copy of a container would compare its members by code of the program."""
+
+
+def refuse_comparison(function: Any, code: CodeType, values: Any) -> None:
+    if code.co_name == "__eq__":
+        raise Compared
+
+
+def made_quietly(world: Keys, make: Callable[[], T], members: list[Any]) -> T | None:
+    """A copy of a set or dict; None where members with one hash would be compared, for real, by the program."""
+    if not any(map(world.runs_code, members)):
+        return make()
+    try:
+        with _C.trace_hook(refuse_comparison):
+            return make()
+    except Compared:
+        return None
