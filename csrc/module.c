@@ -219,7 +219,7 @@ static PyTypeObject *const module_types[] = {
 
 PyMODINIT_FUNC PyInit__C(void)
 {
-    if (PyType_Ready(&Marker_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
+    if (PyType_Ready(&Marker_Type) < 0 || PyType_Ready(&Rest_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
         return NULL;
     }
     PyObject *module = PyModule_Create(&module_definition);

@@ -168,6 +168,7 @@ extern PyTypeObject Graph_Type;
 
 /* ---- going on behind a graph break (resume.c) ---- */
 extern PyTypeObject TailCall_Type;
+extern PyTypeObject Rest_Type;
 /* The result of a replacement, or of what it has asked to be called; consumes the reference. */
 PyObject *resume_tail_calls(PyObject *result);
 void resume_release_args(PyObject *args);

@@ -4,7 +4,7 @@
 
    The frames that run in the place of one of the program are one to whoever holds on to one of them: a traceback, or a
    frame that it has called. What the last one has in its variables lives as long as the first. So each that is held has
-   a list in its last variable: the cell in which that one is which runs then, and the rests of the calls that it was in. */
+   its rest in its last variable: the cell in which that one is which runs then, and the frames of calls that it was in. */
 #include "frame.h"
 #include <stddef.h>
 
@@ -97,15 +97,78 @@ void resume_release_args(PyObject *args)
 
 /* What is known of the frames that tail calls run in the place of one. */
 struct Rest {
-    PyObject *cell; /* the one that runs now; NULL: nobody holds on to those before it */
-    PyObject *held; /* the list of the one before, if it is held; or NULL */
-    bool begun;     /* it runs: others are the rests of calls */
+    PyObject *cell;          /* the one that runs now; NULL: nobody holds on to those before it */
+    struct RestObject *held; /* borrowed: of the one before, as long as somebody holds on to that; or NULL */
+    bool begun;              /* it runs: others are the rests of calls */
 };
 
-/* The frame that has ended with this call gets a list, if others hold on to it. */
+/* The rest of a frame: it ends with the frame, and with it those frames that nobody else holds on to. */
+typedef struct RestObject {
+    PyObject_HEAD
+    PyObject *frames;   /* list */
+    struct Rest *owner; /* the call that is still to add to it; or NULL */
+} RestObject;
+
+static int rest_traverse(RestObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->frames);
+    return 0;
+}
+
+static void rest_let_go(struct Rest *rest)
+{
+    if (rest->held != NULL) {
+        rest->held->owner = NULL;
+        rest->held = NULL;
+    }
+}
+
+static int rest_clear(RestObject *self)
+{
+    if (self->owner != NULL) {
+        rest_let_go(self->owner);
+    }
+    Py_CLEAR(self->frames);
+    return 0;
+}
+
+static void rest_dealloc(RestObject *self)
+{
+    PyObject_GC_UnTrack(self);
+    rest_clear(self);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+PyTypeObject Rest_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.Rest",
+    .tp_basicsize = sizeof(RestObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_traverse = (traverseproc)rest_traverse,
+    .tp_clear = (inquiry)rest_clear,
+    .tp_dealloc = (destructor)rest_dealloc,
+};
+
+/* A rest with the cell of the frame that comes next. Its owner adds to it. */
+static RestObject *rest_new(struct Rest *owner)
+{
+    RestObject *self = (RestObject *)Rest_Type.tp_alloc(&Rest_Type, 0);
+    if (self != NULL) {
+        self->frames = Py_BuildValue("[O]", owner->cell);
+        if (self->frames == NULL) {
+            Py_CLEAR(self);
+        } else {
+            self->owner = owner;
+            owner->held = self;
+        }
+    }
+    return self;
+}
+
+/* The frame that has ended with this call gets a rest, if others hold on to it. */
 static void rest_note_end(struct Rest *rest, TailCallObject *call)
 {
-    Py_CLEAR(rest->held);
+    rest_let_go(rest);
     rest->begun = false;
     if (rest->cell != NULL && Py_REFCNT(rest->cell) == 1) {
         Py_CLEAR(rest->cell); /* nobody holds on to them any more */
@@ -116,11 +179,11 @@ static void rest_note_end(struct Rest *rest, TailCallObject *call)
     bool in_cell = rest->cell != NULL && PyCell_GET(rest->cell) == call->frame;
     if (call->holds > 1 + in_cell) {
         rest->cell = rest->cell == NULL ? PyCell_New(NULL) : rest->cell;
-        rest->held = rest->cell == NULL ? NULL : Py_BuildValue("[O]", rest->cell);
-        if (rest->held == NULL) {
+        RestObject *made = rest->cell == NULL ? NULL : rest_new(rest);
+        if (made == NULL) {
             PyErr_Clear();
         } else {
-            Py_XSETREF(*place_of_rest(((PyFrameObject *)call->frame)->f_frame), Py_NewRef(rest->held));
+            Py_XSETREF(*place_of_rest(((PyFrameObject *)call->frame)->f_frame), (PyObject *)made);
         }
     }
     Py_CLEAR(call->frame);
@@ -145,7 +208,7 @@ PyObject *resume_tail_calls(PyObject *result)
         Py_DECREF(next);
     }
     hook_state.rest = outer;
-    Py_XDECREF(rest.held);
+    rest_let_go(&rest);
     Py_XDECREF(rest.cell);
     return result;
 }
@@ -218,7 +281,7 @@ PyObject *resume_take_over(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
     }
     struct Rest *rest = hook_state.rest;
     PyObject *frame = (PyObject *)PyEval_GetFrame();
-    int failed = rest->begun ? PyList_Append(rest->held, frame) : PyCell_Set(rest->cell, frame);
+    int failed = rest->begun ? PyList_Append(rest->held->frames, frame) : PyCell_Set(rest->cell, frame);
     rest->begun = true;
     if (failed < 0) {
         return NULL;
