@@ -1,4 +1,4 @@
-"""The guard on inputs that share memory: where one of them is written to, the trace holds for just these overlaps.
+"""The guards on inputs that are written to: which others share their memory, and whether autograd lets them be written.
 
 Tensors that are slices of one buffer, with no element in common, are as good as tensors apart.
 """
@@ -13,7 +13,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.guards import Kind, Predicate
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.record import GraphInput, Recorder, storage_of
+from onegraph.capture.record import GraphInput, Recorder, is_view_of_leaf, storage_of
 from onegraph.capture.source import Source
 from onegraph.torchlib.shapes import Float
 
@@ -33,6 +33,25 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
     if recorder.given_history:
         recorded = tuple(given.name in recorder.given_history for given, _ in places)
         guard(first, "together", (tuple(others), OwnStorages(recorded)))
+
+
+def guard_histories(
+    recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]
+) -> None:
+    """Guard that autograd lets the graph write to the inputs with a history."""
+    for given in inputs:
+        if given.name in recorder.with_history and not isinstance(given.source, Float):
+            guard(given.source, "check", NoViewOfLeaf())
+
+
+class NoViewOfLeaf(Predicate):
+    """Gradients are recorded for the tensor, and it is no view of a leaf."""
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return not is_view_of_leaf(tensor)
+
+    def text(self, *what: str) -> str:
+        return f"{what[0]} is no view of a leaf"
 
 
 class OwnStorages(Predicate):

@@ -81,6 +81,8 @@ class Recorder(TorchFunctionMode):
         self.written: dict[str, int] = {}
         #: The inputs, by name, for which gradients are recorded since a write.
         self.given_history: set[str] = set()
+        #: The inputs that had one before a write that is recorded.
+        self.with_history: set[str] = set()
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
@@ -142,7 +144,10 @@ class Recorder(TorchFunctionMode):
                 raise
             raise refused_after(func, args, error) from error
         if self.fake.effects.writes:
-            self.note_writes()
+            try:
+                self.note_writes()
+            except RuntimeError as error:
+                raise refused_after(func, args, error) from error
         refused = refused_result(func, result)
         if refused is not None:
             raise refused
@@ -151,7 +156,11 @@ class Recorder(TorchFunctionMode):
         return result
 
     def note_writes(self) -> None:
-        """Find the inputs that the last operators have written to; such a write is known if their version shows it."""
+        """Find the inputs that the last operators have written to; such a write is known if their version shows it.
+
+        Raises:
+            RuntimeError: what autograd raises for the real input, of which the fake does not know what it is a view of.
+        """
         effects = self.fake.effects
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())
@@ -159,6 +168,9 @@ class Recorder(TorchFunctionMode):
             for seen in changed or inputs:
                 before, seen.version = seen.version or 0, writes_to(seen.value)
                 self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
+                if seen.recorded and torch.is_grad_enabled():
+                    self.with_history.add(seen.name)
+                    refuse_view_of_leaf(next(given.example for given in self.inputs if given.name == seen.name))
                 if is_recorded(seen.value) and not seen.recorded:
                     self.given_history.add(seen.name)
                     self._refuse_shared_history()
@@ -321,6 +333,17 @@ def is_recorded(tensor: torch.Tensor) -> bool:
     """Whether gradients are recorded for the tensor."""
     with torch._C.DisableTorchFunction():
         return tensor.requires_grad
+
+
+def is_view_of_leaf(tensor: torch.Tensor) -> bool:
+    """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad and tensor._base is not None and tensor._base.is_leaf
+
+
+def refuse_view_of_leaf(tensor: torch.Tensor) -> None:
+    if is_view_of_leaf(tensor):
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 def contains_tensor(value: Any) -> bool:

@@ -29,7 +29,7 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.memory import guard_memory
+from onegraph.capture.memory import guard_histories, guard_memory
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild, compile_residual
@@ -337,6 +337,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
     guard_memory(trace.recorder, used, trace.world.guard)
+    guard_histories(trace.recorder, used, trace.world.guard)
     names, grad_enabled = [given.name for given in used], trace.state.values["grad_mode"]
     fallback = fallback_of(trace.recorder, names, len(rebuild.outputs), grad_enabled, cx)
     compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
