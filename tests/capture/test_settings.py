@@ -45,7 +45,10 @@ SETTINGS: dict[str, Setting] = {
 
 
 @pytest.fixture
-def setting(request: pytest.FixtureRequest) -> Iterator[Setting]:
+def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
+    monkeypatch.setattr(
+        torch.backends, "__allow_nonbracketed_mutation_flag", True
+    )  # which torch's own test tools clear
     put, tell, other = SETTINGS[request.param]
     before = tell()
     yield put, tell, other

@@ -98,6 +98,10 @@ class World:
             yield make
 
     def run(self) -> None:
+        self.make_calls()
+        self.settle()
+
+    def make_calls(self) -> None:
         modes = process_state()
         for make in self.calls():
             self.enter()
@@ -119,7 +123,10 @@ class World:
             if outcome.error is None:
                 with contextlib.suppress(RuntimeError):
                     differentiate(outcome.result)
-        if not gc.isenabled():  # what is left of cycles must not die while the other world runs
+
+    def settle(self) -> None:
+        """Collect what is left of cycles: it must not die while the other world runs. In a large process it takes long."""
+        if not gc.isenabled():
             gc.collect()
             gc.enable()
 
@@ -190,7 +197,8 @@ def compare(text: str, way: Way, measured: Measured | None = None, limit: float 
         code = compile(text, "<program>", "exec")
         with limited(EAGER_LIMIT):
             eager = World(code, lambda function: function)
-            eager.run()
+            eager.make_calls()
+        eager.settle()
     except (Timeout, Exception) as error:
         raise Unfit(str(error)) from error
     if any(isinstance(outcome.error, RecursionError) for outcome in eager.outcomes):
