@@ -46,9 +46,8 @@ SETTINGS: dict[str, Setting] = {
 
 @pytest.fixture
 def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
-    monkeypatch.setattr(
-        torch.backends, "__allow_nonbracketed_mutation_flag", True
-    )  # which torch's own test tools clear
+    # Some of torch's own test tools lock its flags for the whole process.
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
     put, tell, other = SETTINGS[request.param]
     before = tell()
     yield put, tell, other

@@ -125,7 +125,7 @@ class World:
                     differentiate(outcome.result)
 
     def settle(self) -> None:
-        """Collect what is left of cycles: it must not die while the other world runs. In a large process it takes long."""
+        """Collect what is left of cycles: it must not die while the other world runs. A large process takes long."""
         if not gc.isenabled():
             gc.collect()
             gc.enable()
