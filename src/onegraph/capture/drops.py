@@ -157,14 +157,14 @@ class Drops(Machine):
         missing = wanted & self.mortal.keys() - found
         if missing:
             real = [value.value if type(value) is Unread else self.world.real(value) for value in held]
-            roots = [*held, *self._written()]
+            roots = [*held, *self.written()]
             for each in missing:
                 seen = self.world.shadow_of.get(each, self.mortal[each])
                 if is_reachable(self.mortal[each], real) or is_reachable(seen, roots):
                     found.add(each)
         return found
 
-    def _written(self) -> list[Any]:
+    def written(self) -> list[Any]:
         """What the program has written to, and what it has written there, except to the cells of its frames."""
         cells = {id(cell) for each in self.frames for cell in each.cells.values()}
         written = [entry.shadow for entry in self.world.changed() if id(entry.shadow) not in cells]
@@ -226,7 +226,7 @@ class Drops(Machine):
             return
         roots: list[Any] = [value for each in self.frames for value in (*held_by(each), *each.cells.values())]
         roots += [each.handled for each in self.frames]
-        if not is_reachable(target, [*roots, *self._written()]):
+        if not is_reachable(target, [*roots, *self.written()]):
             raise GraphBreak(WEAK_REFERENCE)
 
     def _dropped(self, where: str, level: int, lost: Set[int]) -> GraphBreak:

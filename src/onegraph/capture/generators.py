@@ -12,6 +12,7 @@ from types import FunctionType, GeneratorType
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.lifetimes import Lifetimes
 from onegraph.capture.recipes import recipe
 from onegraph.capture.resume import Planner, Values, write_value
 from onegraph.capture.resume_function import write_resume_function
@@ -37,7 +38,8 @@ def rebuild_generator(rebuild: Any, value: Any) -> str:
         rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
     else:
         values = Values()
-        made = Planner((frame,), values, rebuild.world.is_watched).generator(frame, value.gi_suspended)
+        keeps = Lifetimes(rebuild.world, rebuild.is_made).keeps
+        made = Planner((frame,), values, keeps).generator(frame, value.gi_suspended)
         arguments = [write_value(rebuild, values.items[number]) for number in (*made.leading, *made.values)]
         name = rebuild.assign(f"{write_resume_function(rebuild, made.function)}({', '.join(arguments)})")
         if value.gi_suspended:

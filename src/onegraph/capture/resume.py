@@ -57,7 +57,7 @@ from onegraph.capture.resume_function import (
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
-from onegraph.capture.suspended import held_by, may_run_code, operands_of, runs_code
+from onegraph.capture.suspended import held_by, operands_of, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
@@ -142,10 +142,10 @@ class Values:
 RECURSIVE = 16
 
 
-def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> Continuation | str:
+def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Continuation | str:
     """The continuation behind the instruction that the last of the frames has stopped at, or why there is none.
 
-    `is_watched` tells of which values the program sees when they die: these live as long as their variables.
+    `keeps` tells which values live as long as their variables, see `onegraph.capture.lifetimes`.
     """
     frame = frames[-1]
     instruction = frame.bytecode.instrs[frame.ip]
@@ -172,7 +172,7 @@ def plan_resume(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> C
     if instruction.op in LETTING_GO and instruction.arg in frame.locals:
         instruction = let_go(frame, instruction)
     values = Values()
-    planner = Planner(frames, values, is_watched)
+    planner = Planner(frames, values, keeps)
     bytecode, index = original_place(frame)
     depth = len(frame.stack) + stack_effect(instruction)
     following = planner.exit_at(index + (not before), depth) if falls_through(instruction) else None
@@ -255,9 +255,9 @@ def let_go(frame: Frame, instruction: Instr) -> Instr:
 class Planner:
     """Plans the exits of one break."""
 
-    def __init__(self, frames: Sequence[Frame], values: Values, is_watched: Callable[[Any], bool]) -> None:
+    def __init__(self, frames: Sequence[Frame], values: Values, keeps: Callable[[Any], bool]) -> None:
         self.frames = frames
-        self.is_watched = is_watched
+        self.keeps = keeps
         self.values = values
         self.ambient = next((f.handled for f in reversed(frames[:-1]) if f.handled is not None), None)
 
@@ -359,11 +359,10 @@ class Planner:
         wanted = live[at] if isinstance(way, InnerCall) else live[target]
         wanted |= live[handler.target] if handler else frozenset()
         name = receiver_name(frame, bytecode)
-        # A generator that waits in a `try`, and what the program watches, lives as long as its own frame would hold it.
         kept = {
             each
             for each, value in dict.items(frame.locals)
-            if each in wanted or counts_references(bytecode) or may_run_code(value) or self.is_watched(value)
+            if each in wanted or counts_references(bytecode) or self.keeps(value)
         }
         names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
         exceptions = handled_exceptions(frame, depth)

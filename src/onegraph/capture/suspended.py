@@ -37,11 +37,6 @@ def runs_code(*values: Any) -> bool:
     return any(next(waiting_in(value, seen), None) is not None for value in values)
 
 
-def may_run_code(value: Any) -> bool:
-    """Whether the value is, or holds, a generator that runs code when it is dropped, or will once it has gone on."""
-    return next(waiting_in(value, later=True), None) is not None
-
-
 def is_generator(value: Any) -> bool:
     """Whether the value, read or not, is a generator."""
     return type(value.value if type(value) is Unread else value) is GeneratorType

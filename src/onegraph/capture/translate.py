@@ -29,6 +29,7 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.lifetimes import Lifetimes, Reached
 from onegraph.capture.memory import guard_histories, guard_memory
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
@@ -212,7 +213,8 @@ def translate_prefix(
                 return "the program has come to its limit of recursion"
             if raising and outlived(stopped.frames, trace.world.is_watched):
                 return "what runs code when it dies would not live as long as the traceback"
-            continuation = plan_resume(stopped.frames, trace.world.is_watched)
+            reached = Reached(stopped.frames, trace.tracer.written())
+            continuation = plan_resume(stopped.frames, Lifetimes(trace.world, reached).keeps)
             if isinstance(continuation, str):
                 return continuation
             try:
