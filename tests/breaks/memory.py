@@ -41,6 +41,26 @@ def memory_new(x):
     return y
 
 
+@breaks(b.OVERLAPPING_WRITE)
+def shifted_in_place(x):
+    rows = (x * 2).repeat(3).reshape(3, 4)
+    rows[:, :-1].add_(rows[:, 1:])
+    return rows * 2
+
+
+@shifted_in_place.fixed("copy what is read first")
+def shifted_from_a_copy(x):
+    rows = (x * 2).repeat(3).reshape(3, 4)
+    rows[:, :-1].add_(rows[:, 1:].clone())
+    return rows * 2
+
+
+@shifted_in_place.fixed("compute without writing")
+def shifted(x):
+    rows = (x * 2).repeat(3).reshape(3, 4)
+    return torch.cat([rows[:, :-1] + rows[:, 1:], rows[:, -1:]], 1) * 2
+
+
 @breaks(b.TENSOR_PLACE)
 def shared(x):
     y = x * 2

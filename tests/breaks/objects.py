@@ -166,6 +166,27 @@ def asks_for_the_held(x):
     return x if reference() is not held else y
 
 
+@breaks(b.WEAK_CALLBACK, uses=(Plain,))
+def calls_when_it_dies(x):
+    held, seen = Plain(), []
+    reference = weakref.ref(held, seen.append)
+    return x if reference() is not held else x * 2
+
+
+@calls_when_it_dies.fixed("make the reference without a function", uses=(Plain,))
+def asks_whether_it_lives(x):
+    held = Plain()
+    reference = weakref.ref(held)
+    return x if reference() is not held else x * 2
+
+
+@calls_when_it_dies.fixed("make the reference outside", uses=(Plain,))
+def calls_outside(graph, x):
+    held, seen = Plain(), []
+    reference = weakref.ref(held, seen.append)
+    return graph(lambda x, held: x if reference() is not held else x * 2)(x, held)
+
+
 def waits(x):
     """A generator that waits in a `try`."""
     try:

@@ -390,10 +390,6 @@ class Attributes(Machine):
         return getattr(self.world.realize(obj) if type(obj) is types.CellType else obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
-        if isinstance(obj, torch.Tensor):
-            if name not in ("grad", "requires_grad") and hasattr(torch.Tensor, name):
-                return setattr(obj, name, value)
-            raise GraphBreak(GRAD_WRITE if name in ("grad", "requires_grad") else TENSOR_ATTRIBUTE, name=name)
         if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
             raise GraphBreak(reason_of_write(obj), what=f"{name} of {object.__getattribute__(obj, '__name__')}")
         custom = self.class_lookup(type(obj), "__setattr__")
@@ -406,6 +402,10 @@ class Attributes(Machine):
         return id(obj) in self.world.made_classes or id(obj) in self.world.made_functions
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
+        if isinstance(obj, torch.Tensor):
+            if name not in ("grad", "requires_grad") and hasattr(torch.Tensor, name):
+                return setattr(obj, name, value)
+            raise GraphBreak(GRAD_WRITE if name in ("grad", "requires_grad") else TENSOR_ATTRIBUTE, name=name)
         owner, found = find_in_class(type(obj), name)
         match plain(found):
             case property():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType, TracebackType
 from typing import Any
 
@@ -19,8 +19,8 @@ from onegraph.capture.breaks import DROPPED_GENERATOR, DROPPED_OBJECT, WEAK_REFE
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.interp.machine import Machine
-from onegraph.capture.kinds import isinstance, plain
-from onegraph.capture.resume_function import original_place, resumed_by
+from onegraph.capture.kinds import isinstance
+from onegraph.capture.resume_function import in_prologue, original_place, resumed_by
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value
 from onegraph.capture.suspended import (
     INTERPRETED,
@@ -59,6 +59,8 @@ class Drops(Machine):
         self.mortal: dict[int, Any] = {}
         self.holding: dict[int, frozenset[int]] = {}
         self._is_watched: Callable[[Any], bool] = lambda _: False
+        #: The identities of the values that the root frame was called with.
+        self.given: list[int] = []
         #: Whether code of the program has run because a generator was dropped.
         self.has_dropped = False
         #: The variables that the root frame has when it returns, by name, with the identities of their values.
@@ -66,9 +68,10 @@ class Drops(Machine):
         #: Whether it lets go of what the program sees dying: that is done behind the trace.
         self.lets_go = False
 
-    def watch(self, values: Iterable[Any], fullgraph: bool) -> None:
+    def watch(self, values: Collection[Any], fullgraph: bool) -> None:
         """The trace begins with these values from outside. Under `fullgraph`, the caller's stack has them too."""
         self._is_watched = (lambda _: False) if fullgraph else self.world.is_watched
+        self.given = [id(value) for value in values]
         if any([self._held_outside(value) for value in values]):
             self.instruction_hook = self._refuse_drop
 
@@ -107,7 +110,7 @@ class Drops(Machine):
             case _:
                 return
         dropped = self._mortal_in(gone)
-        if not dropped and not any(map(is_generator, gone)):
+        if not dropped and not any(map(is_generator, gone)) or in_prologue(frame):
             return
         operands = self._operands()
         if instr.op != "RETURN_VALUE":
@@ -119,8 +122,22 @@ class Drops(Machine):
     def _refuse_end(self, frame: Frame) -> None:
         """Break where the root frame lets go of generators of the trace and of what is from outside, one by one."""
         gone = list(dict.values(frame.locals))
-        if self._mortal_in(gone) and any(is_made_generator(value) and runs_code(value) for value in gone):
+        if self._mortal_in(gone) and (
+            any(is_made_generator(value) and runs_code(value) for value in gone) or self._is_reordered(frame)
+        ):
             raise self._dropped("at the end, in another order", 0, frozenset())
+
+    def _is_reordered(self, frame: Frame) -> bool:
+        """Whether values whose end is seen have changed places in the variables since the frame began."""
+        names = [name for name in frame.bytecode.code.co_varnames if name in frame.locals]
+        values = [as_it_is(frame.locals, name) for name in names]
+        now = [
+            id(value.value) if type(value) is Unread else id(self.world.real(value))
+            for value in values
+            if self._mortal_in([value]) or calls_back(value)
+        ]
+        before = [identity for identity in self.given if identity in now]
+        return before != [identity for identity in now if identity in before]
 
     def _operands(self) -> list[Any]:
         return [value for each in self.frames[:-1] for value in operands_of(each)]
@@ -152,7 +169,9 @@ class Drops(Machine):
         """Which of the wanted are held by the frames or what the trace has written to, but for values that go."""
         held = [value for each in self.frames for value in (*held_by(each), *in_cells(each, each.cells), each.handled)]
         for value in gone:
-            del held[next(index for index, other in enumerate(held) if other is value)]
+            place = next((index for index, other in enumerate(held) if other is value), None)
+            if place is not None:  # an instruction may have taken it from its stack already
+                del held[place]
         found = self._mortal_in(held) | set(map(id, held))
         missing = wanted & self.mortal.keys() - found
         if missing:
@@ -220,9 +239,10 @@ class Drops(Machine):
 
     def refuse_lost(self, reference: weakref.ref[Any]) -> None:
         """Break where the object of a weak reference would be gone if the trace did not hold it."""
-        target = reference()
+        target = weakref.ref.__call__(reference)
         kind = type(target)
-        if target is None or self.world.is_outside(target) or issubclass(kind, type | FunctionType | torch.Tensor):
+        is_held = self.world.is_outside(target) and not issubclass(kind, torch.Tensor)
+        if target is None or is_held or issubclass(kind, type | FunctionType):
             return
         roots: list[Any] = [value for each in self.frames for value in (*held_by(each), *each.cells.values())]
         roots += [each.handled for each in self.frames]
@@ -258,14 +278,13 @@ def is_reachable(target: Any, roots: list[Any]) -> bool:
 
 
 def referents(value: Any) -> Iterable[Any]:
-    """What a value of the trace holds."""
-    match plain(value):
-        case FunctionType():
-            return value.__closure__, value.__defaults__
-        case GeneratorType() if value.gi_frame is not None:
-            return contents(value, later=False)[0]
-        case _:
-            return gc.get_referents(value)
+    """What a value of the trace holds. (A proxy is asked for nothing: its object may be dead.)"""
+    kind = type(value)
+    if kind is FunctionType:
+        return value.__closure__, value.__defaults__, value.__kwdefaults__
+    if kind is GeneratorType and value.gi_frame is not None:
+        return contents(value, later=False)[0]
+    return gc.get_referents(value)
 
 
 def at_its_end(frame: Frame) -> list[Any]:
@@ -277,6 +296,12 @@ def in_cells(frame: Frame, names: Iterable[str]) -> list[Any]:
     """What the cells of these names of a frame hold."""
     cells = {id(cell): cell_value(cell) for name, cell in frame.cells.items() if name in names}
     return [value for value in cells.values() if value is not UNFILLED and value is not DELETED]
+
+
+def calls_back(value: Any) -> bool:
+    """Whether the value is a weak reference that is to call something: its own end, before, is the end of that."""
+    seen = value.value if type(value) is Unread else value
+    return type(seen) is weakref.ref and seen.__callback__ is not None
 
 
 def is_made_generator(value: Any) -> bool:

@@ -244,8 +244,25 @@ def rebuild_function(rebuild: Any, value: FunctionType) -> str:
         contents = getattr(value, attribute)
         if contents:
             rebuild.lines.append(f"{name}.{attribute} = {rebuild.value(contents)}")
-    rebuild.lines.append(f"{name}.__qualname__ = {value.__qualname__!r}")
+    fresh = FunctionType(value.__code__, value.__globals__, value.__name__, None, value.__closure__)
+    for attribute in ("__qualname__", "__doc__", "__module__"):
+        own = getattr(value, attribute)
+        if own is not getattr(fresh, attribute):
+            rebuild.lines.append(f"{name}.{attribute} = {rebuild.value(own)}")
     return name
+
+
+def rebuild_property(rebuild: Any, value: property) -> str:
+    """A property made by the trace; one that existed before is a constant."""
+    parts = [value.fget, value.fset, value.fdel]
+    world = rebuild.world
+    if id(value) not in world.births and not any(id(part) in world.made_functions for part in parts):
+        return rebuild.known(value)
+    if type(value) is not property:
+        raise GraphBreak(CANNOT_REBUILD, what=type(value).__qualname__)
+    if value.__doc__ is not getattr(value.fget, "__doc__", None):
+        parts.append(value.__doc__)
+    return rebuild.assign(f"{rebuild.const(property)}({rebuild.values(parts)})")
 
 
 def rebuild_iterator(rebuild: Any, value: Any) -> str:
@@ -353,8 +370,8 @@ def rebuild_bytearray(rebuild: Any, value: bytearray) -> str:
 
 
 def rebuild_weak_reference(rebuild: Any, value: weakref.ref[Any]) -> str:
-    target = value()
-    if target is None or type(value) is not weakref.ref:
+    target = value() if type(value) is weakref.ref else None
+    if target is None:
         raise GraphBreak(CANNOT_REBUILD, what="weak reference")
     parts = [target] if value.__callback__ is None else [target, value.__callback__]
     return rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})")
@@ -436,7 +453,6 @@ CONSTANTS = (
     torch.device,
     torch.layout,
     torch.memory_format,
-    property,
     complex,
     float,
 )
@@ -453,6 +469,7 @@ RECIPES: list[tuple[Any, Recipe]] = [
     (range, rebuild_range),
     (MethodType, rebuild_method),
     (FunctionType, rebuild_function),
+    (property, rebuild_property),
     ((BuiltinFunctionType, MethodWrapperType), rebuild_bound_builtin),
     (functools.partial, rebuild_partial),
     (CellType, rebuild_cell),

@@ -142,11 +142,11 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
 
 
 def in_prologue(frame: Frame) -> bool:
-    """Whether a resume function is still putting the stack of its frame back."""
+    """Whether a resume function is still putting the stack of its frame back: it moves values, and lets go of none."""
     resumed = _resumed.get(id(frame.bytecode.code))
-    if resumed is None or resumed.made is not frame.bytecode or isinstance(resumed.way, InnerCall):
+    if resumed is None or resumed.made is not frame.bytecode:
         return False
-    return frame.ip < resumed.shift
+    return frame.ip < (resumed.call if isinstance(resumed.way, InnerCall) else resumed.shift)
 
 
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:

@@ -28,7 +28,7 @@ DEPTH, MOST = 5, 1000
 #: The code of the generators that a trace makes.
 INTERPRETED = Machine._drive.__code__
 #: Types of values that hold no generator, or too much to look at.
-_CLOSED = (torch.Tensor, type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, *ATOMS)
+_CLOSED = (torch.Tensor, type, ModuleType, BuiltinFunctionType, CodeType, *ATOMS)
 
 
 def runs_code(*values: Any) -> bool:
@@ -65,7 +65,9 @@ def waiting_in(
             seen.add(id(part))
             if is_watched(part):
                 yield part
-            if type(part) is not GeneratorType:
+            if type(part) is FunctionType:
+                held += (part.__closure__, part.__defaults__, part.__kwdefaults__)
+            elif type(part) is not GeneratorType:
                 held += held_by_traceback(part) if isinstance(part, BaseException) else gc.get_referents(part)
             elif part.gi_frame is not None:
                 inside, waits = contents(part, later)
@@ -78,7 +80,9 @@ def waiting_in(
 def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iterable[Any], bool]:
     """What a generator holds, and whether it waits in a `try`. One from outside may do so at the next call."""
     if generator.gi_code is INTERPRETED:
-        frame = next(each for each in gc.get_referents(generator) if isinstance(each, Frame))
+        frame = next((each for each in gc.get_referents(generator) if isinstance(each, Frame)), None)
+        if frame is None:  # it runs: its frame is one of those of the trace
+            return (), False
         waits = waits_protected(frame.bytecode) if later else is_protected(frame.bytecode, frame.ip)
         return held_by(frame), waits and (later or generator.gi_suspended)
     return gc.get_referents(generator), waits_protected(decode(generator.gi_code))

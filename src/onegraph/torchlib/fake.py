@@ -150,15 +150,18 @@ class FakeMode(FakeTensorMode):
         key = StorageWeakRef(real)
         if key not in self._storages:
             self._storages[key] = torch.UntypedStorage(real.nbytes(), device=_META)
+            self.effects.real[self._storages[key]._cdata] = real._cdata
         return self._storages[key]
 
     def _symbolic_storage(self, tensor: Tensor, length: int | torch.SymInt) -> torch.UntypedStorage:
         """A storage of at least so many elements: that of another tensor of symbolic size, if the tensor shares it."""
-        key = StorageWeakRef(tensor.untyped_storage())
+        real = tensor.untyped_storage()
+        key = StorageWeakRef(real)
         known = self._symbolic_storages.get(key)
         if known is None or known.nbytes() < length * tensor.element_size():
             known = torch.empty(length, dtype=tensor.dtype, device=_META).untyped_storage()
             self._symbolic_storages.setdefault(key, known)
+            self.effects.real[known._cdata] = real._cdata
         return known
 
     # --- dispatch ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import torch
 from torch._ops import OpOverload
 
 from onegraph.torchlib.aten import PURE_NAMESPACES, is_random, leaves, written_arguments
+from onegraph.torchlib.overlaps import refuse_overlaps
 
 aten = torch.ops.aten
 #: Operators that write to arguments though their schemas do not say so: the positions of those.
@@ -29,24 +30,32 @@ class SideEffects:
 
     `random`: numbers were drawn from the generator of the CPU. `unknown`: there may be an effect that nobody sees.
     `writes`: the storages, by address, that were written to since somebody took them, and whether by adding.
+    `real`: the real storages that those of fakes stand for, by address.
     """
 
-    __slots__ = ("random", "unknown", "writes")
+    __slots__ = ("random", "real", "unknown", "writes")
 
     def __init__(self) -> None:
         self.random = False
         self.unknown = False
         self.writes: dict[int, bool] = {}
+        self.real: dict[int, int] = {}
 
     def note(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """An operator is about to run."""
+        """An operator is about to run.
+
+        Raises:
+            OverlappingWrite: it writes to memory that it reads in another place.
+        """
         if is_free(op):
             return
         if not isinstance(op, OpOverload):
             self.unknown = True
             return
         self.unknown = self.unknown or op.namespace not in PURE_NAMESPACES
-        for position in UNSAID.get(op, written_arguments(op)):
+        written = UNSAID.get(op, written_arguments(op))
+        refuse_overlaps(op, written, args, kwargs, self.real)
+        for position in written:
             for tensor in leaves([argument(op, position, args, kwargs)], {}):
                 if isinstance(tensor, torch.Tensor):
                     storage = tensor.untyped_storage()._cdata

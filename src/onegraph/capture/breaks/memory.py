@@ -19,6 +19,13 @@ MEMORY_CHANGE = _define(
     "write into the memory that is there, with Tensor.copy_",
     "make a new tensor, and use that one from here on",
 )
+OVERLAPPING_WRITE = _define(
+    "overlapping-write",
+    "{what} writes to memory that it reads in another place, or writes to an element twice",
+    "The result depends on the order in which the elements are computed; most operators raise an error.",
+    "copy what is read first: x[1:].add_(x[:-1].clone())",
+    "compute without writing: y = x[1:] + x[:-1]",
+)
 TENSOR_PLACE = _define(
     "tensor-placement",
     "{what} moves a tensor to special memory",

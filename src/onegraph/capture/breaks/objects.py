@@ -79,6 +79,13 @@ WEAK_REFERENCE = _define(
     "The object lives as long as something else holds it, and a trace holds all that it has seen.",
     "hold the object where it is used, or make the weak reference outside of the compiled function",
 )
+WEAK_CALLBACK = _define(
+    "weak-reference-callback",
+    "the program makes a weak reference that calls a function when its object dies",
+    "The objects that a trace makes live and die with it; those of the program are made behind it.",
+    "make the reference without a function, and ask it for the object",
+    "make the reference outside of the compiled function",
+)
 SET_ORDER = _define(
     "set-order",
     "use of a set whose order depends on its past",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.defects import Defect, is_defect
 from onegraph.capture.interp.frame import Abort, Frame
 
@@ -34,7 +36,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                         pause = machine.on_pause(frame)
                     handler, instr = program[ip]
                     if hook is not None:
-                        hook(frame, instr)
+                        ask(hook, frame, instr)
                     following = handler(machine, frame, instr)
                     if machine.lost is not None:
                         raise machine.lost
@@ -65,6 +67,16 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
         frame.steps = steps
         machine.on_frame_exit(frame)
         frames.pop()
+
+
+def ask(hook: Callable[[Frame, Instr], None], frame: Frame, instr: Instr) -> None:
+    """Call a hook of the machine: it may stop it, and what else it raises is not the program's."""
+    try:
+        hook(frame, instr)
+    except (Abort, RecursionError):
+        raise
+    except Exception as error:
+        raise Defect from error
 
 
 def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:

@@ -41,7 +41,7 @@ from onegraph.capture.source import NOWHERE, Through
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
-native("identity", callable, contextlib.nullcontext, weakref.ref)
+native("identity", callable, contextlib.nullcontext)
 native(
     "level",
     builtins.iter,
@@ -433,9 +433,22 @@ def getframe(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return SUBSTITUTES[id(sys._getframe)](tracer, args, kwargs)
 
 
+@policy(weakref.ref)
+def weak_reference(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    refuse_callback(args)
+    return tracer.run_native(weakref.ref, args, kwargs)
+
+
 @policy(weakref.proxy)
 def weak_proxy(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    refuse_callback(args)
     return tracer.note_birth(tracer.run_native(weakref.proxy, args, kwargs))
+
+
+def refuse_callback(args: tuple[Any, ...]) -> None:
+    """The objects of a trace die at other times than those of the program."""
+    if len(args) > 1 and args[1] is not None:
+        raise GraphBreak(b.WEAK_CALLBACK)
 
 
 def limit_now(_: None) -> int:

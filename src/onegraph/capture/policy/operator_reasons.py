@@ -11,6 +11,7 @@ from onegraph.capture.breaks import GraphBreak, Reason
 from onegraph.capture.kinds import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, DynamicOutputShapeException
+from onegraph.torchlib.overlaps import OverlappingWrite
 
 
 def _named(reason: Reason, names: str) -> dict[str, Reason]:
@@ -73,6 +74,8 @@ def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:
         if name == "__getitem__":
             return operator_break(b.TENSOR_AS_INDEX if isinstance(args[1], torch.Tensor) else b.TENSOR_AS_SIZE, func)
         return operator_break(VALUES.get(name) or SIZES.get(name, b.TENSOR_AS_SIZE), func)
+    if isinstance(error, OverlappingWrite):
+        return operator_break(b.OVERLAPPING_WRITE, func)
     if name in LAYOUT_CHANGES:
         return operator_break(b.SPARSE_RESULT, func)
     if isinstance(error, UNSUPPORTED_ERRORS) or "no fake impl registered" in str(error):
