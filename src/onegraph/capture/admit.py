@@ -368,7 +368,7 @@ def admit_bound_builtin(world: World, real: Any, source: Source, guarded: bool) 
         world.guard(source, "type", type(real))
         world.guard(Attr(source, "__name__"), "equal", real.__name__)
     receiver, descriptor = world.admit(owner, Attr(source, "__self__"), guarded), native_method(owner, real)
-    shadow = getattr(receiver, real.__name__) if descriptor is None else descriptor.__get__(receiver)
+    shadow = getattr(receiver, real.__name__) if descriptor is None else descriptor.__get__(receiver, type(receiver))
     world.adopt(real, shadow, source)
     return shadow
 

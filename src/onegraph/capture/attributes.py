@@ -387,6 +387,9 @@ class Attributes(Machine):
                 return value
             assert origin is not None
             return self.world.admit(value, Attr(origin, name))
+        attributes = self.world.attributes(obj)  # of an exception
+        if attributes is not None and dict.__contains__(attributes, name):
+            return self.world.lookup(attributes, name)
         return getattr(self.world.realize(obj) if type(obj) is types.CellType else obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:

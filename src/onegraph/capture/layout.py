@@ -90,11 +90,12 @@ def behind_proxy(proxy: Any) -> Any:
 def native_method(owner: Any, bound: Any) -> Any:
     """The method of a class that gives this bound method of the owner, whose own class may have another one; or None.
 
-    (A bound method says which object it is of, and compares what it calls.)
+    (A bound method says which object it is of, and compares what it calls. `__get__` without a class ends the process
+    for methods that take their class.)
     """
     for kind in type(owner).__mro__:
         found = vars(kind).get(bound.__name__)
-        if isinstance(found, MethodDescriptorType | WrapperDescriptorType) and found.__get__(owner) == bound:
+        if isinstance(found, MethodDescriptorType | WrapperDescriptorType) and found.__get__(owner, kind) == bound:
             return found
     return None
 

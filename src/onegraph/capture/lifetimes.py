@@ -7,6 +7,7 @@ to it. A list, an object or a generator that the program can still reach may com
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import FunctionType, ModuleType, TracebackType
@@ -17,6 +18,7 @@ import torch
 from onegraph.capture.bytecode.flow import live_names
 from onegraph.capture.drops import SEARCHED, referents
 from onegraph.capture.interp.frame import Frame
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.suspended import waiting_in
 from onegraph.capture.unread import Unread, as_it_is
 from onegraph.capture.world import World
@@ -37,10 +39,14 @@ class Lifetimes:
     def keeps(self, value: Any) -> bool:
         """Whether a variable that is not read again goes on holding the value.
 
-        Such a value costs nothing: it is from outside, made behind the graph anyway, or its end is seen.
+        Such a value costs nothing: it is from outside, made behind the graph anyway, or its end is seen. (Torch has
+        references of its own class to tensors.)
         """
+        real = value.value if type(value) is Unread else self.world.real(value)
+        if isinstance(real, torch.Tensor):
+            return any(type(reference) is weakref.ref for reference in weakref.getweakrefs(real))
         if type(value) is Unread:
-            return can_hold(value.value)
+            return can_hold(real)
         if can_hold(value) and (self.world.is_outside(value) or self.reaches(value)):
             return True
         return next(waiting_in(value, later=True, is_watched=self.world.is_watched), None) is not None

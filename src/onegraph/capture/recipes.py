@@ -209,7 +209,8 @@ def rebuild_bound_builtin(rebuild: Any, value: Any) -> str:
         return rebuild.const(value)
     descriptor = native_method(owner, value) if type(owner).__flags__ & HEAP_TYPE else None
     if descriptor is not None:
-        return rebuild.assign(f"{rebuild.const(descriptor)}.__get__({rebuild.value(owner)})")
+        made, cls = rebuild.const(descriptor), rebuild.const(descriptor.__objclass__)
+        return rebuild.assign(f"{made}.__get__({rebuild.value(owner)}, {cls})")
     return rebuild.assign(f"({rebuild.value(owner)}).{value.__name__}")
 
 

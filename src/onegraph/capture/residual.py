@@ -27,9 +27,9 @@ from typing import Any, assert_never
 
 import torch
 
-from onegraph.base.errors import OnegraphError
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.deques import write_deque
+from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.iterators import write_draws
@@ -220,7 +220,7 @@ class Rebuild:
     def _make(self, value: Any) -> str:
         cls = type(value)  # which a proxy of a dead object has still
         if value is UNFILLED:
-            raise OnegraphError("what nobody has read has come into the program")
+            raise Defect from AssertionError("what nobody has read has come into the program")
         if issubclass(cls, torch.Tensor):
             return self._tensor(value)
         if issubclass(cls, torch.SymInt | torch.SymFloat | torch.SymBool):

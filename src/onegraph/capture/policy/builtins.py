@@ -445,9 +445,14 @@ def weak_proxy(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return tracer.note_birth(tracer.run_native(weakref.proxy, args, kwargs))
 
 
+#: Whose callbacks keep weak containers in order: those of the trace keep its own.
+KEEPING_ORDER = ("weakref", "_weakrefset")
+
+
 def refuse_callback(args: tuple[Any, ...]) -> None:
     """The objects of a trace die at other times than those of the program."""
-    if len(args) > 1 and args[1] is not None:
+    callback = args[1] if len(args) > 1 else None
+    if callback is not None and not (type(callback) is types.FunctionType and callback.__module__ in KEEPING_ORDER):
         raise GraphBreak(b.WEAK_CALLBACK)
 
 
