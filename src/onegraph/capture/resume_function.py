@@ -8,7 +8,7 @@ comes back to code that is compiled already.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
@@ -200,11 +200,12 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
             else:
                 arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
                 *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
-                calling = [*loading, *release([*inner, *results]), last]
+                calling = [Instr("NOP"), *loading, *release([*inner, *results]), last]
             code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
             own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
             prologue += [shifted(instr, protected) for instr in code]
-            protected += next(index for index, instr in enumerate(code) if instr is calling[-1])
+            loaded, called = (next(n for n, instr in enumerate(code) if instr is calling[end]) for end in (0, -1))
+            loaded, protected = protected + loaded, protected + called
         case Suspended(at, True):
             prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
             protected += 1
@@ -221,8 +222,11 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     local = dict.fromkeys(str(i.arg) for i in prologue if i.op == "STORE_FAST")
     others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
     made = Bytecode(bytecode.code, (*placed, *body), tuple(handlers))
+    run = made
+    if isinstance(way, InnerCall) and not way.raising:
+        run = Bytecode(bytecode.code, handing_over(made.instrs, loaded, protected), made.handlers)
     code = encode(
-        made,
+        run,
         co_argcount=len(parameters),
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
@@ -290,6 +294,16 @@ def call_with(function: Any, names: Sequence[str]) -> list[Instr]:
 def call(function: Instr, names: Sequence[str]) -> list[Instr]:
     """Call what the instruction loads with arguments in variables."""
     return [*callable_pair(function), *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
+
+
+def handing_over(instrs: Sequence[Instr], loaded: int, called: int) -> tuple[Instr, ...]:
+    """The inner call as CPython runs it, where it is not traced: what is called has its arguments to itself."""
+    out = list(instrs)
+    inner = next(instr for instr in instrs[loaded:] if instr.op == "LOAD_FAST")
+    of_call = [*callable_pair(Instr("LOAD_CONST", _C.hand_over)), inner]
+    out[loaded : loaded + 3] = [replace(instr, position=inner.position) for instr in of_call]
+    out[called] = replace(out[called], arg=int(str(out[called].arg)) + 1)
+    return tuple(out)
 
 
 def callable_pair(function: Instr) -> list[Instr]:
