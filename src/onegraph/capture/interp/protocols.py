@@ -283,7 +283,13 @@ class Protocols:
         if is_python(found):
             return self.truth(self.call_special(found, container, (item,), CONTAINED))
         if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
-            iterator = self.iter(container, finding_rest(item))
+            iterator, name = NULL, type_name(type(container))
+            try:
+                iterator = self.iter(container, finding_rest(item, name))
+            except TypeError:  # also one of the program's
+                pass
+            if iterator is NULL:
+                raise TypeError(f"argument of type '{name}' is not iterable")
             while True:
                 try:
                     candidate = self.next(iterator)

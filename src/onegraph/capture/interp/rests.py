@@ -143,11 +143,15 @@ def contained() -> bool:
     return True if result else False
 
 
-def found(item: Any) -> bool:
-    """Of the iterator of what has no `__contains__`."""
-    result = inner()
-    if not hasattr(type(result), "__next__"):
-        raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
+def found(item: Any, name: str) -> bool:
+    """Of the iterator of what has no `__contains__`; `name` is that of its type."""
+    result, is_refused = None, False
+    try:
+        result = inner()
+    except TypeError:
+        is_refused = True
+    if is_refused or not hasattr(type(result), "__next__"):
+        raise TypeError(f"argument of type '{name}' is not iterable")
     while True:
         try:
             candidate = next(result)
@@ -364,9 +368,9 @@ def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
     return Rest(_UNPACKED_ON, (items, iterator))
 
 
-def finding_rest(item: Any) -> Rest:
-    """Of looking for an item among those of an iterator, which is made."""
-    return Rest(_FOUND, (item,))
+def finding_rest(item: Any, name: str) -> Rest:
+    """Of looking for an item among those of an iterator, which is made of something of this type."""
+    return Rest(_FOUND, (item, name))
 
 
 def reducing_rest(function: Any, items: Any, index: int) -> Rest:

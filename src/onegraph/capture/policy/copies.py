@@ -39,9 +39,10 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
         raise RuntimeError(NOT_A_LEAF)
     known = memo.setdefault("torch", {})
     refuse_uncopied(tracer, tensor)
-    if not fills_its_memory(tensor) or storage._cdata in known:
+    real = tracer.world.real(tensor)  # a fake whose sizes vary has memory of its own
+    if not fills_its_memory(real) or storage._cdata in known:
         raise GraphBreak(TENSOR_COPY, why="it shares its memory with others")
-    if tracer.world.real(tensor) is not tensor:
+    if real is not tensor:
         tracer.world.guard(tracer.world.origin[id(tensor)], "check", fills_its_memory)
     made = known[storage._cdata] = memo[id(tensor)] = tensor.clone()
     return made
