@@ -41,6 +41,26 @@ def memory_new(x):
     return y
 
 
+@breaks(b.INPUT_SHAPE_CHANGE)
+def reshaped_in_place(x):
+    y = x * 2
+    x.unsqueeze_(0)
+    return x + y
+
+
+@reshaped_in_place.fixed("make a view")
+def viewed(x):
+    y = x * 2
+    return x.unsqueeze(0) + y
+
+
+@reshaped_in_place.fixed("change the shape outside")
+def reshaped_outside(graph, x):
+    y = graph(lambda x: x * 2)(x)
+    x.unsqueeze_(0)
+    return graph(lambda x, y: x + y)(x, y)
+
+
 @breaks(b.OVERLAPPING_WRITE)
 def shifted_in_place(x):
     rows = (x * 2).repeat(3).reshape(3, 4)

@@ -119,3 +119,15 @@ def test_device_mismatch_is_an_error() -> None:
         a = torch.ones(2, device="meta")
         with pytest.raises(RuntimeError, match="device"):
             mode.fakeify(torch.ones(2)) + a
+
+
+@pytest.mark.parametrize("size, stride, offset", [((9,), (1,), 0), ((2, 2), (2, 1), 1), ((1,), (1,), 4)])
+def test_what_lies_beyond_the_storage_is_refused_as_by_the_real_operator(size, stride, offset) -> None:
+    real = torch.rand(4)
+    with pytest.raises(RuntimeError) as expected:
+        real.as_strided(size, stride, offset)
+    fake = FakeMode().from_tensor(real)
+    with pytest.raises(RuntimeError) as found:
+        fake.as_strided(size, stride, offset)
+    assert str(found.value) == str(expected.value)
+    assert fake.as_strided((2, 2), (1, 1), 1).shape == (2, 2)

@@ -116,6 +116,9 @@ class Recorder(TorchFunctionMode):
         self._inputs_on.clear()
         self._made.clear()
 
+    def is_input(self, value: Any) -> bool:
+        return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"
+
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
         self._keep.append(value)
@@ -124,7 +127,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        refused = refused_at_once(func, args)
+        refused = refused_at_once(func, args, self.is_input)
         if refused is not None:
             raise refused
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})

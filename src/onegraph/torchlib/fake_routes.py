@@ -94,8 +94,25 @@ def _rolled(result: Any, x: Any, shifts: Any, dims: Any = (), **_: Any) -> Any:
     return x
 
 
+def _in_bounds(result: Any, x: Any, *_: Any, **__: Any) -> Any:
+    """The real operator refuses what lies beyond the storage."""
+    size, strides = result.shape, result.stride()
+    last = sum((n - 1) * step for n, step in zip(size, strides, strict=True))
+    needed = (result.storage_offset() + last + 1) * x.element_size()
+    if 0 not in size and needed > x.untyped_storage().nbytes():
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(strides)}, storage offset {result.storage_offset()}, and"
+            f" itemsize {x.element_size()} requiring a storage size of {needed} are out of bounds for storage of size"
+            f" {x.untyped_storage().nbytes()}"
+        )
+    return result
+
+
 # Where the meta kernel and the real one disagree.
 CORRECTIONS = {
+    aten.as_strided.default: _in_bounds,
+    aten.as_strided_.default: _in_bounds,
+    aten.as_strided_copy.default: _in_bounds,
     aten.native_batch_norm.default: _batch_norm_statistics,
     aten._native_batch_norm_legit_functional.default: _batch_norm_statistics,
     aten._batch_norm_with_update_functional.default: _batch_norm_with_update,

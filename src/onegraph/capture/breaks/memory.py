@@ -19,6 +19,13 @@ MEMORY_CHANGE = _define(
     "write into the memory that is there, with Tensor.copy_",
     "make a new tensor, and use that one from here on",
 )
+INPUT_SHAPE_CHANGE = _define(
+    "input-shape-change",
+    "{what} gives a tensor that was passed in another shape",
+    "A graph knows its inputs by their shapes, and computes new tensors: the caller's would stay as it was.",
+    "make a view, and use that one from here on: x = x.unsqueeze(0)",
+    "change the shape outside of the compiled function",
+)
 OVERLAPPING_WRITE = _define(
     "overlapping-write",
     "{what} writes to memory that it reads in another place, or writes to an element twice",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ REAL_ONLY = {
     **_named(b.TENSOR_TO_LIST, "tolist"),
     **_named(b.TENSOR_TO_NUMPY, "numpy __array__"),
 }
+#: Methods that give the tensor itself another shape.
+SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
 #: Operators that need the contents of a tensor for a Python value.
 VALUES = {
     **_named(b.TENSOR_ITEM, "item _local_scalar_dense"),
@@ -53,9 +56,11 @@ LAYOUT_CHANGES = frozenset(
 FROM_NUMBERS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 
 
-def refused_at_once(func: Any, args: Any) -> GraphBreak | None:
-    """The graph break of an operator that must not even be run on fakes."""
+def refused_at_once(func: Any, args: Any, is_input: Callable[[Any], bool]) -> GraphBreak | None:
+    """The graph break of an operator that must not even be run on fakes; `is_input` tells the inputs of the graph."""
     name = short_name(func)
+    if name in SHAPE_CHANGES and is_input(args[0]):
+        return operator_break(b.INPUT_SHAPE_CHANGE, func)
     if name in REAL_ONLY:
         return operator_break(REAL_ONLY[name], func)
     if is_data_setter(func):
