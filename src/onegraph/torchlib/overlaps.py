@@ -43,7 +43,7 @@ def refuse_overlaps(
     Raises:
         OverlappingWrite: the result would depend on the order in which the elements are computed.
     """
-    if op in IDEMPOTENT or torch.Tag.inplace_view in op.tags:
+    if op.namespace != "aten" or op in IDEMPOTENT or torch.Tag.inplace_view in op.tags:
         return
     names = [formal.name for formal in op._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -54,7 +54,7 @@ def refuse_overlaps(
             storage = storage_of(written, real)
             for name, value in given.items():
                 for other_place, other in enumerate(tensors_of(value)):
-                    own = name == names[position] and place == other_place
+                    own = name == names[position]  # a list that is written to is written to in its order
                     if own or storage_of(other, real) != storage or not have_common(written, other):
                         continue
                     # A list is gone through member by member: a later one would see what was written.
