@@ -115,8 +115,7 @@ class Bisimulation:
                 yield a.__func__, b.__func__, path
                 return
             case BaseException():
-                if not isinstance(a, RecursionError):  # which tells what kind of call came to the limit
-                    yield a.args, b.args, f"{path}.args"
+                yield a.args, b.args, f"{path}.args"
                 yield (a.__cause__, a.__context__), (b.__cause__, b.__context__), f"{path}.__cause__"
             case _:
                 yield from self._container(a, b, path)

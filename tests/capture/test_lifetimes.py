@@ -11,6 +11,7 @@ import torch
 import onegraph
 from onegraph.base import events as ev
 from tests.capture.test_breaks import Watch
+from tests.capture.twins import logs_of
 
 LOG: list[str] = []
 
@@ -140,18 +141,9 @@ PROGRAMS = (
 )
 
 
-def run(function: Callable[..., Any]) -> list[list[str]]:
-    seen = []
-    for _ in range(3):
-        LOG.clear()
-        function(torch.ones(2))
-        seen.append(list(LOG))
-    return seen
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_what_is_put_into_a_value_lives_as_long_as_its_variable(program: Callable[..., Any]) -> None:
-    assert run(onegraph.compile(program, backend="eager")) == run(program)
+    assert logs_of(onegraph.compile(program, backend="eager"), LOG) == logs_of(program, LOG)
 
 
 def test_what_only_the_dead_variables_hold_is_not_computed_for_them() -> None:

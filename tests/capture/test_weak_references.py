@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import onegraph
+from tests.capture.twins import logs_of
 
 LOG: list[Any] = []
 
@@ -139,17 +140,8 @@ PROGRAMS = (
 )
 
 
-def run(function: Callable[..., Any]) -> list[list[Any]]:
-    seen = []
-    for _ in range(3):
-        LOG.clear()
-        function(torch.ones(2))
-        seen.append(list(LOG))
-    return seen
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_objects_die_and_are_called_for_as_in_eager_mode(program: Callable[..., Any], backend: str) -> None:
     compiled = onegraph.compile(program, backend=backend, options={"raise_compiler_errors": True})
-    assert run(compiled) == run(program)
+    assert logs_of(compiled, LOG) == logs_of(program, LOG)

@@ -200,3 +200,13 @@ def check(stem: str, name: str, backend: str, **settings: Any) -> None:
             world.call(backward=torch.is_grad_enabled())
         difference = Bisimulation().difference(eager.seen(), compiled.seen())
         assert difference is None, f"call {number} (change {step}): {difference}"
+
+
+def logs_of(function: Callable[..., Any], log: list[Any]) -> list[list[Any]]:
+    """What the function puts into the log in each of three calls."""
+    seen = []
+    for _ in range(3):
+        log.clear()
+        function(torch.ones(2))
+        seen.append(list(log))
+    return seen

@@ -47,19 +47,23 @@ def refuse_overlaps(
         return
     names = [formal.name for formal in op._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
-    for position in positions:
-        for place, written in enumerate(tensors_of(given.get(names[position]))):
+    sharing: dict[int, list[tuple[str, int, torch.Tensor]]] = {}
+    for name, value in given.items():
+        for place, tensor in enumerate(tensors_of(value)):
+            sharing.setdefault(storage_of(tensor, real), []).append((name, place, tensor))
+    written_names = {names[position] for position in positions}
+    for members in sharing.values():
+        for name, place, written in members:
+            if name not in written_names:
+                continue
             if is_written_twice(written):
                 raise OverlappingWrite("more than one element of what is written to is at one place in memory")
-            storage = storage_of(written, real)
-            for name, value in given.items():
-                for other_place, other in enumerate(tensors_of(value)):
-                    own = name == names[position]  # a list that is written to is written to in its order
-                    if own or storage_of(other, real) != storage or not have_common(written, other):
-                        continue
-                    # A list is gone through member by member: a later one would see what was written.
-                    if place != other_place or layout_of(written) != layout_of(other):
-                        raise OverlappingWrite("what is written to shares memory with what is read, in another place")
+            for other_name, other_place, other in members:
+                # A list that is written to is written to in its order. Another is gone through member by member: a
+                # later one would see what was written.
+                apart = place != other_place or layout_of(written) != layout_of(other)
+                if name != other_name and apart and have_common(written, other):
+                    raise OverlappingWrite("what is written to shares memory with what is read, in another place")
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
