@@ -5,10 +5,11 @@
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"code", "guards", "context", NULL};
+    static char *names[] = {"code", "guards", "context", "levels", NULL};
     PyObject *code, *guards, *context;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!:Entry", names, &PyCode_Type, &code, &guards, &Context_Type,
-                                     &context)) {
+    int levels = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!|i:Entry", names, &PyCode_Type, &code, &guards,
+                                     &Context_Type, &context, &levels)) {
         return NULL;
     }
     if (guards != Py_None && !Py_IS_TYPE(guards, &GuardProgram_Type)) {
@@ -20,6 +21,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->code = (PyCodeObject *)Py_NewRef(code);
         self->guards = guards == Py_None ? NULL : (GuardProgramObject *)Py_NewRef(guards);
         self->context = (ContextObject *)Py_NewRef(context);
+        self->levels = levels;
     }
     return (PyObject *)self;
 }
@@ -64,7 +66,8 @@ static PyMemberDef entry_members[] = {
 PyTypeObject Entry_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Entry",
-    .tp_doc = PyDoc_STR("Entry(code, guards, context): run `code` where `guards` pass, in frames of `context`."),
+    .tp_doc = PyDoc_STR("Entry(code, guards, context, levels=1): run `code` where `guards` pass and so many more Python "
+                        "frames may be entered, in frames of `context`."),
     .tp_basicsize = sizeof(EntryObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,

@@ -4,6 +4,7 @@
 
 #define IS_FUNCTION (CO_OPTIMIZED | CO_NEWLOCALS)
 #define OWN_FRAMES 500 /* what a callback may enter where the program is at its limit of recursion */
+#define NEAR_LIMIT 64  /* what the code of an entry may need beyond what the program needs */
 #define SUSPENDS (CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
 
 _Thread_local HookState hook_state;
@@ -106,6 +107,12 @@ PyObject *module_frames_left(PyObject *UNUSED(module), PyObject *UNUSED(ignored)
     return PyLong_FromLong(state->deepened ? state->frames_left : *frames_left(PyThreadState_Get()));
 }
 
+/* Close to its limit of recursion the program runs as it was written: it meets the limit where it would. */
+static bool is_near_limit(PyThreadState *tstate, int levels)
+{
+    return *frames_left(tstate) < NEAR_LIMIT + levels;
+}
+
 /* The frame of a tail call leaves what it asks for to who has called it. */
 static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
 {
@@ -131,7 +138,9 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
             failed = true;
         } else {
             failed = code_add_entry(code, entry) < 0;
-            replacement = (PyCodeObject *)Py_NewRef(entry->code);
+            if (!is_near_limit(tstate, entry->levels)) {
+                replacement = (PyCodeObject *)Py_NewRef(entry->code);
+            }
         }
     } else if (answer != Py_None) {
         PyErr_Format(PyExc_TypeError, "the callback must return an Entry, SKIP or None, not %.200s",
@@ -148,11 +157,11 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
 
 /* ---- the hook ---- */
 
-/* The code of the first entry that fits, as a new reference; NULL when none does or, with an exception, on error. */
-static PyCodeObject *find_entry(Frame *frame, PyObject *entries)
+/* The first entry that fits, as a new reference; NULL when none does or, with an exception, on error. */
+static EntryObject *find_entry(Frame *frame, PyObject *entries)
 {
     PyCodeObject *code = frame_code(frame);
-    PyCodeObject *found = NULL;
+    EntryObject *found = NULL;
     Py_ssize_t n_slots = code->co_nlocalsplus - code->co_nfreevars;
     Py_INCREF(entries); /* guards may run Python, which may drop it */
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
@@ -162,7 +171,7 @@ static PyCodeObject *find_entry(Frame *frame, PyObject *entries)
                                                                        frame_slots(frame), n_slots);
         if (failing == GUARD_PASSED) {
             entry->hits++;
-            found = (PyCodeObject *)Py_NewRef(entry->code);
+            found = (EntryObject *)Py_NewRef(entry);
             break;
         }
         if (failing == GUARD_ERROR) {
@@ -191,7 +200,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     }
     /* A program that sets a trace function in compiled code wants to see the lines of what it calls then. */
     bool watched = tstate->c_traceobj != state->watching;
-    if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code || watched) {
+    if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code || watched || is_near_limit(tstate, 1)) {
         state->direct = NULL;
         return run_as_it_is(tstate, frame, 0);
     }
@@ -209,10 +218,13 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
         bool closed = record->closed && state->settings[ERROR_ON_GRAPH_BREAK] <= 0;
         if (record->entries != NULL) {
             state->context = NULL;
-            PyCodeObject *replacement = find_entry(frame, record->entries);
+            EntryObject *entry = find_entry(frame, record->entries);
             state->context = context;
-            if (replacement != NULL) {
-                return run_residual(tstate, frame, replacement, is_tail);
+            if (entry != NULL) {
+                bool is_near = is_near_limit(tstate, entry->levels);
+                PyCodeObject *replacement = is_near ? NULL : (PyCodeObject *)Py_NewRef(entry->code);
+                Py_DECREF(entry);
+                return is_near ? run_as_it_is(tstate, frame, 0) : run_residual(tstate, frame, replacement, is_tail);
             }
             if (PyErr_Occurred()) {
                 return frame_abandon(tstate, frame);

@@ -193,8 +193,6 @@ static PyMethodDef module_functions[] = {
      "compares the two; a test may choose one."},
     {"resume", resume_call, METH_O,
      "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
-    {"hand_over", (PyCFunction)(void (*)(void))resume_hand_over, METH_FASTCALL | METH_KEYWORDS,
-     "hand_over(function, *args, **kwargs)\n--\n\nCall a function that has its arguments to itself: the calling frame has not."},
     {"take_over", resume_take_over, METH_NOARGS,
      "take_over()\n--\n\nWho holds on to a frame that has ended with the TailCall of the calling frame, holds on to this."},
     {"set_back", resume_set_back, METH_VARARGS,
@@ -232,9 +230,13 @@ PyMODINIT_FUNC PyInit__C(void)
             return NULL;
         }
     }
-    if (PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 || PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
+    PyObject *hand_over = resume_hand_over_new();
+    if (hand_over == NULL || PyModule_AddObjectRef(module, "hand_over", hand_over) < 0 ||
+        PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 || PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
+        Py_XDECREF(hand_over);
         Py_DECREF(module);
         return NULL;
     }
+    Py_DECREF(hand_over);
     return module;
 }

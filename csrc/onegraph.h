@@ -80,6 +80,7 @@ typedef struct {
     GuardProgramObject *guards; /* NULL: always fits */
     ContextObject *context;
     unsigned long long hits;
+    int levels; /* how many frames of the program it stands for, one called from another */
 } EntryObject;
 
 extern PyTypeObject Entry_Type;
@@ -173,7 +174,7 @@ extern PyTypeObject Rest_Type;
 PyObject *resume_tail_calls(PyObject *result);
 void resume_release_args(PyObject *args);
 PyObject *resume_call(PyObject *module, PyObject *call);
-PyObject *resume_hand_over(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *resume_hand_over_new(void);
 /* Whether others hold on to the frames that the one which is about to start goes on from. */
 bool resume_is_held(void);
 PyObject *resume_take_over(PyObject *module, PyObject *ignored);

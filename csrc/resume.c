@@ -225,10 +225,17 @@ PyObject *resume_call(PyObject *UNUSED(module), PyObject *call)
 /* ---- calls in the place of the program's ---- */
 
 /* Behind a frame hook CPython keeps the operands of a call on the stack until it returns; without one, the frame that is
-   called has them to itself. Here the operands are taken from the stack, and released when the frame starts. */
-PyObject *resume_hand_over(PyObject *UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names)
+   called has them to itself. Here the operands are taken from the stack, and released when the frame starts. This is an
+   object with a vectorcall, not a function: calling a built-in function takes a level of the limit of recursion. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+} HandOverObject;
+
+static PyObject *hand_over(PyObject *UNUSED(self), PyObject *const *args, size_t nargsf, PyObject *names)
 {
     PyObject **stack = (PyObject **)args;
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     Py_ssize_t total = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
     if (count == 0) {
         PyErr_SetString(PyExc_TypeError, "hand_over needs what is to be called");
@@ -266,6 +273,29 @@ PyObject *resume_hand_over(PyObject *UNUSED(module), PyObject *const *args, Py_s
         PyMem_Free(given);
     }
     return result;
+}
+
+static PyTypeObject HandOver_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "onegraph._C.HandOver",
+    .tp_doc = PyDoc_STR("hand_over(function, *args, **kwargs): call a function that has its arguments to itself: the "
+                        "calling frame has not."),
+    .tp_basicsize = sizeof(HandOverObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(HandOverObject, vectorcall),
+};
+
+PyObject *resume_hand_over_new(void)
+{
+    if (PyType_Ready(&HandOver_Type) < 0) {
+        return NULL;
+    }
+    HandOverObject *self = PyObject_New(HandOverObject, &HandOver_Type);
+    if (self != NULL) {
+        self->vectorcall = hand_over;
+    }
+    return (PyObject *)self;
 }
 
 bool resume_is_held(void)

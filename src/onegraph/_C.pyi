@@ -29,9 +29,13 @@ class Context:
 
 @final
 class Entry:
-    """One compiled version of a code object: `code` runs instead where `guards` pass (None: always)."""
+    """One compiled version of a code object: `code` runs instead where `guards` pass (None: always).
 
-    def __new__(cls, code: CodeType, guards: GuardProgram | None, context: Context) -> Entry: ...
+    It stands for `levels` frames of the program, one called from another: where the limit of recursion leaves fewer,
+    the program runs as it was written, and comes to its limit where it would.
+    """
+
+    def __new__(cls, code: CodeType, guards: GuardProgram | None, context: Context, levels: int = 1) -> Entry: ...
     @property
     def code(self) -> CodeType: ...
     @property

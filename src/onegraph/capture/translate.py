@@ -59,6 +59,7 @@ class Translated:
 
     code: CodeType
     guards: GuardProgram
+    levels: int  #: how many frames the program enters in it, one from another
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ def finish(
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
-    return Translated(code, guards)
+    return Translated(code, guards, trace.tracer.levels)
 
 
 def checked(result: Translated | Skipped | Failing, start: FrameStart, cx: Context) -> Translated | Skipped | Failing:

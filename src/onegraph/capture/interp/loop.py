@@ -23,6 +23,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     if len(frames) >= machine.deepest:
         raise RecursionError("maximum recursion depth exceeded")
     frames.append(frame)
+    machine.levels = max(machine.levels, len(frames))
     machine.on_frame_enter(frame)
     hook = machine.instruction_hook
     try:

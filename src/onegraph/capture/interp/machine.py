@@ -63,6 +63,8 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         self.frames: list[Frame] = []
         #: How many frames there may be at a time.
         self.deepest = sys.maxsize
+        #: How many there have been at a time.
+        self.levels = 0
         self.type_lookup = ClassLookup()
         self._epoch = 0
         #: What has left the interpreter in a generator that was dropped: Python ignores what such a one raises.
