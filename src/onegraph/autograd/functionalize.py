@@ -38,6 +38,7 @@ from onegraph.torchlib.aten import (
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
+from onegraph.torchlib.strides import memory_order
 
 aten = torch.ops.aten
 # What autograd reads; the tensor and its values stay the same.
@@ -70,6 +71,8 @@ class Functionalizer(AtenRecorder):
     def __init__(self, fake: FakeMode, rules: Mapping[Any, Rule]) -> None:
         super().__init__(fake, rules)
         self._values: dict[int, Value] = {}
+        #: Inputs of which a view by strides may reach elements that the inputs do not have, or their gaps.
+        self.reaching: list[Value] = []
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -119,6 +122,8 @@ class Functionalizer(AtenRecorder):
         if is_mutable(func):
             return self._record_write(func, args, kwargs)
         result = func(*args, **kwargs)
+        if func is aten.as_strided.default:
+            args, kwargs = self._block_of(args[0], result), {}
         if func in LIFTS and not isinstance(args[0], FakeTensor):
             # The caller may write to it, so each run makes a new one.
             func, args = aten.clone.default, (self._adopt(args[0]).tensor,)
@@ -132,6 +137,27 @@ class Functionalizer(AtenRecorder):
             self.bind_result(self.computed(func, args, kwargs, result), result)
             self._link(result, args[0], View(func, tuple(args[1:]), kwargs))
         return result
+
+    def _block_of(self, base: Tensor, result: Tensor) -> tuple[Any, ...]:
+        """The arguments of `as_strided` on all of the memory that `base` looks at, as a tensor of one dimension.
+
+        These elements are those of the family's root, in whatever order a backend may keep them. What reaches beyond
+        them, or beyond what is known of them, is left as it is.
+        """
+        layout = (list(result.shape), list(result.stride()), result.storage_offset())
+        root = self.value_of(base).family.root
+        whole = root.tensor
+        order = memory_order(whole) if whole.dtype == base.dtype and whole.storage_offset() == 0 else None
+        last = sum(((n - 1) * step for n, step in zip(*layout[:2], strict=True)), layout[2])
+        if order is None or not last < whole.numel():
+            self.reaching.append(root)
+            return base, *layout
+        with self:
+            if order != sorted(order):
+                whole = aten.permute.default(whole, order)
+            if whole.dim() != 1:
+                whole = aten.view.default(whole, [whole.numel()])
+        return whole, *layout
 
     def _link(self, result: Any, base: Tensor, view: View) -> None:
         """Enter results that share the storage of `base` into its family."""
@@ -161,7 +187,7 @@ class Functionalizer(AtenRecorder):
         targets = written_tensors(func, args, kwargs)
         # Into a new tensor, random numbers may go in another order than into one that is not contiguous.
         ordered = is_random(func) and not all(target.is_contiguous() for target in targets)
-        twin = on_copies(func) if ordered else functional_form(func)
+        twin = on_copies(func, gaps=True) if ordered else functional_form(func)
         self._refuse_shared_memory(twin, targets, args, kwargs)
         with self:
             results = results_of(twin, twin(*args, **_arguments_of_twin(func, twin, args, kwargs)))

@@ -46,6 +46,7 @@ def trace(
     finally:
         state.restore()
     refuse_shared_writes(recorder, inputs, overlapping)
+    refuse_writes_beyond(recorder, inputs)
     return finish(recorder, module, inputs, results)
 
 
@@ -56,6 +57,14 @@ def refuse_shared_writes(
     for pair in overlapping:
         if any(recorder.value_of(inputs[index]).family.version for index in pair):
             raise CompileError("functionalize", "an input is written to that shares elements with another one")
+
+
+def refuse_writes_beyond(recorder: Functionalizer, inputs: Sequence[Any]) -> None:
+    """Refuse writes where a view by strides may reach beyond the elements of its input, into those of others."""
+    roots = [recorder.value_of(value) for value in inputs if isinstance(value, Tensor)]
+    for root in recorder.reaching:
+        if root.family.version or any(other.family.version for other in roots) or root not in roots:
+            raise CompileError("functionalize", "as_strided reaches memory beyond a tensor, and there are writes")
 
 
 def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:

@@ -44,6 +44,33 @@ def guard_histories(
             guard(given.source, "check", NoViewOfLeaf())
 
 
+def guard_places(recorder: Recorder, guard: Callable[[Source, Kind, Any], None]) -> None:
+    """Guard where the inputs are in their storages, where the program has asked."""
+    for given, fake in recorder.placed_inputs():
+        if not isinstance(given.source, Float) and has_address(given.example):
+            # A fake of symbolic size has a storage that ends with it.
+            guard(given.source, "check", AtPlace(given.example, whole_storage=not varies(fake)))
+
+
+class AtPlace(Predicate):
+    """The tensor begins there, in a storage of that size."""
+
+    def __init__(self, tensor: torch.Tensor, whole_storage: bool) -> None:
+        self.whole_storage = whole_storage
+        self.place = self.place_of(tensor)
+
+    def place_of(self, tensor: torch.Tensor) -> tuple[int, int | None]:
+        with torch._C.DisableTorchFunction():
+            return tensor.storage_offset(), tensor.untyped_storage().nbytes() if self.whole_storage else None
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return self.place_of(tensor) == self.place
+
+    def text(self, *what: str) -> str:
+        offset, size = self.place
+        return f"{what[0]} begins at element {offset} of a storage" + ("" if size is None else f" of {size} bytes")
+
+
 class NoViewOfLeaf(Predicate):
     """Gradients are recorded for the tensor, and it is no view of a leaf."""
 

@@ -20,7 +20,7 @@ from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import GENERATOR_ARGUMENT, SHARED_HISTORY, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import isinstance, plain
-from onegraph.capture.policy.operator_reasons import refused_after, refused_at_once, refused_result
+from onegraph.capture.policy.operator_reasons import depends_on_place, refused_after, refused_at_once, refused_result
 from onegraph.capture.shadows import members_of
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
@@ -83,6 +83,8 @@ class Recorder(TorchFunctionMode):
         self.given_history: set[str] = set()
         #: The inputs that had one before a write that is recorded.
         self.with_history: set[str] = set()
+        #: The storages in which the program has asked where its tensors are.
+        self.placed: set[int] = set()
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
@@ -119,6 +121,11 @@ class Recorder(TorchFunctionMode):
     def is_input(self, value: Any) -> bool:
         return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"
 
+    def placed_inputs(self) -> list[tuple[GraphInput, torch.Tensor]]:
+        """The inputs, and their fakes, in storages in which the program has asked where its tensors are."""
+        fakes = {seen.name: seen.value for storage in self.placed for seen in self._inputs_on.get(storage, ())}
+        return [(given, fakes[given.name]) for given in self.inputs if given.name in fakes]
+
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
         self._keep.append(value)
@@ -133,6 +140,8 @@ class Recorder(TorchFunctionMode):
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         if func is torch.Tensor.__setitem__:
             args = bounded(args, args[:1])
+        if depends_on_place(func):
+            self.placed.update(storage_of(arg) for arg in args[:1] if isinstance(arg, torch.Tensor))
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:

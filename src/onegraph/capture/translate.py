@@ -30,7 +30,7 @@ from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.lifetimes import Lifetimes, Reached
-from onegraph.capture.memory import guard_histories, guard_memory
+from onegraph.capture.memory import guard_histories, guard_memory, guard_places
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild, compile_residual
@@ -265,6 +265,7 @@ def finish(
     held = trace.tracer.has_dropped and resumed_by(start.code) is not None and trace.state.set_unheld()
     trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames or held)
     guard_distinct(trace.world)
+    guard_places(trace.recorder, trace.world.guard)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     resumed = resumed_by(start.code)

@@ -121,10 +121,14 @@ _ORIGINAL: dict[OpOverload, OpOverload] = {}
 
 
 @cache
-def on_copies(op: OpOverload) -> OpOverload:
-    """Define an operator that copies what `op` writes, calls `op`, and returns its results and the copies."""
+def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
+    """Define an operator that copies what `op` writes, calls `op`, and returns its results and the copies.
+
+    With `gaps`, the copies are not contiguous: random numbers go into such tensors in another order.
+    """
     schema = op._schema
-    name = "_".join([*schema.name.split("::"), schema.overload_name or "default"])
+    name = "_".join([*schema.name.split("::"), schema.overload_name or "default", *(["gaps"] if gaps else [])])
+    copy = copy_with_gaps if gaps else torch.clone
     written = written_arguments(op)
     text = re.sub(r"\(\w+!\)", "", str(schema))
     parameters = text[text.index("(") : text.rindex(" -> ")]
@@ -134,7 +138,7 @@ def on_copies(op: OpOverload) -> OpOverload:
     results += ["Tensor" if str(schema.arguments[i].type) == "Tensor" else "Tensor[]" for i in written]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        copies = {id(tensor): tensor.clone() for tensor in written_tensors(op, args, kwargs)}
+        copies = {id(tensor): copy(tensor) for tensor in written_tensors(op, args, kwargs)}
         args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
         returned = results_of(op, op(*args, **kwargs))
         values = [r for r, info in zip(returned, schema.returns, strict=True) if info.alias_info is None]
@@ -149,6 +153,12 @@ def on_copies(op: OpOverload) -> OpOverload:
     made = getattr(torch.ops.onegraph, name).default
     _ORIGINAL[made] = op
     return made
+
+
+def copy_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with its dimensions in the same order in memory, and an element of nothing behind each element."""
+    strides = [2 * stride for stride in torch.empty_like(tensor).stride()]
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def written_tensors(op: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -19,6 +19,22 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def memory_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions from the outermost in memory to the innermost, if the tensor fills a block of memory.
+
+    Its sizes and strides may be symbols; what is asked of them is guarded.
+    """
+    order = sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d) == 1), reverse=True)
+    expected = 1
+    for d in reversed(order):
+        if tensor.size(d) == 1:
+            continue
+        if tensor.stride(d) != expected:
+            return None
+        expected = expected * tensor.size(d)
+    return order
+
+
 def suggested_format(x: torch.Tensor) -> torch.memory_format:
     """Channels last if the strides grow in that order, whether or not there are gaps: what eager gives results in.
 

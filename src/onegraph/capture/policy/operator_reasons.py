@@ -31,6 +31,8 @@ REAL_ONLY = {
 }
 #: Methods that give the tensor itself another shape.
 SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
+#: What gives other results for tensors that are in another place of their storage.
+PLACES = frozenset({"storage_offset", "as_strided", "as_strided_"})
 #: Operators that need the contents of a tensor for a Python value.
 VALUES = {
     **_named(b.TENSOR_ITEM, "item _local_scalar_dense"),
@@ -68,6 +70,10 @@ def refused_at_once(func: Any, args: Any, is_input: Callable[[Any], bool]) -> Gr
     if name in FROM_NUMBERS and args and holds_tensors(args[-1]):
         return operator_break(b.TENSOR_OF_TENSORS, func)
     return None
+
+
+def depends_on_place(func: Any) -> bool:
+    return short_name(func) in PLACES
 
 
 def refused_after(func: Any, args: Any, error: BaseException) -> GraphBreak:

@@ -14,6 +14,7 @@ from onegraph.compiler.lower.view import dim_of, flip, split
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ONE, ZERO, Index, is_at_most, is_not_negative
 from onegraph.torchlib.aten import may_view
+from onegraph.torchlib.strides import memory_order
 
 aten = torch.ops.aten
 Dim = Index | int
@@ -39,19 +40,6 @@ def as_strided(g: Lowerer, x: View, size: Any, stride: Sequence[Dim], offset: An
     flat = x.permuted(order).reshaped((x.numel,))
     steps = [Index.of(step) for step in stride]
     return flat.reindexed(g.result.shape, lambda p: [sum((at * s for at, s in zip(p, steps, strict=True)), start)])
-
-
-def memory_order(tensor: torch.Tensor) -> list[int] | None:
-    """The dimensions from the outermost in memory to the innermost, if the tensor fills a block of memory."""
-    order = sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d) == 1), reverse=True)
-    expected = 1
-    for d in reversed(order):
-        if tensor.size(d) == 1:
-            continue
-        if tensor.stride(d) != expected:
-            return None
-        expected = expected * tensor.size(d)
-    return order
 
 
 lower(aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default)(split)
