@@ -124,7 +124,7 @@ _ORIGINAL: dict[OpOverload, OpOverload] = {}
 def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
     """Define an operator that copies what `op` writes, calls `op`, and returns its results and the copies.
 
-    With `gaps`, the copies are not contiguous: random numbers go into such tensors in another order.
+    With `gaps`, `op` works on copies that are not contiguous: random numbers go into such tensors in another order.
     """
     schema = op._schema
     name = "_".join([*schema.name.split("::"), schema.overload_name or "default", *(["gaps"] if gaps else [])])
@@ -144,6 +144,7 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
         values = [r for r, info in zip(returned, schema.returns, strict=True) if info.alias_info is None]
         for position, type in zip(written, results[len(plain) :], strict=True):
             tensors = written_tensors_of(op, position, args, kwargs)
+            tensors = [tensor.clone() for tensor in tensors] if gaps else tensors
             values.append(tensors if type == "Tensor[]" else tensors[0])
         return tuple(values) if len(results) > 1 else values[0]
 
