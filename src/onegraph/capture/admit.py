@@ -258,14 +258,15 @@ def fields_of(record: Any) -> tuple[Any, ...]:
 
 
 def admit_record(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """The record itself, if it holds atoms only."""
+    """The record itself, if it holds atoms only: each is known by its value, as native code reads them."""
     fields = fields_of(real)
     if not all(type(field) in ATOMS for field in fields):
         return admit_opaque(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))
-    for index, field in enumerate(fields):
-        world.admit(field, Item(Through(source, fields_of), index), guarded)
+        for index, field in enumerate(fields):
+            same = "is" if field is None or type(field) is bool else "equal"
+            world.guard(Item(Through(source, fields_of), index), same, field)
     world.adopt_value(real, source)
     return real
 

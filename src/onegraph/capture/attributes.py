@@ -17,6 +17,7 @@ from onegraph.capture.breaks import (
     OBSERVABLE_WRITE,
     TENSOR_ATTRIBUTE,
     TENSOR_HISTORY,
+    TENSOR_MEMORY,
     GraphBreak,
 )
 from onegraph.capture.interp.frame import NULL
@@ -35,6 +36,8 @@ from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 MISSING = DELETED
 #: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
 SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)
+#: The functions that ask a tensor for these, and whose policies know how.
+SPECIAL_OF_TENSORS = {"__repr__": repr, "__str__": str, "__format__": format, "__hash__": hash, "__dir__": dir}
 
 
 class Attributes(Machine):
@@ -230,13 +233,18 @@ class Attributes(Machine):
     def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
         if name == "__class__":
             return self.type_of(obj)
-        method = vars(torch.nn.Parameter).get(name) if self.type_of(obj) is torch.nn.Parameter else None
+        if name in SPECIAL_OF_TENSORS:  # those of the fake tell of the fake
+            return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
+        cls = self.type_of(obj)
+        method = vars(torch.nn.Parameter).get(name) if cls is torch.nn.Parameter else None
         if isinstance(method, types.FunctionType):
             return types.MethodType(method, obj)
         if name == "__dict__":  # that of the fake is our own
             raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
+        if name in ("__getstate__", "__sizeof__"):
+            raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
         real = self.world.real(obj)
-        if name == "grad" and real is not obj:
+        if name in ("grad", "_grad") and real is not obj:
             with torch._C.DisableTorchFunction():
                 gradient = real.grad
             return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
@@ -250,15 +258,11 @@ class Attributes(Machine):
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
-        known = find_in_class(torch.Tensor, name)[0] is not None
-        if real is not obj and not known:
-            self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
-        try:
+        if find_in_class(cls, name)[0] is not None:
             return getattr(obj, name)
-        except AttributeError:
-            if known:
-                raise
-        raise AttributeError(f"'{self.type_of(obj).__name__}' object has no attribute '{name}'")
+        if real is not obj:
+            self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
+        raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
         if answers_itself(type(module)):

@@ -20,7 +20,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, GraphBreak
+from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, GraphBreak
 from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
 from onegraph.capture.caches import call_cached
@@ -388,6 +388,8 @@ class Tracer(Frames, Containers, Drops):
 
     def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An unbound native method called with its receiver as first argument."""
+        if owner is object and args and isinstance(args[0], torch.Tensor):  # it would tell of the fake
+            raise GraphBreak(TENSOR_MEMORY, what=f"object.{function.__name__}")
         if args:
             self.world.refuse_opaque(args[0])
             if function.__name__ not in READS:

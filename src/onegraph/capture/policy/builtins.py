@@ -131,8 +131,8 @@ def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
         return any(tensor_is(tracer, value, kind) for kind in typing.get_args(kinds))
     if kinds is torch.nn.Parameter:
         return builtins.isinstance(value, torch.nn.Parameter)
-    if kinds is torch.nn.Buffer:
-        return builtins.isinstance(value, torch.nn.Buffer)
+    if kinds is torch.nn.Buffer:  # an attribute, by which other tensors of this kind are told apart
+        return hasattr_(tracer, (value, "_is_buffer"), {}) and builtins.isinstance(value, torch.nn.Buffer)
     if isinstance(kinds, type) and issubclass(kinds, torch.Tensor) and type(kinds) is type(torch.Tensor):
         return issubclass(shown, kinds)
     return builtins.isinstance(value, kinds)
@@ -255,6 +255,8 @@ def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         raise GraphBreak(b.FRAME_ACCESS, name="dir")
+    if isinstance(args[0], torch.Tensor):  # the fake has names of its own
+        raise GraphBreak(b.TENSOR_MEMORY, what="dir")
     return tracer.run_native(dir, args, kwargs)
 
 

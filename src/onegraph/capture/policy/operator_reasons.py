@@ -23,7 +23,7 @@ def _named(reason: Reason, names: str) -> dict[str, Reason]:
 REAL_ONLY = {
     **_named(b.TENSOR_MEMORY, "data_ptr storage untyped_storage _typed_storage is_set_to _cdata __dlpack__ _base"),
     **_named(b.TENSOR_MEMORY, "__cuda_array_interface__ _version _is_view is_inference"),
-    **_named(b.TENSOR_HISTORY, "grad_fn output_nr retains_grad _backward_hooks _post_accumulate_grad_hooks"),
+    **_named(b.TENSOR_HISTORY, "grad_fn output_nr retains_grad grad_dtype _backward_hooks _post_accumulate_grad_hooks"),
     **_named(b.TENSOR_PLACE, "share_memory_ is_shared pin_memory is_pinned"),
     **_named(b.MEMORY_CHANGE, "set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_"),
     **_named(b.TENSOR_TO_LIST, "tolist"),

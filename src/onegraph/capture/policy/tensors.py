@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -42,7 +43,9 @@ breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.c
 breaks(b.PROFILER, torch.autograd.profiler.record_function)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
 breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
-breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack)
+breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
+breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
+breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
 breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, torch.Tensor._make_wrapper_subclass)
 breaks(b.PARAMETER_MADE, torch.Tensor._make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
