@@ -285,3 +285,29 @@ def test_what_is_asked_of_a_native_object(kind: str) -> None:
     compiled = onegraph.compile(scope["f"], backend="eager")
     for n in (1, 2, 3, 1, 2):
         assert answer(compiled, torch.zeros(1), make(n)) == answer(scope["f"], torch.zeros(1), make(n))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_views_in_no_grad_take_part_in_gradients_as_what_their_input_views(backend: str) -> None:
+    def views(x: torch.Tensor) -> Any:
+        with torch.no_grad():
+            flat, twice = x.flatten(), x * 2
+            known = flat.requires_grad, flat.is_leaf, x[0].requires_grad, twice.requires_grad
+        later = flat * 3
+        return later, known, later.requires_grad, x * 2
+
+    inputs = (
+        lambda: torch.ones(2)[None].requires_grad_(),  # a leaf that is a view of a tensor without gradients
+        lambda: torch.ones(1, 2).requires_grad_(),
+        lambda: torch.ones(2)[None].requires_grad_()[:, :],
+        lambda: (torch.ones(2).requires_grad_() * 1)[None],
+        lambda: torch.nn.Parameter(torch.ones(1, 2)),
+        lambda: torch.ones(1, 2),
+    )
+    for makes in (inputs, inputs[::-1]):
+        compiled = onegraph.compile(views, backend=backend)
+        for make in makes:
+            expected, found = views(make()), compiled(make())
+            assert found[1:3] == expected[1:3]
+            for ours, theirs in zip((found[0], found[3]), (expected[0], expected[3]), strict=True):
+                assert torch.equal(ours, theirs) and ours.requires_grad == theirs.requires_grad

@@ -15,6 +15,7 @@ from onegraph.capture.guards import Kind, Predicate
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.record import GraphInput, Recorder, is_view_of_leaf, storage_of
 from onegraph.capture.source import Source
+from onegraph.torchlib.histories import has_plain_base
 from onegraph.torchlib.shapes import Float
 
 
@@ -69,6 +70,27 @@ class AtPlace(Predicate):
     def text(self, *what: str) -> str:
         offset, size = self.place
         return f"{what[0]} begins at element {offset} of a storage" + ("" if size is None else f" of {size} bytes")
+
+
+def guard_bases(recorder: Recorder, guard: Callable[[Source, Kind, Any], None]) -> None:
+    """Guard whether a view in `no_grad` takes part in gradients: it does if what the input views does."""
+    for given in recorder.inputs:
+        is_parameter = type(given.example) is torch.nn.Parameter  # which is no view
+        if given.name in recorder.viewed_plainly and not is_parameter:
+            guard(given.source, "check", PlainBase(has_plain_base(given.example)))
+
+
+class PlainBase(Predicate):
+    """Gradients are recorded for what the tensor is a view of, or they are not."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        return has_plain_base(tensor) is self.plain
+
+    def text(self, *what: str) -> str:
+        return f"{what[0]} is {'a' if self.plain else 'no'} view of a tensor that requires no gradients"
 
 
 class NoViewOfLeaf(Predicate):

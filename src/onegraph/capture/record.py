@@ -83,6 +83,8 @@ class Recorder(TorchFunctionMode):
         self.given_history: set[str] = set()
         #: The inputs that had one before a write that is recorded.
         self.with_history: set[str] = set()
+        #: The inputs, by name, for which gradients are recorded and which have views that were made in `no_grad`.
+        self.viewed_plainly: set[str] = set()
         #: The storages in which the program has asked where its tensors are.
         self.placed: set[int] = set()
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
@@ -141,7 +143,7 @@ class Recorder(TorchFunctionMode):
         if func is torch.Tensor.__setitem__:
             args = bounded(args, args[:1])
         if depends_on_place(func):
-            self.placed.update(storage_of(arg) for arg in args[:1] if isinstance(arg, torch.Tensor))
+            self.placed.update(storage_of(arg) for arg in args[:1] if has_storage(arg))
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:
@@ -238,6 +240,9 @@ class Recorder(TorchFunctionMode):
                 self.nodes.setdefault(id(result), node)
                 self._keep.append(result)
                 self._made.setdefault(id(result), writes_to(result) or 0)
+                if not torch.is_grad_enabled() and has_storage(result):
+                    inputs = self._inputs_on.get(storage_of(result), ())
+                    self.viewed_plainly.update(seen.name for seen in inputs if is_recorded(seen.value))
             case tuple() | list():
                 for index, item in enumerate(result):
                     if contains_tensor(item):
@@ -328,6 +333,11 @@ METHOD_NAMES: dict[Any, str] = {
     for name in sorted(dir(torch.Tensor), key=lambda name: name.startswith("_"), reverse=True)
     if callable(getattr(torch.Tensor, name)) and name not in ("__class__", "__init_subclass__", "__subclasshook__")
 }
+
+
+def has_storage(value: Any) -> bool:
+    """Whether the value is a tensor of its own: those of `vmap` are others in disguise."""
+    return isinstance(value, torch.Tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 def storage_of(tensor: torch.Tensor) -> int:

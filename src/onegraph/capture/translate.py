@@ -30,7 +30,7 @@ from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.lifetimes import Lifetimes, Reached
-from onegraph.capture.memory import guard_histories, guard_memory, guard_places
+from onegraph.capture.memory import guard_bases, guard_histories, guard_memory, guard_places
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild, compile_residual
@@ -266,6 +266,7 @@ def finish(
     trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames or held)
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
+    guard_bases(trace.recorder, trace.world.guard)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     resumed = resumed_by(start.code)

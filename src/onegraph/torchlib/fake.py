@@ -40,6 +40,7 @@ from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
 from onegraph.torchlib.given import bounded_arguments
+from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.quick_meta import INDEXING, check_masks, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
@@ -112,14 +113,10 @@ class FakeMode(FakeTensorMode):
         return fake
 
     def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
-        leaf_grad = tensor.requires_grad and _is_leaf(tensor)
-        with _disable_current_modes(), torch._C._DisableTorchDispatch():
-            fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device, requires_grad=leaf_grad)
-        if tensor.requires_grad and not leaf_grad:
-            with _disable_current_modes(), torch.enable_grad():
-                leaf, fake = fake, fake.clone().requires_grad_().clone()
-            with _disable_current_modes(), torch._C._DisableTorchDispatch():
-                fake.data = leaf  # the clone of what is not dense has other strides, and memory of its own
+        with _disable_current_modes():
+            with torch._C._DisableTorchDispatch():
+                fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
+            fake = recorded_as(tensor, fake)
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         if isinstance(tensor, torch.nn.Buffer):
@@ -479,16 +476,6 @@ def _is_symbolic(args: Any, kwargs: Any) -> bool:
         leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
         for leaf in leaves(args, kwargs)
     )
-
-
-def _is_leaf(tensor: Tensor) -> bool:
-    """Whether a tensor that requires grad is a leaf, as far as it can be said without asking for the history of a view.
-
-    Autograd makes that when it is asked, which the program would see, and refuses to where it was made under no_grad.
-    """
-    if tensor._is_view() and tensor._base.requires_grad:
-        return torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.NO_GRAD_MODE
-    return tensor.is_leaf
 
 
 def _refuse_unsupported(tensor: Tensor) -> None:

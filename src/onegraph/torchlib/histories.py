@@ -1,0 +1,39 @@
+"""What autograd has recorded of a tensor, as far as it says so without making it, and fakes that are recorded alike."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def is_leaf(tensor: Tensor) -> bool:
+    """Whether a tensor that requires grad is a leaf, as far as it can be said without asking for the history of a view.
+
+    Autograd makes that when it is asked, which the program would see, and refuses to where it was made under no_grad.
+    """
+    base = tensor._base
+    if base is not None and base.requires_grad:
+        return torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.NO_GRAD_MODE
+    return tensor.is_leaf
+
+
+def has_plain_base(tensor: Tensor) -> bool:
+    """Whether gradients are recorded for a view, and not for what it views: its own views in `no_grad` have none."""
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad and tensor._base is not None and not tensor._base.requires_grad
+
+
+def recorded_as(tensor: Tensor, fake: Tensor) -> Tensor:
+    """The fake of a tensor, recorded by autograd as that is; `fake` is not recorded yet."""
+    if not tensor.requires_grad:
+        return fake
+    with torch.enable_grad():
+        if has_plain_base(tensor):
+            view = torch.ops.aten.alias.default(fake).requires_grad_()
+            return view if is_leaf(tensor) else torch.ops.aten.alias.default(view)
+        if is_leaf(tensor):
+            return fake.requires_grad_()
+        computed = fake.clone().requires_grad_().clone()
+    with torch._C._DisableTorchDispatch():
+        computed.data = fake  # the clone of what is not dense has other strides, and memory of its own
+    return computed
