@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import array
+import builtins
 import collections
 import contextvars
 import copy
@@ -25,6 +26,7 @@ import threading
 import time
 import types
 import uuid
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -311,3 +313,25 @@ def test_views_in_no_grad_take_part_in_gradients_as_what_their_input_views(backe
             assert found[1:3] == expected[1:3]
             for ours, theirs in zip((found[0], found[3]), (expected[0], expected[3]), strict=True):
                 assert torch.equal(ours, theirs) and ours.requires_grad == theirs.requires_grad
+
+
+def test_what_programs_read_from_libraries_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: torch.Tensor) -> Any:
+        return x + 1, sys.argv[-1], len(warnings.filters), "of_this_test" in sys.modules, getattr(builtins, "mine", 0)
+
+    compiled, x = onegraph.compile(f, backend="eager", fullgraph=True), torch.zeros(2)
+
+    def same() -> None:
+        assert compiled(x)[1:] == f(x)[1:]
+
+    same()
+    monkeypatch.setattr(sys, "argv", ["another"])
+    same()
+    monkeypatch.setattr(warnings, "filters", [])
+    same()
+    monkeypatch.setitem(sys.modules, "of_this_test", sys)
+    same()
+    monkeypatch.setattr(builtins, "mine", 3, raising=False)
+    same()
+    monkeypatch.undo()
+    same()

@@ -273,8 +273,11 @@ class Attributes(Machine):
         setting = find_in_class(type(module), name)[1]
         if isinstance(setting, torch.backends.ContextProp):
             return self.call(setting.getter, (), {})
+        # What the program itself looks at, but for modules that are filled as they are asked.
+        watched = type(module) is types.ModuleType and "__getattr__" not in namespace
+        watched = watched and not is_library(self.frames[-1].globals.get("__name__") or "")
         try:
-            return self.world.read_global(namespace, None, name)
+            return self.world.read_global(namespace, None, name, watched)
         except KeyError:
             deleted = name in namespace
         if deleted:

@@ -13,6 +13,9 @@ from typing import Any
 from onegraph.capture.shadows import Namespace, Record
 from onegraph.capture.source import Globals, Item, Source
 
+#: Kinds of what libraries keep their settings in.
+DATA = frozenset({type(None), bool, int, float, str, bytes, list, dict, set})
+
 
 class Namespaces:
     """The part of the world that holds globals. `library` tells of a module's name whether it is a library's."""
@@ -70,16 +73,18 @@ class Namespaces:
         space.read.clear()
         space.written.clear()
 
-    def read_global(self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str) -> Any:
-        """The value of a global or builtin name; raises KeyError."""
+    def read_global(
+        self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str, watched: bool = False
+    ) -> Any:
+        """The value of a global or builtin name; raises KeyError. With `watched`, data of a library is guarded too."""
         try:
-            return self._own_global(real, name)
+            return self._own_global(real, name, watched)
         except KeyError:
             if builtins is None:
                 raise
         return self._own_global(builtins, name) if id(builtins) in self.shadow_of else builtins[name]
 
-    def _own_global(self, real: dict[str, Any], name: str) -> Any:
+    def _own_global(self, real: dict[str, Any], name: str, watched: bool = False) -> Any:
         space = self.namespace(real)
         shadow = self.shadow_of.get(id(space.real))
         if shadow is not None and (name in shadow or name in self.records[id(shadow)].original_keys()):
@@ -89,10 +94,12 @@ class Namespaces:
         if name in space.read:
             return space.read[name]
         if name not in space.real:
-            if space.guarded:
+            if space.guarded or watched:
                 self.guard(space.source, "lacks", name)
             raise KeyError(name)
-        value = space.read[name] = self.admit(space.real[name], Item(space.source, name), space.guarded)
+        found = space.real[name]
+        guarded = space.guarded or watched and type(found) in DATA
+        value = space.read[name] = self.admit(found, Item(space.source, name), guarded)
         return value
 
     def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
