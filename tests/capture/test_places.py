@@ -131,3 +131,15 @@ def test_random_numbers_in_strided_views(fill: str, backend: str) -> None:
     same(scope["f"], backend, *views)
     exec(f"def g(x):\n    part = x.view(5, 8)[:, 1:6]\n    part.{fill}\n    part.{fill}\n    return part + 0", scope)
     same(scope["g"], backend, lambda b: b)
+
+
+@BACKENDS
+def test_random_numbers_go_in_the_order_of_what_was_computed(backend: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        x.index_fill_(0, torch.tensor([0]), 0.5)
+        chances = x.clamp(0, 1).index_fill(1, torch.tensor([1]), 0.25)
+        drawn = torch.bernoulli(chances), torch.nn.functional.dropout(chances, 0.4), torch.rand_like(chances)
+        x.normal_()
+        return drawn
+
+    same(f, backend, lambda b: b.view(8, 5).t(), lambda b: b.view(5, 8), lambda b: b.view(5, 8)[:, 1:4])

@@ -35,7 +35,8 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload, has_effect, may_view, opened
+from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
+from onegraph.torchlib.strides import memory_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,16 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     g.fallbacks.append(str(node.target))
     if g.cx.events:
         g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason or reason_left(node.target), *cost_left(node)))
+    if is_random(node.target):
+        args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
     return g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
+
+
+def _in_its_order(g: Lowerer, arg: Any, value: Any) -> Any:
+    """A tensor that random numbers are drawn into, or for: they go in the order in which its elements are in memory."""
+    if isinstance(value, View) and isinstance(arg, Node) and memory_order(arg.meta["val"]) is not None:
+        return g.whole(g.tensor(value, tensor_type(arg.meta["val"]).strides))
+    return value
 
 
 def _is_native(node: Node) -> bool:
