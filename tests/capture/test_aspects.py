@@ -274,6 +274,7 @@ NATIVE: dict[str, tuple[Callable[[int], Any], str]] = {
     "context": (lambda n: decimal.Context(prec=n), "o.prec, o.divide(1, 3)"),
     "random": (random.Random, "o.random()"),
     "number": (ctypes.c_int, "o.value"),
+    "wrapper": (lambda n: list(range(n)).__len__, "o(), o.__call__(), o.__call__.__call__()"),
     "maximum": (lambda n: torch.max(plain() + n, 0), "o.values.tolist(), o[1]"),
 }
 

@@ -40,6 +40,7 @@ from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_cl
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
+from onegraph.capture.values import admit_own_value, admit_record, has_hidden_fields, holds_atoms, kind_of_value
 from onegraph.capture.world import World
 
 Admission = Callable[[World, Any, Source, bool], Any]
@@ -73,6 +74,8 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
             return ADMISSIONS[base](world, real, source, guarded)
     if isinstance(real, BaseException):
         return admit_exception(world, real, source, guarded)
+    if kind_of_value(cls) is not None:
+        return admit_own_value(world, real, source, guarded)
     if has_python_layout(cls) and not world.is_stateful(cls):
         return admit_instance(world, real, source, guarded)
     return admit_opaque(world, real, source, guarded)
@@ -230,7 +233,7 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
 def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bool) -> Any:
     """Tuples are immutable, so they are admitted whole; a named tuple keeps its class."""
     if has_hidden_fields(type(real)):
-        return admit_record(world, real, source, guarded)
+        return (admit_record if holds_atoms(real) else admit_opaque)(world, real, source, guarded)
     if guarded:
         world.guard(source, "type", type(real))
         world.guard(source, "length", tuple.__len__(real))
@@ -243,32 +246,6 @@ def admit_tuple(world: World, real: tuple[Any, ...], source: Source, guarded: bo
     if has_instance_dict(shadow):
         world.attributes_record(shadow, real, source, guarded)
     return shadow
-
-
-@once_for_each_class
-def has_hidden_fields(cls: type[tuple[Any, ...]]) -> bool:
-    """Whether a class of native records (`os.stat_result`) has fields that are no items of the tuple."""
-    return getattr(cls, "n_fields", 0) > getattr(cls, "n_sequence_fields", 0)
-
-
-def fields_of(record: Any) -> tuple[Any, ...]:
-    """All fields of a native record."""
-    visible, hidden = record.__reduce__()[1]
-    return (*visible, *hidden.values())
-
-
-def admit_record(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """The record itself, if it holds atoms only: each is known by its value, as native code reads them."""
-    fields = fields_of(real)
-    if not all(type(field) in ATOMS for field in fields):
-        return admit_opaque(world, real, source, guarded)
-    if guarded:
-        world.guard(source, "type", type(real))
-        for index, field in enumerate(fields):
-            same = "is" if field is None or type(field) is bool else "equal"
-            world.guard(Item(Through(source, fields_of), index), same, field)
-    world.adopt_value(real, source)
-    return real
 
 
 @admits(set, frozenset)

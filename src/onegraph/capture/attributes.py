@@ -456,7 +456,7 @@ class Attributes(Machine):
         elif isinstance(deleter, types.FunctionType):
             self.call_before(WRITTEN_ATTRIBUTE, deleter, (found, obj), {})
         elif attributes is not None and dict.__contains__(attributes, name):
-            self.world.lookup(attributes, name)
+            self.world.present(attributes, name)
             self.world.touch(attributes)
             del attributes[name]
         elif self.world.is_outside(obj):

@@ -21,6 +21,7 @@ from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.shadows import ATOMS, members_of
+from onegraph.capture.texts import refuse_marked
 
 #: The methods of iterators, as functions.
 STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
@@ -60,6 +61,7 @@ class Containers(Operators):
         super().setattr(self._behind_weak_proxy(obj), name, value)
 
     def getitem(self, container: Any, key: Any) -> Any:
+        refuse_marked(container)
         container = shown_by(container)
         if isinstance(container, dict):
             key = self.concrete_deep(key, "hash")
@@ -80,7 +82,8 @@ class Containers(Operators):
             return container[self._as_index(key, indexing_rest(container))]
         self.world.realize(container)
         if isinstance(container, SEQUENCES):
-            self.world.refuse_opaque(key)
+            for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+                self.world.refuse_opaque(part)
         return super().getitem(container, key)
 
     def _as_index(self, key: Any, rest: Rest | None = None) -> Any:
@@ -100,7 +103,7 @@ class Containers(Operators):
         self.world.touch(container)
         if isinstance(container, dict):
             key = self.concrete_deep(key, "hash")
-            self.world.hashed(key)
+            self.world.added(key, container)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self.world.realize(container)
             if type(key) is slice and not isinstance(value, torch.Tensor):

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import torch
 
 from onegraph import _C
+from onegraph.capture.breaks import TEXT_DECIDES, GraphBreak
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import compares_in_python
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import Source
 from onegraph.capture.special_methods import is_stateful
+from onegraph.capture.texts import is_marked
 
 T = TypeVar("T")
 BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
@@ -34,6 +36,8 @@ class Keys:
     def __init__(self) -> None:
         super().__init__()
         self._hashed: set[int] = set()
+        #: The dicts and sets with one key that is a text of a tensor.
+        self._with_texts: dict[int, Any] = {}
 
     def hashed(self, value: Any) -> None:
         """The program finds a value in a dict or a set: objects that are found by identity are guarded by it."""
@@ -44,11 +48,20 @@ class Keys:
             for item in value:
                 self.hashed(item)
             return
-        if is_stateful(type(value).__hash__) or is_stateful(type(value).__eq__):
+        if type(value).__hash__ not in BY_IDENTITY or is_stateful(type(value).__eq__):
             self.refuse_opaque(value)
         origin = self.origin.get(id(value))
         if origin is not None and type(value).__hash__ in BY_IDENTITY:
             self.guard(origin, "is", self.real(value))
+
+    def added(self, key: Any, container: Any) -> None:
+        """The program puts a key into a dict or a set. A text that is not known yet may be one that is there."""
+        self.hashed(key)
+        count = (dict if isinstance(container, dict) else set).__len__(container)
+        if count and (is_marked(key) or id(container) in self._with_texts):
+            raise GraphBreak(TEXT_DECIDES)
+        if is_marked(key):
+            self._with_texts[id(container)] = container
 
     def settled(self, key: Any) -> Any:
         """A key whose hash and equality native code may ask for."""

@@ -24,6 +24,7 @@ class Namespaces:
     guard: Callable[..., None]
     keep: Callable[[Any], Any]
     lookup: Callable[..., Any]
+    present: Callable[..., bool]
     touch: Callable[[Any], None]
     shadow_of: dict[int, Any]
     real_of: dict[int, Any]
@@ -115,5 +116,6 @@ class Namespaces:
         """Delete a global; raises KeyError. (One that is bound again stands behind the others.)"""
         shadow = self.namespace_dict(real)
         self.lookup(shadow, name)
+        self.present(shadow, name)
         self.touch(shadow)
         dict.__delitem__(shadow, name)

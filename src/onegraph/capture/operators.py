@@ -5,6 +5,7 @@ How far it looks decides how much is filled, and guarded: `[*a]` one level, `a =
 
 from __future__ import annotations
 
+import collections
 import operator
 from types import SimpleNamespace
 from typing import Any
@@ -23,17 +24,18 @@ from onegraph.capture.changing import Numbers
 from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.layout import VIEWS, behind_proxy
-from onegraph.capture.record import Recorder, contains_tensor
+from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS, members_of
 from onegraph.capture.shapes import specialized
-from onegraph.capture.texts import Shown, refuse_marked
+from onegraph.capture.texts import Shown, is_marked, refuse_marked, refuse_measured
 from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
 
 #: What symbolic numbers compute, with each other, with plain numbers and with tensors.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+CONTAINERS = dict | list | tuple | set | frozenset | collections.deque
 #: What native code looks into where it compares or prints.
-LOOKED_INTO = dict | list | tuple | set | frozenset | SimpleNamespace
+LOOKED_INTO = CONTAINERS | SimpleNamespace | BaseException
 NUMBERS = int | float | torch.SymInt | torch.SymFloat
 OPERANDS = NUMBERS | torch.Tensor
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
@@ -86,6 +88,9 @@ class Operators(Attributes):
         """What a function says of numbers; symbols are among them."""
         return self.numbers.sizes.ask(function, tuple(map(expression, values)))
 
+    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
+        super().generic_setattr(self.concrete(obj, "attribute"), name, value)
+
     def binary(self, op: str, a: Any, b: Any) -> Any:
         kinds = SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
         if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=kinds):
@@ -95,6 +100,7 @@ class Operators(Attributes):
         elif may_raise(op.rstrip("="), a, b):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
+            refuse_measured(a, b)
             return self.world.with_addresses(super().binary(op, a, self.shown(b)))
         if op[-1] == "=":
             self.world.touch(a)
@@ -132,12 +138,20 @@ class Operators(Attributes):
         obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, kind)
+        if kind != "str":  # which shows the characters of a mark
+            refuse_marked(obj)
+        if kind == "str" and is_message(obj):
+            return str(obj)
         return self.world.with_addresses(super().convert(self._printable(obj), kind))
 
     def format(self, obj: Any, spec: Any) -> str:
         obj = self.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, "format", spec)
+        if spec:
+            refuse_marked(obj)
+        elif is_message(obj):
+            return str(obj)
         return self.world.with_addresses(super().format(self._printable(obj), spec))
 
     def contains(self, item: Any, container: Any) -> bool:
@@ -159,6 +173,8 @@ class Operators(Attributes):
 
     def set_update(self, container: set[Any], items: Any) -> None:
         super().set_update(container, self._items_of(items))
+        if set.__len__(container) > 1:
+            refuse_marked(*container)
         for item in container:
             self.world.hashed(item)
 
@@ -208,7 +224,9 @@ class Operators(Attributes):
 
     def _printable(self, value: Any) -> Any:
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
-        if contains_tensor(self._filled_deep(value)):
+        if type(value).__repr__ is not object.__repr__ or type(value).__str__ is not object.__str__:
+            self.world.refuse_opaque(value)
+        if hides_text(self._filled_deep(value), set()):
             raise GraphBreak(TEXT_OF_CONTAINER)
         return self.concrete_deep(value, "text")
 
@@ -233,11 +251,11 @@ class Operators(Attributes):
         return self.concrete(value, what)
 
     def set_add(self, container: set[Any], item: Any) -> None:
-        self.world.hashed(item)
+        self.world.added(item, container)
         super().set_add(container, self.concrete_deep(item, "hash"))
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
-        self.world.hashed(key)
+        self.world.added(key, container)
         super().map_add(container, self.concrete_deep(key, "hash"), value)
 
 
@@ -255,6 +273,32 @@ def contains_symbolic(value: Any, seen: set[int]) -> bool:
     seen.add(id(value))
     items = dict.values(value) if isinstance(value, dict) else members_of(value)
     return any(contains_symbolic(item, seen) for item in items)
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is an exception whose text is a text that is not known yet."""
+    native = isinstance(value, BaseException) and type(value).__str__ is BaseException.__str__
+    args = BaseException.args.__get__(value) if native else ()
+    return len(args) == 1 and is_marked(args[0])
+
+
+def hides_text(value: Any, seen: set[int]) -> bool:
+    """Whether a container, at any depth, holds tensors or texts that are not known yet: it cannot be printed."""
+    if isinstance(value, VIEWS):
+        return hides_text(behind_proxy(value), seen)
+    if not isinstance(value, LOOKED_INTO) or id(value) in seen:
+        return isinstance(value, torch.Tensor)
+    seen.add(id(value))
+    match plain(value):
+        case dict():
+            items = [*dict.keys(value), *dict.values(value)]
+        case SimpleNamespace():
+            items = list(vars(value).values())
+        case BaseException():
+            items = list(BaseException.args.__get__(value))
+        case _:
+            items = members_of(value)
+    return any(is_marked(item) or hides_text(item, seen) for item in items)
 
 
 def membership(broken: GraphBreak) -> GraphBreak:

@@ -284,7 +284,7 @@ class Recorder(TorchFunctionMode):
             case str():
                 refuse_marked(value)
                 return value
-            case _ if type(value).__module__ == "numpy" and hasattr(value, "item"):
+            case _ if type(value).__module__ == "numpy" and hasattr(value, "item") and type(value.item()) is not bool:
                 return value.item()
             case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
                 return value

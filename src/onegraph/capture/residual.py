@@ -370,6 +370,8 @@ class Rebuild:
         statements = [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
         statements += [f"{self.const(dict.popitem)}({target})"] * popped
         written = [(key, self.key(entry.original_key(key))) for key in kept if self._key_changed(entry, key)]
+        for key, _ in written if len(written) + len(last) > 1 else ():
+            self.world.guard_presence(entry, key)  # a dict without it would get its keys in the order of the program
         for key, key_text in [*written, *((key, self.value(key)) for key in last)]:
             value = self.value(dict.__getitem__(shadow, key))
             statements.append(

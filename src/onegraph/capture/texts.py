@@ -7,8 +7,10 @@ Such a string may be joined, formatted, kept and returned; a program that decide
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+import string
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +42,9 @@ class Texts:
     def __init__(self) -> None:
         self._printed: list[Printed] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._printed)
+
     def mark(self, tensor: torch.Tensor, kind: str, spec: str = "") -> str:
         """What stands for the text of `tensor`."""
         self._printed.append(Printed(tensor, kind, spec, version_of(tensor)))
@@ -65,11 +70,58 @@ def is_marked(value: Any) -> bool:
     return type(value) is str and "\ue000" in value and MARK.search(value) is not None
 
 
+def holds_marked(value: Any) -> bool:
+    """Whether lists, tuples and dicts hold such a string, at any depth."""
+    match value:
+        case list() | tuple():
+            return any(map(holds_marked, value))
+        case dict():
+            return any(map(holds_marked, value)) or any(map(holds_marked, value.values()))
+        case _:
+            return is_marked(value)
+
+
 def refuse_marked(*values: Any) -> None:
     """Break the graph where the contents of a string decide what happens."""
     for value in values:
         if is_marked(value):
             raise GraphBreak(TEXT_DECIDES)
+
+
+#: A place of `text % values`: its name, width, precision and kind.
+_PLACE = re.compile(r"%(?:\((\w*)\))?[-#0 +]*(\*|\d+)?(\.\*|\.\d*)?[hlL]?([a-zA-Z%])")
+
+
+def refuse_measured(template: str, values: Any) -> None:
+    """Break the graph where `template % values` pads, cuts or quotes a text that is not known yet."""
+    given = iter(values if type(values) is tuple else (values,))
+    for name, width, precision, kind in _PLACE.findall(template):
+        if kind == "%":
+            continue
+        if "*" in (width, precision.lstrip(".")):
+            next(given, None)
+        value = values.get(name) if name and isinstance(values, dict) else next(given, None)
+        _refuse_shaped(value, bool(width or precision) and kind in "sra", kind in "ra")
+
+
+def refuse_measured_fields(template: str, values: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Break the graph where `template.format(...)` pads, cuts or quotes a text that is not known yet."""
+    given = iter(values)
+    with contextlib.suppress(ValueError):  # which the call itself raises
+        for _, name, spec, conversion in string.Formatter().parse(template):
+            if name is None:
+                continue
+            first = re.split(r"[.\[]", name)[0]
+            if first.isdecimal():
+                value = values[int(first)] if int(first) < len(values) else None
+            else:
+                value = named.get(first) if first else next(given, None)
+            _refuse_shaped(value, bool(spec) and (is_marked(value) or bool(conversion)), conversion in ("r", "a"))
+
+
+def _refuse_shaped(value: Any, measured: bool, quoted: bool) -> None:
+    if is_marked(value) and (measured or quoted) or isinstance(value, torch.Tensor) and measured:
+        raise GraphBreak(TEXT_DECIDES)
 
 
 class Shown:

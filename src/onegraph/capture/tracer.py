@@ -20,7 +20,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.attributes import MISSING, find_in_class
-from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, GraphBreak
+from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
 from onegraph.capture.budget import Budget
 from onegraph.capture.bytecode import decode
 from onegraph.capture.caches import call_cached
@@ -83,7 +83,7 @@ from onegraph.capture.resume import deepest
 from onegraph.capture.shadows import ATOMS, keys_of, members_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import NOWHERE, Through
-from onegraph.capture.texts import refuse_marked, with_real_types
+from onegraph.capture.texts import holds_marked, refuse_marked, with_real_types
 from onegraph.capture.world import World
 
 
@@ -357,6 +357,8 @@ class Tracer(Frames, Containers, Drops):
             if polyfill is not None:
                 return self.call(polyfill, args, kwargs)
             raise refused_native(function, module, getattr(function, "__name__", str(function)))
+        if function.__name__ == "__call__" and type(receiver) in (types.MethodWrapperType, types.BuiltinFunctionType):
+            return self.call(receiver, args, kwargs)
         if type(receiver) is types.MappingProxyType:
             return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
         mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
@@ -430,6 +432,8 @@ class Tracer(Frames, Containers, Drops):
         depth = self._depth(function)
         if not keeps_texts(function):
             refuse_marked(bound_to(function), *args, *kwargs.values())
+            if depth == "deep" and self.recorder.texts and holds_marked((args, kwargs)):
+                raise GraphBreak(TEXT_DECIDES)
         for value in (*args, *kwargs.values()):
             if type(value) in ATOMS or isinstance(value, torch.Tensor):
                 continue
@@ -437,8 +441,10 @@ class Tracer(Frames, Containers, Drops):
                 self.world.refuse_opaque(value)
             if depth == "deep":
                 self.world.realize_deep(value, opaque=is_torch(function))
-            elif depth == "level":
+            elif depth != "identity":
                 self.world.realize(value)
+            for pair in members_of(value) if depth == "pairs" and isinstance(value, list | tuple) else ():
+                self.world.realize(pair)
         if not (is_torch(function) or keeps_texts(function) and not isinstance(kept_by(function), dict | set)):
             args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
         if is_torch(function) or isinstance(function, types.FunctionType):
@@ -462,7 +468,10 @@ class Tracer(Frames, Containers, Drops):
         """What native code has put into dicts and sets."""
         for container in containers:
             if isinstance(container, set | frozenset | dict) and not self.world.is_outside(container):
-                for member in keys_of(container) if isinstance(container, dict) else members_of(container):
+                members = keys_of(container) if isinstance(container, dict) else members_of(container)
+                if len(members) > 1:  # of texts that are not known yet, two may be one
+                    refuse_marked(*members)
+                for member in members:
                     self.world.hashed(member)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -236,6 +236,9 @@ class World(Namespaces, Keys):
         todo, seen = [(a, b)], set()
         while todo:
             a, b = todo.pop()
+            for value in (a, b):
+                if type(value).__eq__ is not object.__eq__:
+                    self.refuse_opaque(value)
             if a is b or type(a) is not type(b) or type(a) in ATOMS or (id(a), id(b)) in seen:
                 continue
             seen.add((id(a), id(b)))
@@ -267,7 +270,7 @@ class World(Namespaces, Keys):
             return self._fill_key(entry, key)
         if value is DELETED:
             refuse_marked(key)
-            self._guard_presence(entry, key)
+            self.guard_presence(entry, key)
             raise KeyError(key)
         return value
 
@@ -290,10 +293,10 @@ class World(Namespaces, Keys):
         found = self.find(dict.__contains__, container, self.settled(key))
         entry = self.records.get(id(container))
         if entry is not None:
-            self._guard_presence(entry, key)
+            self.guard_presence(entry, key)
         return found
 
-    def _guard_presence(self, entry: Record, key: Any) -> None:
+    def guard_presence(self, entry: Record, key: Any) -> None:
         """Guard whether the original dict has the key, unless a guard on the whole dict already says so."""
         if not entry.guarded or entry.complete or key in entry.snapshot:
             return
@@ -410,7 +413,7 @@ class World(Namespaces, Keys):
         if isinstance(value, dict):
             yield from list(dict.keys(value))
             yield from list(dict.values(value))
-        elif isinstance(value, list | tuple | set | frozenset):
+        elif isinstance(value, list | tuple | set | frozenset | deque):
             yield from members_of(value)
         elif isinstance(value, MappingProxyType):
             yield behind_proxy(value)

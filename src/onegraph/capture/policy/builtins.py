@@ -38,6 +38,7 @@ from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Through
+from onegraph.capture.texts import refuse_measured_fields
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
@@ -50,8 +51,8 @@ native(
     builtins.zip,
     builtins.list,
     builtins.tuple,
-    builtins.dict,
 )
+native("pairs", builtins.dict, dict.update)
 native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
 native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
 native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy)
@@ -65,7 +66,7 @@ def set_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[0].pop()
 
 
-native("level", list.extend, dict.update, set.add, set.discard, set.remove, set.clear, set.copy)
+native("level", list.extend, set.add, set.discard, set.remove, set.clear, set.copy)
 breaks(b.LOGGING, logging.getLogger, logging.basicConfig, logging.debug, logging.info, logging.warning, logging.error)
 breaks(b.LOGGING, logging.log, logging.critical, logging.exception)
 breaks(b.INPUT, input)
@@ -386,7 +387,18 @@ def cached_property(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 @policy(str.format)
 def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     template, *values = args
+    refuse_measured_fields(template, values, kwargs)
     return tracer.run_native(str.format, (template, *tracer.shown(tuple(values))), tracer.shown(dict(kwargs)))
+
+
+@policy(str.__mod__)
+def modulo(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return tracer.binary("%", *args)
+
+
+@policy(ascii)
+def ascii_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return tracer.convert(args[0], "ascii")
 
 
 @policy(str.join)

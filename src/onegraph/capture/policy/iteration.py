@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import math
@@ -15,6 +16,7 @@ from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import NativeLike, recipe
+from onegraph.capture.texts import refuse_marked
 
 PLAIN_NUMBERS = (int, float, complex, bool)
 
@@ -235,6 +237,12 @@ def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return int(count())
 
 
+@policy(collections._count_elements)
+def count_elements(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    counts, items = args
+    return tracer.run_native(collections._count_elements, (counts, list(tracer.iterate(items))), kwargs)
+
+
 @policy(any)
 def any_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(tracer.truth(item) for item in tracer.iterate(args[0]))
@@ -275,6 +283,7 @@ def ranks(tracer: Any) -> Any:
     """The class of keys that the tracer compares."""
 
     def compared(a: Any, b: Any) -> int:
+        refuse_marked(a, b)
         known = type(a) in PLAIN and type(b) in PLAIN
         return -1 if (a < b if known else ordered(tracer, "sort", "<", a, b)) else 0
 
@@ -287,6 +296,7 @@ def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     items, key = tracer.world.realize(args[0]), kwargs.get("key")
     reverse = reversed_by(tracer, kwargs.get("reverse", False))
     if key is None and all(type(item) in PLAIN for item in items):
+        refuse_marked(*items)
         return list.sort(items, reverse=reverse)
     rank = ranks(tracer)
     list.sort(items, key=rank if key is None else lambda item: rank(tracer.call(key, (item,), {})), reverse=reverse)
@@ -298,6 +308,7 @@ def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     for item in items if key is not None else ():
         keys.append(tracer.call_before(ordering_rest(key, items, list(keys), reverse), key, (item,), {}))
     reverse = reversed_by(tracer, reverse)
+    refuse_marked(*keys)
     plain = all(type(each) in PLAIN for each in keys)
     rank = (lambda each: each) if plain else ranks(tracer)
     keyed = sorted(zip(keys, items, strict=True), key=lambda entry: rank(entry[0]), reverse=reverse)

@@ -18,6 +18,7 @@ from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import native, policy
 from onegraph.capture.record import contains_tensor
 from onegraph.capture.source import Const
+from onegraph.capture.texts import holds_marked
 from onegraph.torchlib.state import untraced
 
 native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans)
@@ -101,7 +102,7 @@ def _encoder(function: Any) -> None:
     @policy(function)
     def encode(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         value = tracer.world.realize_deep(args[0]) if args else None
-        if any(callable(option) for option in kwargs.values()) or contains_tensor(value):
+        if any(callable(option) for option in kwargs.values()) or contains_tensor(value) or holds_marked(value):
             return tracer.interpret(function, args, kwargs)
         options = {name: tracer.world.realize_deep(option) for name, option in kwargs.items()}
         with untraced():

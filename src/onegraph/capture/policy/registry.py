@@ -1,7 +1,7 @@
 """The table of native calls, and the rules for the functions that are not in it.
 
 HANDLERS    function -> handler(tracer, args, kwargs): replaced by a version that knows the shadow world
-DEPTHS      function -> how much of its arguments it looks at: "identity", "level" or "deep"
+DEPTHS      function -> how much of its arguments it looks at: "identity", "level", "pairs" (in lists of them) or "deep"
 PURE        modules whose native functions may run while tracing; anything else native breaks the graph
 """
 
@@ -26,7 +26,7 @@ from onegraph.capture.kinds import isinstance, once_for_each_class
 from onegraph.capture.policy.arity import Handler, refusing
 from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
 
-Depth = Literal["identity", "level", "deep"]
+Depth = Literal["identity", "level", "pairs", "deep"]
 HANDLERS: dict[int, Handler] = {}
 PASSING: set[int] = set()
 DEPTHS: dict[int, Depth] = {}
