@@ -316,6 +316,19 @@ def test_views_in_no_grad_take_part_in_gradients_as_what_their_input_views(backe
                 assert torch.equal(ours, theirs) and ours.requires_grad == theirs.requires_grad
 
 
+def test_the_name_of_a_function_may_change() -> None:
+    def named() -> None:
+        pass
+
+    holder = [named]
+    compiled = onegraph.compile(
+        lambda x: (x + 1, holder[0].__name__, holder[0].__doc__), backend="eager", fullgraph=True
+    )
+    for name in ("first", "second"):
+        named.__name__, named.__doc__ = name, name.upper()
+        assert compiled(torch.zeros(1))[1:] == (name, name.upper())
+
+
 def test_what_programs_read_from_libraries_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
     def f(x: torch.Tensor) -> Any:
         return x + 1, sys.argv[-1], len(warnings.filters), "of_this_test" in sys.modules, getattr(builtins, "mine", 0)

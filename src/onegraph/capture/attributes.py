@@ -360,8 +360,7 @@ class Attributes(Machine):
         origin = self.world.origin.get(id(function))
         if name == "__globals__":
             return self.world.namespace_dict(function.__globals__)
-        named = name in NAMES and id(function) in self.world.unpinned
-        if (named or name in FUNCTION_STATE) and origin is not None:
+        if (name in NAMES or name in FUNCTION_STATE) and origin is not None:
             value = getattr(function, name)
             return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
         known = self.world.shadow_of.get(id(function.__dict__))
