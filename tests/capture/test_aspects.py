@@ -349,3 +349,19 @@ def test_what_programs_read_from_libraries_is_guarded(monkeypatch: pytest.Monkey
     same()
     monkeypatch.undo()
     same()
+
+
+def test_a_module_with_hooks_in_the_place_of_one_without() -> None:
+    model, other = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), torch.nn.Linear(2, 2)
+    compiled, x = onegraph.compile(model, backend="eager", fullgraph=True), torch.ones(2)
+    assert torch.equal(compiled(x), model(x))
+    other.register_forward_hook(lambda module, inputs, output: output + 1)
+    model[0] = other
+    assert torch.equal(compiled(x), model(x))
+    model[0] = torch.nn.Linear(2, 2)
+    handle = torch.nn.modules.module.register_module_forward_hook(lambda module, inputs, output: output * 2)
+    try:
+        assert torch.equal(compiled(x), model(x))
+    finally:
+        handle.remove()
+    assert torch.equal(compiled(x), model(x))

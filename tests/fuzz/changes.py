@@ -107,7 +107,6 @@ Base.p = property(lambda s: 'np')
 Sub.p = property(lambda s: 'sp')
 Base.p = 5
 Sub.s = staticmethod(lambda: 'ss')
-Base.__len__ = lambda s: 8
 o.l.append(2)
 o.l = [5]
 o.l.clear()
@@ -197,8 +196,9 @@ torch.set_grad_enabled(False)
 torch.set_grad_enabled(True)
 """
 
-#: Classes that get what they did not have.
+#: Special methods that change, and classes that get what they did not have.
 OPEN = """
+Base.__len__ = lambda s: 8
 Sub.__len__ = lambda s: 0
 Sub.__bool__ = lambda s: False
 Sub.__eq__ = lambda s, o: False

@@ -54,7 +54,7 @@ from onegraph.capture.native_calls import (
 from onegraph.capture.operators import SYMBOLIC
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.policy.iteration import StandIn
-from onegraph.capture.policy.module import HookWatch
+from onegraph.capture.policy.module import NoGlobalHooks
 from onegraph.capture.policy.reasons import (
     reason_of_truth,
     refuse_outside_class,
@@ -116,7 +116,7 @@ class Tracer(Frames, Containers, Drops):
         )
         self.recorder = recorder
         self.numbers = numbers
-        self.hook_watch = HookWatch()
+        self.no_global_hooks = NoGlobalHooks()
         #: Messages that the program gives (warnings, logging): made when the compiled program runs.
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         #: What functions with a cache have given for objects that the program has made.

@@ -10,10 +10,10 @@ from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
+from onegraph.capture.guards import Predicate
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import Known
 from onegraph.capture.policy.registry import policy
-from onegraph.capture.source import Const
+from onegraph.capture.source import NOWHERE, DictOf, Item, Source
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
@@ -27,27 +27,24 @@ GLOBAL_HOOKS = (
 Module = torch.nn.Module
 
 
-class HookWatch:
-    """Guard predicate: none of the traced modules has got a hook since.
+class NoGlobalHooks(Predicate):
+    """No hooks are registered for the calls of all modules.
 
     Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
     """
 
     def __init__(self) -> None:
-        self.modules: dict[int, Known] = {}  # by identity
         self.seen = RemovableHandle.next_id
-        self.__name__ = "no module hooks"
 
     def __call__(self, _: object) -> bool:
-        if RemovableHandle.next_id == self.seen:
-            return True
         newest = RemovableHandle.next_id
-        if has_global_hooks() or any(
-            has_hooks(module) for reference in self.modules.values() if (module := reference()) is not None
-        ):
+        if newest != self.seen and has_global_hooks():
             return False
         self.seen = newest
         return True
+
+    def text(self, *what: str) -> str:
+        return "no hooks are registered for all modules"
 
 
 def has_hooks(module: Module) -> bool:
@@ -75,10 +72,16 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
         return tracer.interpret(Module._call_impl, args, kwargs)
     if real is not module:
-        watch = tracer.hook_watch
-        watch.modules[id(real)] = Known(real)
-        tracer.world.guard(Const(id(watch), "no module hooks", watch), "check", watch)
+        guard_hooks(tracer, real, tracer.world.origin[id(module)])
     return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
+
+
+def guard_hooks(tracer: Any, module: Module, source: Source) -> None:
+    """Guard that the module at this place has no hooks, and that there are none for all modules."""
+    tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
+    for name in HOOKS:
+        if name in module.__dict__:
+            tracer.world.guard(Item(DictOf(source), name), "length", 0)
 
 
 @policy(Module.__getattr__)
