@@ -9,6 +9,7 @@
    frame_slots              arguments, locals, cells and free variables
    frame_abandon            end a fresh frame with the exception that is set; returns NULL
    frame_discard            end a fresh frame that was not needed
+   frame_end                end a frame that has returned, before the hook does
    frames_left              how many more Python frames the thread may enter
    code_frame_size          words that a frame of this code takes on the data stack
    code_reserve_frame       let future frames of this code take at least so many words

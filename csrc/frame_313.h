@@ -42,6 +42,9 @@ static inline void frame_discard(PyThreadState *tstate, Frame *frame)
     PyThreadState_LeaveTracing(tstate);
 }
 
+/* The evaluator has done it. */
+static inline void frame_end(Frame *UNUSED(frame)) {}
+
 static inline Py_ssize_t code_frame_size(PyCodeObject *code) { return code->co_framesize; }
 
 static inline void code_reserve_frame(PyCodeObject *code, Py_ssize_t size)

@@ -117,7 +117,11 @@ static bool is_near_limit(PyThreadState *tstate, int levels)
 static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
 {
     PyObject *result = frame_run_residual(tstate, frame, replacement);
-    return is_tail ? result : resume_tail_calls(result);
+    if (is_tail || result == NULL || !Py_IS_TYPE(result, &TailCall_Type)) {
+        return result;
+    }
+    frame_end(frame); /* who holds on to it may let it go while its rest runs */
+    return resume_tail_calls(result);
 }
 
 static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context, bool is_tail)

@@ -213,11 +213,12 @@ static struct PyModuleDef module_definition = {
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
+    &Rest_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)
 {
-    if (PyType_Ready(&Marker_Type) < 0 || PyType_Ready(&Rest_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
+    if (PyType_Ready(&Marker_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
         return NULL;
     }
     PyObject *module = PyModule_Create(&module_definition);

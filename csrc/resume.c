@@ -98,7 +98,7 @@ void resume_release_args(PyObject *args)
 /* What is known of the frames that tail calls run in the place of one. */
 struct Rest {
     PyObject *cell;          /* the one that runs now; NULL: nobody holds on to those before it */
-    struct RestObject *held; /* borrowed: of the one before, as long as somebody holds on to that; or NULL */
+    struct RestObject *held; /* borrowed: of the last one that was held, as long as it is; or NULL */
     bool begun;              /* it runs: others are the rests of calls */
 };
 
@@ -142,6 +142,8 @@ static void rest_dealloc(RestObject *self)
 PyTypeObject Rest_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Rest",
+    .tp_doc = PyDoc_STR("What a frame that has ended keeps of those that run in its place: the cell with the last one, "
+                        "those of calls."),
     .tp_basicsize = sizeof(RestObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_traverse = (traverseproc)rest_traverse,
@@ -168,7 +170,6 @@ static RestObject *rest_new(struct Rest *owner)
 /* The frame that has ended with this call gets a rest, if others hold on to it. */
 static void rest_note_end(struct Rest *rest, TailCallObject *call)
 {
-    rest_let_go(rest);
     rest->begun = false;
     if (rest->cell != NULL && Py_REFCNT(rest->cell) == 1) {
         Py_CLEAR(rest->cell); /* nobody holds on to them any more */
@@ -178,6 +179,7 @@ static void rest_note_end(struct Rest *rest, TailCallObject *call)
     }
     bool in_cell = rest->cell != NULL && PyCell_GET(rest->cell) == call->frame;
     if (call->holds > 1 + in_cell) {
+        rest_let_go(rest);
         rest->cell = rest->cell == NULL ? PyCell_New(NULL) : rest->cell;
         RestObject *made = rest->cell == NULL ? NULL : rest_new(rest);
         if (made == NULL) {

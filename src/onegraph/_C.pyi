@@ -79,6 +79,9 @@ class TailCall:
 
     def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
 
+class Rest:
+    """What a frame that has ended keeps of those that run in its place: the cell with the last one, those of calls."""
+
 def made_dict(object: object, /) -> dict[str, Any] | None:
     """The instance dictionary of an object, or None if it has none yet."""
 

@@ -127,3 +127,88 @@ def test_a_loop_whose_frame_is_held_does_not_grow():
     KEPT.clear()
     _, many = compiled(torch.ones(2), 300)
     assert many <= few + 3
+
+
+class Watched:
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+
+    def waiting(self) -> Any:
+        try:
+            while True:
+                yield 1
+        finally:
+            self.log.append("dropped")
+
+
+def one_break(log):
+    try:
+        raise KeyError
+    finally:
+        waits = Watched(log).waiting()
+        next(waits)
+        graph_break()
+
+
+def two_breaks(log):
+    waits = Watched(log).waiting()
+    next(waits)
+    try:
+        raise KeyError
+    finally:
+        graph_break()
+        graph_break()
+
+
+def drawn_behind(log):
+    try:
+        raise KeyError
+    finally:
+        waits = Watched(log).waiting()
+        graph_break()
+        waits.send(None)
+
+
+def called(inner):
+    def outer(log):
+        inner(log)
+
+    return outer
+
+
+def once(inner, x, log):
+    try:
+        inner(log)
+    except KeyError:
+        log.append("caught")
+    log.append("end")
+    return x + 1
+
+
+def one_of_three_kept(inner, x, log):
+    kept = None
+    for i in range(3):
+        try:
+            inner(log)
+        except KeyError as error:
+            kept = kept or error
+            log.append("caught")
+        log.append(f"end {i}")
+    graph_break()
+    kept = None
+    log.append("nothing is kept")
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [once, one_of_three_kept])
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("inner", [one_break, two_breaks, drawn_behind])
+def test_an_exception_in_flight_over_a_break_holds_what_its_frame_holds_until_it_is_dropped(inner, deep, program):
+    inner = called(inner) if deep else inner
+    wanted: list[str] = []
+    program(inner, torch.ones(2), wanted)
+    compiled = onegraph.compile(program, backend="eager")
+    for _ in range(2):
+        log: list[str] = []
+        compiled(inner, torch.ones(2), log)
+        assert log == wanted

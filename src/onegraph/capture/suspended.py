@@ -10,15 +10,17 @@ import builtins
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, decode
 from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.machine import Machine
+from onegraph.capture.interp.tracebacks import is_stand_in
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.unread import Unread
@@ -91,13 +93,29 @@ def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iter
 def held_by_traceback(raised: BaseException) -> Iterator[Any]:
     """The variables of the frames that an exception has left, and what it is chained to.
 
-    (To read `f_locals` of a frame keeps its variables alive.)
     """
     entry = raised.__traceback__
     while entry is not None:
-        yield from gc.get_referents(entry.tb_frame)
+        yield from held_by_object(entry.tb_frame)
         entry = entry.tb_next
     yield from (raised.__context__, raised.__cause__, *raised.args)
+
+
+def held_by_object(frame: FrameType) -> Iterator[Any]:
+    """What a frame object holds, with those that run in its place or in that of the frame that it stands for.
+
+    (To read `f_locals` of a frame keeps its variables alive.)
+    """
+    todo: list[Any] = [frame]
+    while todo:
+        each = todo.pop()
+        for part in gc.get_referents(each):
+            if type(each) in (_C.Rest, list) or type(part) is _C.Rest:  # which has a list of frames and others
+                todo.append(part)
+            elif type(part) is FrameType and is_stand_in(each.f_code):
+                todo.append(part)
+            else:
+                yield part
 
 
 def held_by(frame: Frame) -> list[Any]:
