@@ -344,6 +344,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_LACKS_ATTR: REQUIRE(lacks_attribute(r[ip->s], ip->k)); break;
         case OP_CHECK: REQUIRE(satisfies(ip->k, r[ip->s])); break;
         case OP_MEMORY: REQUIRE(meets_as_before(ip->k, r)); break;
+        case OP_CLASS: REQUIRE(class_fact_holds((ClassFactObject *)ip->k, r[ip->s])); break;
         case OP_STATE: REQUIRE(global_state_holds((GlobalStateObject *)ip->k)); break;
 
         case OP_ISIZE: REQUIRE(tensor_size(r[ip->s], ip->v, &i[ip->d])); break;

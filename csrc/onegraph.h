@@ -73,6 +73,19 @@ int same_value(PyObject *a, PyObject *b);
 /* Comparing with this constant by same_value runs no Python code, whatever the other side is. */
 bool is_plain_value(PyObject *value);
 
+/* ---- ClassFact: that a class is as it was (class_fact.c) ---- */
+typedef struct {
+    PyObject_HEAD
+    PyObject *check;
+    PyObject *name;       /* of an attribute that every class has */
+    unsigned int version; /* of the class for which check(cls) was True; 0: none */
+} ClassFactObject;
+
+extern PyTypeObject ClassFact_Type;
+
+/* 1, 0, or -1 with an exception set. */
+int class_fact_holds(ClassFactObject *self, PyObject *object);
+
 /* ---- Entry: one compiled version of a code object (entry.c) ---- */
 typedef struct {
     PyObject_HEAD

@@ -176,6 +176,11 @@ class Graph:
     @property
     def function(self) -> Callable[..., Any]: ...
 
+class ClassFact:
+    """`check(cls)` is True; asked again only when the version of the class is another one."""
+
+    def __new__(cls, check: Callable[[type], bool]) -> ClassFact: ...
+
 class GlobalState:
     """A snapshot of torch's state: grad and inference mode, autocast, default dtype, determinism, active
     modes and transforms."""

@@ -70,7 +70,19 @@ str(ValueError([t]))
 textwrap.fill(str(t))
 string.Template('$a').substitute(a=t)
 json.dumps([str(t)])
+json.dumps(obj={'k': str(t)})
 len({str(t), str(t + 0)})
+'{0.a} {0.a!s:>60}'.format(SimpleNamespace(a=t))
+'{a} {a!s:>60}'.format_map({'a': t})
+'{} {}'.format(t)
+'{0} {}'.format(t)
+'{0.b}'.format(t)
+'%-90s|' % {'a': t}
+'%s %60s|' % (Own(t), 'a')
+'%60s|' % Own(t)
+'%a' % Own(t)
+'{:>60} {!r}'.format(f'{Own(t)}', Own(t))
+ascii(Own(t))
 """.strip().splitlines()
 
 OF_SEVERAL = """
@@ -87,10 +99,18 @@ list(map(len, map(str, o)))
 """
 
 
+class Own:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Own({self.value})"
+
+
 def compiled(expression: str, argument: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     scope: dict[str, Any] = {
         "collections": collections, "deque": collections.deque, "json": json, "operator": operator, "string": string,
-        "textwrap": textwrap, "SimpleNamespace": SimpleNamespace,
+        "textwrap": textwrap, "SimpleNamespace": SimpleNamespace, "Own": Own,
     }  # fmt: skip
     exec(f"def f(x, {argument}): return ({expression}), x + 1", scope)
     return scope["f"], onegraph.compile(scope["f"], backend="eager", options={"raise_compiler_errors": True})
@@ -100,8 +120,21 @@ def compiled(expression: str, argument: str) -> tuple[Callable[..., Any], Callab
 def test_the_text_of_a_tensor(expression: str) -> None:
     plain, function = compiled(expression, "t")
     for t in (torch.tensor([1.5, 2.0]), torch.tensor([0.25, 2.0])):
-        expected, found = plain(torch.ones(1), t)[0], function(torch.ones(1), t)[0]
-        assert found == expected
+        assert answer(function, t) == answer(plain, t)
+
+
+def answer(function: Callable[..., Any], given: Any) -> Any:
+    try:
+        return function(torch.ones(1), given)[0]
+    except (AttributeError, IndexError, ValueError) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("expression", ["'%(a)s %(a)60s' % o", "'{0[a]!s:>60}'.format(o)", "'{a!s:>60}'.format_map(o)"])
+def test_the_text_of_a_tensor_in_a_dict_from_outside(expression: str) -> None:
+    plain, function = compiled(expression, "o")
+    for given in ({"a": torch.ones(2)}, {"a": torch.zeros(2)}):
+        assert answer(function, given) == answer(plain, given)
 
 
 @pytest.mark.parametrize("expression", OF_SEVERAL.strip().splitlines())

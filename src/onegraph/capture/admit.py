@@ -24,7 +24,6 @@ import torch
 from onegraph import _C
 from onegraph.capture.breaks import SET_ORDER, GraphBreak
 from onegraph.capture.deques import Slot
-from onegraph.capture.guards import SameMembers, short
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.keys import made_quietly
 from onegraph.capture.kinds import defines, isinstance, once_for_each_class
@@ -37,9 +36,11 @@ from onegraph.capture.layout import (
     native_method,
 )
 from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
+from onegraph.capture.predicates import SameMembers
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
+from onegraph.capture.texts import short
 from onegraph.capture.values import admit_own_value, admit_record, has_hidden_fields, holds_atoms, kind_of_value
 from onegraph.capture.world import World
 

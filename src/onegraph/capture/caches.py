@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import CACHED_FUNCTION, GraphBreak
-from onegraph.capture.guards import Predicate
 from onegraph.capture.kinds import defined, isinstance
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.policy.registry import is_library, policy
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import Arg, Const, Source, Through
 from onegraph.capture.special_methods import is_stateful

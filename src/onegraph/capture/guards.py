@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import ModuleType
 from typing import Any, Literal, assert_never
 
 import torch
@@ -20,6 +19,7 @@ from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import (
     Arg,
     Attr,
@@ -34,7 +34,7 @@ from onegraph.capture.source import (
     TypeOf,
     written,
 )
-from onegraph.capture.texts import written_atom
+from onegraph.capture.texts import short
 
 Kind = Literal[
     "is",
@@ -52,6 +52,7 @@ Kind = Literal[
     "check",
     "together",
     "memory",
+    "class",
 ]
 mro_of = type.__dict__["__mro__"].__get__
 
@@ -72,6 +73,7 @@ OPCODES: dict[str, str] = {
     "check": "CHECK",
     "together": "CHECK",
     "memory": "MEMORY",
+    "class": "CLASS",
 }
 
 
@@ -80,7 +82,8 @@ class Guard:
     """One fact: `kind` of the value at `source` against `arg` (a constant, or another source for same/different).
 
     Of the kind "together", `arg` is the other sources, and a predicate of all the values, as nested pairs. Of the kind
-    "memory", it is the other sources, and how all the tensors lie to each other.
+    "memory", it is the other sources, and how all the tensors lie to each other. Of the kind "class", the class is as
+    the `onegraph.capture.class_facts.AsDefined` says.
     """
 
     source: Source
@@ -128,6 +131,8 @@ def guard_text(guard: Guard) -> str:
         case "memory":
             others, memory = arg
             return memory_text(memory, [what, *map(written, others)])
+        case "class":
+            return f"the class {what} is as it was"
         case _:
             assert_never(guard.kind)
 
@@ -156,51 +161,6 @@ def type_text(cls: type | Named) -> str:
     if isinstance(cls, Named):
         return cls.text
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def short(value: object) -> str:
-    if isinstance(value, Named):
-        return value.text
-    if isinstance(value, ModuleType):
-        return f"the module {value.__name__}"
-    name = getattr(value, "__qualname__", None)
-    text = name if isinstance(name, str) else written_atom(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-class Predicate:
-    """What a guard of kind "check" asks of a value, in code and in words."""
-
-    def __call__(self, value: Any) -> bool:
-        raise NotImplementedError
-
-    def text(self, *what: str) -> str:
-        """The condition on values that are written like this."""
-        raise NotImplementedError
-
-
-class SameMembers(Predicate):
-    """A dict or set has exactly these members, in this order."""
-
-    def __init__(self, members: tuple[Any, ...]) -> None:
-        self.members = members
-
-    def text(self, *what: str) -> str:
-        return f"list({what[0]}) == {short(list(self.members))}"
-
-    def __call__(self, container: Any) -> bool:
-        return len(container) == len(self.members) and all(map(same_member, container, self.members))
-
-
-def same_member(a: Any, b: Any) -> bool:
-    """Whether two members are one object, or cannot be told apart."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if type(a) is tuple:
-        return len(a) == len(b) and all(map(same_member, a, b))
-    return type(a) in (int, float, complex, str, bytes) and written_atom(a) == written_atom(b)
 
 
 #: How many values a program of guards can load.
@@ -386,6 +346,8 @@ class Assembler:
                     first, second, register = register, self.load(other, guard), self.new_register()
                     self.emit(guard, "PAIR", register, first, second)
                 self.emit(guard, opcode, self.const(predicate), register)
+            case "class":
+                self.emit(guard, opcode, register, self.const(_C.ClassFact(guard.arg)))
             case "memory":
                 others, memory = guard.arg
                 registers = [register, *(self.load(other, guard) for other in others)]
@@ -427,12 +389,15 @@ def assemble(
     conditions: tuple[ShapeCondition, ...],
     state: Any | None,
     frame_globals: dict[str, Any],
+    classes: Sequence[Guard] = (),
 ) -> GuardProgram:
-    """The program that checks all of `guards`, then the shape conditions; `state` is the global state's snapshot."""
-    known = known_weakly(guards)
+    """The program that checks `state` (the global state), the `classes`, all of `guards`, then the shape conditions."""
+    known = known_weakly([*classes, *guards])
     assembler = Assembler(frame_globals, known)
     if state is not None:
         assembler.emit(state, "STATE", assembler.const(state))
+    for guard in classes:  # before anything is loaded that would have to be kept while one of them is looked at
+        assembler.check(guard)
     relations = []
     for guard in guards:
         if guard.kind in RELATIONS:
@@ -458,10 +423,14 @@ def is_weak(guard: Guard) -> bool:
     return guard.kind in IDENTITIES and passes_away(guard.arg)
 
 
-def known_weakly(guards: GuardSet) -> dict[int, Known]:
+def known_weakly(guards: Sequence[Guard]) -> dict[int, Known]:
     """What guards compare with and must not keep alive, by identity. The bases of a class live as long as it does."""
     known: dict[int, Known] = {}
-    for guard in filter(is_weak, guards):
+    for guard in guards:
+        if guard.kind == "class" and type(guard.source.held) is Known:
+            known[guard.source.identity] = guard.source.held
+        if not is_weak(guard):
+            continue
         if type(guard.arg) in WRAPPERS:
             known.update((id(part), Known(part)) for part in parts_of(guard.arg) if part is not None)
         elif id(guard.arg) not in known:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture.guards import Kind, Predicate
+from onegraph.capture.guards import Kind
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.record import GraphInput, Recorder, is_view_of_leaf, storage_of
 from onegraph.capture.source import Source
 from onegraph.torchlib.histories import has_plain_base

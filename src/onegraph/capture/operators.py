@@ -27,7 +27,7 @@ from onegraph.capture.layout import VIEWS, behind_proxy
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS, members_of
 from onegraph.capture.shapes import specialized
-from onegraph.capture.texts import Shown, is_marked, refuse_marked, refuse_measured
+from onegraph.capture.texts import Shown, is_marked, measures, refuse_marked
 from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
 
 #: What symbolic numbers compute, with each other, with plain numbers and with tensors.
@@ -100,8 +100,11 @@ class Operators(Attributes):
         elif may_raise(op.rstrip("="), a, b):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
-            refuse_measured(a, b)
-            return self.world.with_addresses(super().binary(op, a, self.shown(b)))
+            measured = measures(a, b)
+            text = super().binary(op, a, self.shown(b))
+            if measured:
+                refuse_marked(text)
+            return self.world.with_addresses(text)
         if op[-1] == "=":
             self.world.touch(a)
         return super().binary(op, self._filled(a), self._filled(b))

@@ -9,7 +9,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base.events import Location
-from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, short, type_text
+from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, type_text
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import Named
 from onegraph.capture.shadows import ATOMS
@@ -27,6 +27,7 @@ from onegraph.capture.source import (
     TypeOf,
     written,
 )
+from onegraph.capture.texts import short
 
 _MISSING = object()
 #: Types of objects that are told by their names.
@@ -96,6 +97,8 @@ def difference(guard: Guard, value: Any) -> str:
             return f"`len({what})` was {guard.arg}, is {len(value)}"
         case "keys":
             return f"`list({what})` was {short(list(guard.arg))}, is {short(list(value))}"
+        case "class" if isinstance(value, type):
+            return f"the class `{what}` has changed: {guard.arg.difference(value)}"
         case _:
             return f"`{guard_text(guard)}` holds no longer"
 

@@ -62,7 +62,7 @@ from onegraph.capture.source import (
     TypeOf,
     root_of,
 )
-from onegraph.capture.texts import Printed, is_marked, written_atom
+from onegraph.capture.texts import Printed, is_marked, refuse_pieces, written_atom
 from onegraph.capture.world import World
 
 
@@ -198,6 +198,8 @@ class Rebuild:
             return self._marked(value)
         text = literal(value)
         if text is not None:
+            if type(value) is str and self.recorder.texts:
+                refuse_pieces(value)
             if type(value) is int and value in self.world.identities:
                 raise GraphBreak(ESCAPING_IDENTITY)
             return text

@@ -13,9 +13,10 @@ import torch
 
 from onegraph.base.events import Location
 from onegraph.capture.changing import LARGEST, Numbers
-from onegraph.capture.guards import Predicate, ShapeCondition
+from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.known import Known
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol

@@ -10,7 +10,7 @@ import builtins
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -91,9 +91,7 @@ def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iter
 
 
 def held_by_traceback(raised: BaseException) -> Iterator[Any]:
-    """The variables of the frames that an exception has left, and what it is chained to.
-
-    """
+    """The variables of the frames that an exception has left, and what it is chained to."""
     entry = raised.__traceback__
     while entry is not None:
         yield from held_by_object(entry.tb_frame)
@@ -107,10 +105,14 @@ def held_by_object(frame: FrameType) -> Iterator[Any]:
     (To read `f_locals` of a frame keeps its variables alive.)
     """
     todo: list[Any] = [frame]
+    seen: set[int] = set()
     while todo:
         each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
         for part in gc.get_referents(each):
-            if type(each) in (_C.Rest, list) or type(part) is _C.Rest:  # which has a list of frames and others
+            if type(each) in (_C.Rest, list, CellType) or type(part) is _C.Rest:  # which has frames in a list
                 todo.append(part)
             elif type(part) is FrameType and is_stand_in(each.f_code):
                 todo.append(part)

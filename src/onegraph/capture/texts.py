@@ -7,16 +7,17 @@ Such a string may be joined, formatted, kept and returned; a program that decide
 
 from __future__ import annotations
 
-import contextlib
 import re
-import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
+from onegraph.capture.known import Named
+from onegraph.capture.shadows import ATOMS
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
 
@@ -88,12 +89,26 @@ def refuse_marked(*values: Any) -> None:
             raise GraphBreak(TEXT_DECIDES)
 
 
+#: What is left of a mark that native code has cut, or written with escapes.
+_PIECE = re.compile("[\ue000\ue001]|ue000tensor")
+
+
+def refuse_pieces(text: str) -> None:
+    """Break the graph where a string holds pieces of marks."""
+    if _PIECE.search(text) and _PIECE.search(MARK.sub("", text)):
+        raise GraphBreak(TEXT_DECIDES)
+
+
 #: A place of `text % values`: its name, width, precision and kind.
 _PLACE = re.compile(r"%(?:\((\w*)\))?[-#0 +]*(\*|\d+)?(\.\*|\.\d*)?[hlL]?([a-zA-Z%])")
 
 
-def refuse_measured(template: str, values: Any) -> None:
-    """Break the graph where `template % values` pads, cuts or quotes a text that is not known yet."""
+def measures(template: str, values: Any) -> bool:
+    """Whether `template % values` may pad, cut or quote what the program's own classes print.
+
+    Breaks the graph where it does so with a text that is not known yet.
+    """
+    own = False
     given = iter(values if type(values) is tuple else (values,))
     for name, width, precision, kind in _PLACE.findall(template):
         if kind == "%":
@@ -101,27 +116,11 @@ def refuse_measured(template: str, values: Any) -> None:
         if "*" in (width, precision.lstrip(".")):
             next(given, None)
         value = values.get(name) if name and isinstance(values, dict) else next(given, None)
-        _refuse_shaped(value, bool(width or precision) and kind in "sra", kind in "ra")
-
-
-def refuse_measured_fields(template: str, values: Sequence[Any], named: Mapping[str, Any]) -> None:
-    """Break the graph where `template.format(...)` pads, cuts or quotes a text that is not known yet."""
-    given = iter(values)
-    with contextlib.suppress(ValueError):  # which the call itself raises
-        for _, name, spec, conversion in string.Formatter().parse(template):
-            if name is None:
-                continue
-            first = re.split(r"[.\[]", name)[0]
-            if first.isdecimal():
-                value = values[int(first)] if int(first) < len(values) else None
-            else:
-                value = named.get(first) if first else next(given, None)
-            _refuse_shaped(value, bool(spec) and (is_marked(value) or bool(conversion)), conversion in ("r", "a"))
-
-
-def _refuse_shaped(value: Any, measured: bool, quoted: bool) -> None:
-    if is_marked(value) and (measured or quoted) or isinstance(value, torch.Tensor) and measured:
-        raise GraphBreak(TEXT_DECIDES)
+        measured = bool(width or precision) and kind in "sra"
+        if is_marked(value) and (measured or kind in "ra") or isinstance(value, torch.Tensor) and measured:
+            raise GraphBreak(TEXT_DECIDES)
+        own = own or (measured or kind == "a") and type(value) not in ATOMS
+    return own
 
 
 class Shown:
@@ -167,3 +166,13 @@ _PRINTED_BITS = 2000
 def written_atom(value: Any) -> str:
     """The Python text of an atom; that of a large integer is hexadecimal, which has no limit."""
     return hex(value) if type(value) is int and value.bit_length() > _PRINTED_BITS else repr(value)
+
+
+def short(value: object) -> str:
+    if isinstance(value, Named):
+        return value.text
+    if isinstance(value, ModuleType):
+        return f"the module {value.__name__}"
+    name = getattr(value, "__qualname__", None)
+    text = name if isinstance(name, str) else written_atom(value)
+    return text if len(text) <= 80 else text[:77] + "..."

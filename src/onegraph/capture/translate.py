@@ -22,6 +22,7 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
+from onegraph.capture.class_facts import guards_of_classes
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
@@ -279,7 +280,8 @@ def finish(
         code = letting_go(code, start.code, trace.unbound(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
-    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__)
+    classes = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
+    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, classes)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
     return Translated(code, guards, trace.tracer.levels)

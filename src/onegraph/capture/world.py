@@ -28,13 +28,14 @@ from onegraph.base.events import Location
 from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
-from onegraph.capture.guards import Guard, GuardSet, Kind, SameMembers
+from onegraph.capture.guards import Guard, GuardSet, Kind
 from onegraph.capture.keys import Keys
 from onegraph.capture.kinds import defined, isinstance, plain
 from onegraph.capture.known import Known
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
+from onegraph.capture.predicates import SameMembers
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_value, differs, keys_of, members_of
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
 from onegraph.capture.special_methods import StatefulClasses

@@ -55,6 +55,10 @@ class ClassLookup:
                 return namespace[name]
         return NULL
 
+    def classes(self) -> tuple[type, ...]:
+        """Those that were looked at."""
+        return tuple(self._dicts)
+
     def forget(self) -> None:
         """Let go of the classes."""
         self._dicts.clear()

@@ -38,7 +38,6 @@ from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Through
-from onegraph.capture.texts import refuse_measured_fields
 from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
@@ -382,13 +381,6 @@ def cached_property(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     value = tracer.call(tracer.getattr(prop, "func"), (owner,), {})
     tracer.world.attributes(owner)[tracer.getattr(prop, "attrname")] = value
     return value
-
-
-@policy(str.format)
-def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    template, *values = args
-    refuse_measured_fields(template, values, kwargs)
-    return tracer.run_native(str.format, (template, *tracer.shown(tuple(values))), tracer.shown(dict(kwargs)))
 
 
 @policy(str.__mod__)

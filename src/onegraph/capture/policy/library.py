@@ -101,10 +101,10 @@ def get_ident(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
 def _encoder(function: Any) -> None:
     @policy(function)
     def encode(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        value = tracer.world.realize_deep(args[0]) if args else None
-        if any(callable(option) for option in kwargs.values()) or contains_tensor(value) or holds_marked(value):
-            return tracer.interpret(function, args, kwargs)
         options = {name: tracer.world.realize_deep(option) for name, option in kwargs.items()}
+        values = [*map(tracer.world.realize_deep, args), *options.values()]
+        if any(map(callable, options.values())) or contains_tensor(values) or holds_marked(values):
+            return tracer.interpret(function, args, kwargs)
         with untraced():
             return function(*(tracer.concrete_deep(value, "text") for value in args), **options)
 

@@ -10,9 +10,9 @@ from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
-from onegraph.capture.guards import Predicate
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import NOWHERE, DictOf, Item, Source
 
 TABLES = ("_parameters", "_buffers", "_modules")

@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 
 from onegraph.capture import breaks as b
-from onegraph.capture.guards import Predicate
 from onegraph.capture.policy.registry import SETS, breaks, policy, public_name
+from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import Const
 from onegraph.torchlib.state import untraced
 

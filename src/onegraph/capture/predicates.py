@@ -1,0 +1,42 @@
+"""Questions that a guard asks of a value in Python, see `Guard` of kind "check"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onegraph.capture.texts import short, written_atom
+
+
+class Predicate:
+    """What a guard of kind "check" asks of a value, in code and in words."""
+
+    def __call__(self, value: Any) -> bool:
+        raise NotImplementedError
+
+    def text(self, *what: str) -> str:
+        """The condition on values that are written like this."""
+        raise NotImplementedError
+
+
+class SameMembers(Predicate):
+    """A dict or set has exactly these members, in this order."""
+
+    def __init__(self, members: tuple[Any, ...]) -> None:
+        self.members = members
+
+    def text(self, *what: str) -> str:
+        return f"list({what[0]}) == {short(list(self.members))}"
+
+    def __call__(self, container: Any) -> bool:
+        return len(container) == len(self.members) and all(map(same_member, container, self.members))
+
+
+def same_member(a: Any, b: Any) -> bool:
+    """Whether two members are one object, or cannot be told apart."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is tuple:
+        return len(a) == len(b) and all(map(same_member, a, b))
+    return type(a) in (int, float, complex, str, bytes) and written_atom(a) == written_atom(b)
