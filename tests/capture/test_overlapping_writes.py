@@ -95,3 +95,40 @@ def test_what_came_before_it_is_done_once(backend: str, dynamic: bool, row: int)
     compiled = onegraph.compile(f, backend=backend, dynamic=dynamic)
     for _ in range(2):
         torch.testing.assert_close(call(compiled), call(f))
+
+
+def set_a_row(v: torch.Tensor) -> Any:
+    v[0] = 2
+    return v * 0.5
+
+
+def write_rows(v: torch.Tensor) -> Any:
+    v[0].mul_(2)
+    v[1].add_(1)
+    return v.sum()
+
+
+#: Views of which several elements are at one place.
+REPEATING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "expanded": lambda x: x.expand(2, -1),
+    "transposed": lambda x: x.view(-1, 1).expand(-1, 3).t(),
+    "strided": lambda x: x.as_strided((3, 2), (1, 1)),
+    "windows": lambda x: x.unfold(0, 3, 1),
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("view", REPEATING)
+@pytest.mark.parametrize("write", [set_a_row, write_rows])
+def test_a_write_to_an_element_is_seen_at_its_other_places(write: Write, view: str, inside: bool, backend: str) -> None:
+    def viewed(x: torch.Tensor) -> Any:
+        return write(REPEATING[view](x))
+
+    def call(compile_: Callable[..., Any]) -> Any:
+        x = torch.arange(1.0, 7.0)
+        result = compile_(viewed)(x) if inside else compile_(write)(REPEATING[view](x))
+        return result, x
+
+    expected = call(lambda function: function)
+    torch.testing.assert_close(call(lambda function: onegraph.compile(function, backend=backend)), expected)

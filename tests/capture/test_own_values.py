@@ -31,6 +31,15 @@ class Slotted(str):
     __slots__ = ("a",)
 
 
+class Small(int):
+    __slots__ = ()
+
+
+class Ending(int):
+    def __del__(self) -> None:
+        pass
+
+
 class Bytes(bytes):
     pass
 
@@ -61,7 +70,7 @@ def values() -> Iterator[Any]:
     yield from (Whole(0), Whole(1), Whole(2), noted(Whole(2), 1), noted(Whole(2), 2), Real(0), Real(2.5), Text("b"))
     yield from (Text(""), noted(Text("q"), 1), noted(Text("q"), 2), noted(Slotted("w"), 1), noted(Slotted("w"), 2))
     yield from (Bytes(b"x"), Bytes(b"y"), Odd(1), Odd(2), array.array("i", [1]), array.array("i", [2]), 1, 2.5, "b")
-    yield from (decimal.Decimal(1), decimal.Decimal(2), True, None)
+    yield from (Small(1), Small(2), Ending(1), Ending(2), decimal.Decimal(1), decimal.Decimal(2), True, None)
 
 
 QUESTIONS = """

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from onegraph.autograd.views import ALIAS, STRIDED, View, repeats, scatter
+from onegraph.autograd.views import ALIAS, STRIDED, View, scatter
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
     functional_form,
@@ -36,6 +36,7 @@ from onegraph.torchlib.aten import (
     written_tensors,
 )
 from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
+from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
 from onegraph.torchlib.strides import memory_order
@@ -228,9 +229,8 @@ class Functionalizer(AtenRecorder):
         replacement = node
         while value.parent is not None:
             parent, view = value.parent, value.view
-            while parent.parent is not None and repeats(
-                parent.tensor
-            ):  # its other elements there would be the old ones
+            # Other elements of it that are at the place of one that is written would be the old ones.
+            while parent.parent is not None and is_written_twice(parent.tensor):
                 parent, view = parent.parent, STRIDED
             replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, view)
             value = parent

@@ -26,6 +26,7 @@ from onegraph.autograd.spec import (
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
+from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_dense
@@ -46,6 +47,7 @@ def trace(
     finally:
         state.restore()
     refuse_shared_writes(recorder, inputs, overlapping)
+    refuse_repeated_writes(recorder, inputs)
     refuse_writes_beyond(recorder, inputs)
     return finish(recorder, module, inputs, results)
 
@@ -57,6 +59,13 @@ def refuse_shared_writes(
     for pair in overlapping:
         if any(recorder.value_of(inputs[index]).family.version for index in pair):
             raise CompileError("functionalize", "an input is written to that shares elements with another one")
+
+
+def refuse_repeated_writes(recorder: Functionalizer, inputs: Sequence[Any]) -> None:
+    """Refuse writes to an input of which several elements are at one place: in the graph, one would change no other."""
+    for value in inputs:
+        if isinstance(value, Tensor) and is_written_twice(value) and recorder.value_of(value).family.version:
+            raise CompileError("functionalize", "an input is written to that shares elements with itself")
 
 
 def refuse_writes_beyond(recorder: Functionalizer, inputs: Sequence[Any]) -> None:

@@ -156,9 +156,3 @@ def _strided(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTe
     """Any other view is the elements at its strides."""
     layout = (list(view_tensor.shape), list(view_tensor.stride()), view_tensor.storage_offset())
     return aten.as_strided_scatter.default, (base, new, *layout)
-
-
-def repeats(tensor: FakeTensor) -> bool:
-    """Whether the tensor was expanded: several of its elements are one in memory."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return any(type(step) is int and step == 0 and not (type(size) is int and size < 2) for size, step in steps)

@@ -41,7 +41,15 @@ from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
 from onegraph.capture.texts import short
-from onegraph.capture.values import admit_own_value, admit_record, has_hidden_fields, holds_atoms, kind_of_value
+from onegraph.capture.values import (
+    admit_own_value,
+    admit_record,
+    can_be_remade,
+    guard_own_value,
+    has_hidden_fields,
+    holds_atoms,
+    kind_of_value,
+)
 from onegraph.capture.world import World
 
 Admission = Callable[[World, Any, Source, bool], Any]
@@ -76,7 +84,9 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
     if isinstance(real, BaseException):
         return admit_exception(world, real, source, guarded)
     if kind_of_value(cls) is not None:
-        return admit_own_value(world, real, source, guarded)
+        if guarded:
+            guard_own_value(world, real, source)
+        return (admit_own_value if can_be_remade(cls) else admit_opaque)(world, real, source, guarded)
     if has_python_layout(cls) and not world.is_stateful(cls):
         return admit_instance(world, real, source, guarded)
     return admit_opaque(world, real, source, guarded)

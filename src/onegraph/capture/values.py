@@ -50,26 +50,31 @@ PLAIN = {
 
 @once_for_each_class
 def kind_of_value(cls: type) -> type | None:
-    """The builtin type of numbers or texts of which a class in Python is a subclass with an instance dictionary.
+    """The builtin type of numbers or texts of which a class in Python is a subclass."""
+    own = cls.__flags__ & HEAP_TYPE
+    return next((kind for kind in PLAIN if own and issubclass(cls, kind)), None)
 
-    Slots, and what runs when an object ends, make it something else.
-    """
-    if cls.__flags__ & HEAP_TYPE == 0 or cls.__dictoffset__ == 0 or defines(cls, "__del__"):
-        return None
-    kinds = [kind for kind in PLAIN if issubclass(cls, kind)]
-    has_slots = any(kind.__dict__.get("__slots__") for kind in cls.__mro__)
-    return None if has_slots or not kinds else kinds[0]
+
+@once_for_each_class
+def can_be_remade(cls: type) -> bool:
+    """Whether an equal number or text of a class has all of it but the `__dict__`: not with slots, or a finalizer."""
+    return not defines(cls, "__del__") and not any(kind.__dict__.get("__slots__") for kind in cls.__mro__)
+
+
+def guard_own_value(world: World, real: Any, source: Source) -> None:
+    """Native code takes a number or a text of an own class for the plain one."""
+    kind = kind_of_value(type(real))
+    assert kind is not None
+    world.guard(source, "type", type(real))
+    world.guard(Through(source, PLAIN[kind]), "equal", PLAIN[kind](real))
 
 
 def admit_own_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """A number or a text of an own class: an equal one, with a lazy `__dict__`."""
+    """A number or a text of an own class: an equal one, with a lazy `__dict__` if it has one."""
     kind = kind_of_value(type(real))
     assert kind is not None
-    plain = PLAIN[kind](real)
-    if guarded:
-        world.guard(source, "type", type(real))
-        world.guard(Through(source, PLAIN[kind]), "equal", plain)
-    shadow = kind.__new__(type(real), plain)
+    shadow = kind.__new__(type(real), PLAIN[kind](real))
     world.adopt(real, world.keep(shadow), source)
-    world.attributes_record(shadow, real, source, guarded)
+    if type(real).__dictoffset__:
+        world.attributes_record(shadow, real, source, guarded)
     return shadow
