@@ -7,6 +7,30 @@ static unsigned int version_of(PyTypeObject *cls)
     return PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG) ? cls->tp_version_tag : 0;
 }
 
+/* The same, of a class that gets a version if it has none. */
+static unsigned int version_for(PyTypeObject *cls, PyObject *name)
+{
+    Py_INCREF(cls);
+    _PyType_Lookup(cls, name);
+    unsigned int version = version_of(cls);
+    Py_DECREF(cls);
+    return version;
+}
+
+PyObject *module_class_version(PyObject *UNUSED(module), PyObject *cls)
+{
+    if (!PyType_Check(cls)) {
+        return PyErr_Format(PyExc_TypeError, "class_version() takes a class, not %.200s", Py_TYPE(cls)->tp_name);
+    }
+    PyObject *name = PyUnicode_InternFromString("__class__");
+    if (name == NULL) {
+        return NULL;
+    }
+    unsigned int version = version_for((PyTypeObject *)cls, name);
+    Py_DECREF(name);
+    return PyLong_FromUnsignedLong(version);
+}
+
 /* The class is looked at again only if its version is another one: 1, 0, or -1 with an exception set. */
 int class_fact_holds(ClassFactObject *self, PyObject *object)
 {
@@ -18,8 +42,7 @@ int class_fact_holds(ClassFactObject *self, PyObject *object)
         return 1;
     }
     Py_INCREF(cls);
-    _PyType_Lookup(cls, self->name); /* gives it a version, if it has none */
-    unsigned int version = version_of(cls);
+    unsigned int version = version_for(cls, self->name);
     PyObject *answer = PyObject_CallOneArg(self->check, object);
     int holds = answer == NULL ? -1 : answer == Py_True;
     self->version = holds == 1 ? version : 0;

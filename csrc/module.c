@@ -184,6 +184,8 @@ static PyMethodDef module_functions[] = {
      "made_dict(object)\n--\n\nThe instance dictionary of an object, or None if it has none yet."},
     {"is_of", (PyCFunction)(void (*)(void))module_is_of, METH_FASTCALL,
      "is_of(value, kinds, /)\n--\n\nWhether the type of a value is one of the kinds, as issubclass() takes them."},
+    {"class_version", module_class_version, METH_O,
+     "class_version(cls, /)\n--\n\nA number that changes with the attributes of the class and its bases; 0: it has none."},
     {"answers_itself", module_answers_itself, METH_O,
      "answers_itself(cls, /)\n--\n\nWhether objects of the class say with code of the program what their class is."},
     {"force_eager", module_force_eager, METH_O,

@@ -83,6 +83,7 @@ typedef struct {
 
 extern PyTypeObject ClassFact_Type;
 
+PyObject *module_class_version(PyObject *module, PyObject *cls);
 /* 1, 0, or -1 with an exception set. */
 int class_fact_holds(ClassFactObject *self, PyObject *object);
 

@@ -241,6 +241,9 @@ def float_tensor(number: float, /) -> Any: ...
 def is_of(value: object, kinds: Any, /) -> bool:
     """Whether the type of a value is one of the kinds, as `issubclass` takes them. The value is not asked."""
 
+def class_version(cls: type, /) -> int:
+    """A number that changes with the attributes of the class and of its bases; 0 if it has none."""
+
 def answers_itself(cls: type, /) -> bool:
     """Whether objects of the class say with code of the program what their class is."""
 

@@ -136,3 +136,17 @@ def test_a_class_of_the_program_is_let_go():
     del cls
     gc.collect()
     assert reference() is None
+
+
+def test_a_finalizer_that_a_class_gets_later_is_not_run_for_what_a_trace_makes():
+    cls, ended = made_class(), []
+    obj, x = cls(), torch.ones(2)
+    compiled = onegraph.compile(lambda obj, x: (obj.v, x + 1), backend="eager")
+    compiled(obj, x)
+    cls.__del__ = lambda self: ended.append(self.v)
+    obj.v = 2
+    assert compiled(obj, x)[0] == 2
+    gc.collect()
+    assert ended == []
+    del obj
+    assert ended == [2]

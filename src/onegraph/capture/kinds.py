@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onegraph._C import answers_itself, is_of
+from onegraph._C import answers_itself, class_version, is_of
 
 _mro = type.__dict__["__mro__"].__get__
 _dict = type.__dict__["__dict__"].__get__
@@ -41,14 +41,15 @@ T = TypeVar("T")
 
 
 def once_for_each_class(function: Callable[[type], T]) -> Callable[[type], T]:
-    """Remember what the function says of a class, without keeping the class alive or asking it whether it is equal."""
-    known: dict[int, tuple[Any, T]] = {}
+    """Remember what the function says of a class as it is, without keeping it alive or asking whether it is equal."""
+    known: dict[int, tuple[Any, int, T]] = {}
 
     @functools.wraps(function)
     def remembered(cls: type) -> T:
-        identity = id(cls)
-        if identity not in known:
-            known[identity] = weakref.ref(cls, lambda _: known.pop(identity, None)), function(cls)
-        return known[identity][1]
+        identity, version = id(cls), class_version(cls)
+        found = known.get(identity)
+        if found is None or found[1] != version or version == 0:
+            found = known[identity] = weakref.ref(cls, lambda _: known.pop(identity, None)), version, function(cls)
+        return found[2]
 
     return remembered
