@@ -278,11 +278,13 @@ def test_copies_of_tensors_have_their_attributes(how: Callable[..., Any]) -> Non
         assert compiled(x)[1] == f(x)[1]
 
 
-def test_a_copy_has_all_the_memory_of_what_is_copied() -> None:
-    compiled = onegraph.compile(copy.deepcopy, backend="eager")
-    for x in (torch.ones(3), torch.ones(6)[3:], torch.ones(3)):
-        assert compiled(x).storage_offset() == x.storage_offset()
-        assert compiled(x).untyped_storage().nbytes() == x.untyped_storage().nbytes()
+@pytest.mark.parametrize("dynamic", [None, False, True])
+@pytest.mark.parametrize("of", [copy.deepcopy, lambda x: copy.deepcopy(x[:])])
+def test_a_copy_has_all_the_memory_of_what_is_copied(of: Callable[..., Any], dynamic: bool | None) -> None:
+    compiled = onegraph.compile(of, backend="eager", dynamic=dynamic)
+    for x in (torch.ones(3), torch.ones(6)[3:], torch.ones(6)[:3], torch.ones(3)):
+        assert compiled(x).storage_offset() == of(x).storage_offset()
+        assert compiled(x).untyped_storage().nbytes() == of(x).untyped_storage().nbytes()
 
 
 def test_a_copy_counts_its_own_writes() -> None:

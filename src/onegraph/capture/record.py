@@ -128,6 +128,11 @@ class Recorder(TorchFunctionMode):
         fakes = {seen.name: seen.value for storage in self.placed for seen in self._inputs_on.get(storage, ())}
         return [(given, fakes[given.name]) for given in self.inputs if given.name in fakes]
 
+    def inputs_in(self, tensor: torch.Tensor) -> list[GraphInput]:
+        """The inputs that share the storage of a tensor, or have a part of it."""
+        names = {seen.name for seen in self._inputs_on.get(storage_of(tensor), ())}
+        return [given for given in self.inputs if given.name in names]
+
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
         self._keep.append(value)

@@ -39,11 +39,11 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
         raise RuntimeError(NOT_A_LEAF)
     known = memo.setdefault("torch", {})
     refuse_uncopied(tracer, tensor)
-    real = tracer.world.real(tensor)  # a fake whose sizes vary has memory of its own
-    if not fills_its_memory(real) or storage._cdata in known:
+    given = tracer.recorder.inputs_in(tensor)  # a fake of one whose sizes vary has memory of its own
+    if storage._cdata in known or not all(map(fills_its_memory, (tensor, *(each.example for each in given)))):
         raise GraphBreak(TENSOR_COPY, why="it shares its memory with others")
-    if real is not tensor:
-        tracer.world.guard(tracer.world.origin[id(tensor)], "check", fills_its_memory)
+    for each in given:
+        tracer.world.guard(each.source, "check", fills_its_memory)
     made = known[storage._cdata] = memo[id(tensor)] = tensor.clone()
     return made
 
