@@ -10,7 +10,7 @@ import builtins
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
@@ -25,8 +25,9 @@ from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.unread import Unread
 
-#: How deep in containers and objects a generator is looked for, and in how many of them.
-DEPTH, MOST = 5, 1000
+#: How deep in containers and objects a generator is looked for, in how many of them, and in how many frames that an
+#: exception has left.
+DEPTH, MOST, FRAMES = 5, 1000, 200
 #: The code of the generators that a trace makes.
 INTERPRETED = Machine._drive.__code__
 #: Types of values that hold no generator, or too much to look at.
@@ -61,8 +62,10 @@ def waiting_in(
     for _ in range(DEPTH):
         held: list[Any] = []
         for each in level:
+            if len(seen) > most:
+                return
             part = each.value if type(each) is Unread else each
-            if issubclass(type(part), _CLOSED) or id(part) in seen or len(seen) > most:
+            if issubclass(type(part), _CLOSED) or id(part) in seen:
                 continue
             seen.add(id(part))
             if is_watched(part):
@@ -91,33 +94,34 @@ def contents(generator: GeneratorType[Any, Any, Any], later: bool) -> tuple[Iter
 
 
 def held_by_traceback(raised: BaseException) -> Iterator[Any]:
-    """The variables of the frames that an exception has left, and what it is chained to."""
-    entry = raised.__traceback__
-    while entry is not None:
-        yield from held_by_object(entry.tb_frame)
-        entry = entry.tb_next
-    yield from (raised.__context__, raised.__cause__, *raised.args)
-
-
-def held_by_object(frame: FrameType) -> Iterator[Any]:
-    """What a frame object holds, with those that run in its place or in that of the frame that it stands for.
+    """The variables of the frames that an exception has left, and what it is chained to.
 
     (To read `f_locals` of a frame keeps its variables alive.)
     """
-    todo: list[Any] = [frame]
+    entry = raised.__traceback__
+    frames: list[FrameType] = []
+    while entry is not None and len(frames) < FRAMES:
+        frames.append(entry.tb_frame)
+        entry = entry.tb_next
+    yield from held_by_objects(frames)
+    yield from (raised.__context__, raised.__cause__, *raised.args)
+
+
+def held_by_objects(frames: list[FrameType]) -> Iterator[Any]:
+    """What frame objects hold, with those that run in their place or in that of the frames that they stand for."""
     seen: set[int] = set()
+    todo: list[Any] = frames
     while todo:
-        each = todo.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        for part in gc.get_referents(each):
-            if type(each) in (_C.Rest, list, CellType) or type(part) is _C.Rest:  # which has frames in a list
-                todo.append(part)
-            elif type(part) is FrameType and is_stand_in(each.f_code):
-                todo.append(part)
-            else:
-                yield part
+        fresh = {id(each): each for each in todo if id(each) not in seen}
+        seen |= fresh.keys()
+        stand_ins, others, rests = list[Any](), list[Any](), list[Any]()
+        for each in fresh.values():  # a rest has frames in a list, and one in a cell
+            kind = others if type(each) is FrameType else rests
+            (stand_ins if kind is others and is_stand_in(each.f_code) else kind).append(each)
+        held = gc.get_referents(*others)
+        yield from (part for part in held if type(part) is not _C.Rest)
+        todo = [part for part in held if type(part) is _C.Rest] + gc.get_referents(*rests)
+        todo += (part for part in gc.get_referents(*stand_ins) if type(part) is FrameType)
 
 
 def held_by(frame: Frame) -> list[Any]:
