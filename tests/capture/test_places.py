@@ -143,3 +143,32 @@ def test_random_numbers_go_in_the_order_of_what_was_computed(backend: str) -> No
         return drawn
 
     same(f, backend, lambda b: b.view(8, 5).t(), lambda b: b.view(5, 8), lambda b: b.view(5, 8)[:, 1:4])
+
+
+def filled_by_mask(x: torch.Tensor) -> None:
+    x.squeeze().masked_fill_(x > 3, -1)
+
+
+def clamped_transposed(x: torch.Tensor) -> None:
+    y = x.t()
+    y.clamp_(max=3)
+    y.copy_(y.sum())
+
+
+def summed_up_transposed(x: torch.Tensor) -> None:
+    x.unsqueeze(0).transpose(0, -1).cumsum_(0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("write", [filled_by_mask, clamped_transposed, summed_up_transposed])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_comes_from_a_tensor_that_was_written_to_lies_as_it_does(write, backend, transposed) -> None:
+    def f(x):
+        write(x)
+        return x * 2, x.t() * 2
+
+    def call(function):
+        x = torch.arange(16.0).reshape(4, 4)
+        return [(each.stride(), each.tolist()) for each in function(x.t() if transposed else x)]
+
+    assert call(onegraph.compile(f, backend=backend)) == call(f)

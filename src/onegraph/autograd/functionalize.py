@@ -39,7 +39,7 @@ from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
-from onegraph.torchlib.strides import memory_order
+from onegraph.torchlib.strides import is_dense, memory_order
 
 aten = torch.ops.aten
 # What autograd reads; the tensor and its values stay the same.
@@ -218,8 +218,9 @@ class Functionalizer(AtenRecorder):
                 value = aten.expand.default(value, list(target.shape))
         node = self.node_of(value)
         known = self._values[id(target)]
-        if known.parent is None and value.stride() != target.stride():
-            node = self.emit(aten.copy.default, (known.node, node), {}, target)
+        if value.stride() != target.stride() and (known.parent is None or is_dense(target.shape, target.stride())):
+            # Operators that run as they are give what comes from it the strides that it has.
+            node = self.emit(aten.copy.default, (self.current(known), node), {}, target)
         self._replace(target, node, exact=value.stride() == target.stride())
 
     def _replace(self, target: Tensor, node: Node, exact: bool = True) -> None:
