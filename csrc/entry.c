@@ -5,11 +5,11 @@
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"code", "guards", "context", "levels", NULL};
+    static char *names[] = {"code", "guards", "context", "levels", "opened", NULL};
     PyObject *code, *guards, *context;
-    int levels = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!|i:Entry", names, &PyCode_Type, &code, &guards,
-                                     &Context_Type, &context, &levels)) {
+    int levels = 1, opened = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!|ii:Entry", names, &PyCode_Type, &code, &guards,
+                                     &Context_Type, &context, &levels, &opened)) {
         return NULL;
     }
     if (guards != Py_None && !Py_IS_TYPE(guards, &GuardProgram_Type)) {
@@ -22,6 +22,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->guards = guards == Py_None ? NULL : (GuardProgramObject *)Py_NewRef(guards);
         self->context = (ContextObject *)Py_NewRef(context);
         self->levels = levels;
+        self->opened = opened;
     }
     return (PyObject *)self;
 }
@@ -66,8 +67,8 @@ static PyMemberDef entry_members[] = {
 PyTypeObject Entry_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Entry",
-    .tp_doc = PyDoc_STR("Entry(code, guards, context, levels=1): run `code` where `guards` pass and so many more Python "
-                        "frames may be entered, in frames of `context`."),
+    .tp_doc = PyDoc_STR("Entry(code, guards, context, levels=1, opened=0): run `code` where `guards` pass and so many more "
+                        "Python frames may be entered, in frames of `context`; it counts as `opened` frames more."),
     .tp_basicsize = sizeof(EntryObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,

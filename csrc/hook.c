@@ -114,9 +114,11 @@ static bool is_near_limit(PyThreadState *tstate, int levels)
 }
 
 /* The frame of a tail call leaves what it asks for to who has called it. */
-static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, bool is_tail)
+static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement, int opened, bool is_tail)
 {
+    *frames_left(tstate) -= opened;
     PyObject *result = frame_run_residual(tstate, frame, replacement);
+    *frames_left(tstate) += opened;
     if (is_tail || result == NULL || !Py_IS_TYPE(result, &TailCall_Type)) {
         return result;
     }
@@ -132,6 +134,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         return frame_abandon(tstate, frame);
     }
     PyCodeObject *replacement = NULL;
+    int opened = 0;
     bool failed = false;
     if (answer == og_skip) {
         failed = code_close(code, context) < 0;
@@ -142,6 +145,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
             failed = true;
         } else {
             failed = code_add_entry(code, entry) < 0;
+            opened = entry->opened;
             if (!is_near_limit(tstate, entry->levels)) {
                 replacement = (PyCodeObject *)Py_NewRef(entry->code);
             }
@@ -156,7 +160,8 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         Py_XDECREF(replacement);
         return frame_abandon(tstate, frame);
     }
-    return replacement == NULL ? run_as_it_is(tstate, frame, 0) : run_residual(tstate, frame, replacement, is_tail);
+    return replacement == NULL ? run_as_it_is(tstate, frame, 0)
+                               : run_residual(tstate, frame, replacement, opened, is_tail);
 }
 
 /* ---- the hook ---- */
@@ -227,8 +232,10 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             if (entry != NULL) {
                 bool is_near = is_near_limit(tstate, entry->levels);
                 PyCodeObject *replacement = is_near ? NULL : (PyCodeObject *)Py_NewRef(entry->code);
+                int opened = entry->opened;
                 Py_DECREF(entry);
-                return is_near ? run_as_it_is(tstate, frame, 0) : run_residual(tstate, frame, replacement, is_tail);
+                return is_near ? run_as_it_is(tstate, frame, 0)
+                               : run_residual(tstate, frame, replacement, opened, is_tail);
             }
             if (PyErr_Occurred()) {
                 return frame_abandon(tstate, frame);

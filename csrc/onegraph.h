@@ -95,6 +95,7 @@ typedef struct {
     ContextObject *context;
     unsigned long long hits;
     int levels; /* how many frames of the program it stands for, one called from another */
+    int opened; /* how many of them, besides the first, it is in when it calls what breaks the graph */
 } EntryObject;
 
 extern PyTypeObject Entry_Type;

@@ -32,10 +32,13 @@ class Entry:
     """One compiled version of a code object: `code` runs instead where `guards` pass (None: always).
 
     It stands for `levels` frames of the program, one called from another: where the limit of recursion leaves fewer,
-    the program runs as it was written, and comes to its limit where it would.
+    the program runs as it was written, and comes to its limit where it would. While it runs, it counts as `opened`
+    frames more: those in which it is where it calls what breaks the graph.
     """
 
-    def __new__(cls, code: CodeType, guards: GuardProgram | None, context: Context, levels: int = 1) -> Entry: ...
+    def __new__(
+        cls, code: CodeType, guards: GuardProgram | None, context: Context, levels: int = 1, opened: int = 0
+    ) -> Entry: ...
     @property
     def code(self) -> CodeType: ...
     @property

@@ -38,6 +38,21 @@ def chained(log: list[int]) -> Any:
     return Chained(log).next()
 
 
+class Breaking:
+    def __init__(self, log: list[int]) -> None:
+        self.log = log
+
+    @property
+    def next(self) -> Any:
+        self.log.append(len(self.log))
+        torch._dynamo.graph_break()
+        return Breaking(self.log).next
+
+
+def breaking(log: list[int]) -> Any:
+    return Breaking(log).next
+
+
 class Node:
     next: Any
 
@@ -80,7 +95,7 @@ def in_use() -> int:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_limit_of_recursion_is_met_where_it_would_be(backend: str, recompile_limit: int) -> None:
     def outcomes(compiled: Callable[[Any], Any]) -> list[Any]:
-        functions = [compiled(function) for function in (endless, chained, cyclic)]
+        functions = [compiled(function) for function in (endless, chained, cyclic, breaking)]
         falling = compiled(down)
         limit, seen = sys.getrecursionlimit(), []
         sys.setrecursionlimit(in_use() + 230)

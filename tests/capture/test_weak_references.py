@@ -126,6 +126,28 @@ def in_the_default_of_a_function(x):
     LOG.append("end")
 
 
+def watched(number):
+    thing = Plain()
+    weakref.finalize(thing, LOG.append, number).atexit = False
+    return thing
+
+
+def more_often_than_versions_are_made(x):
+    for number in range(12):
+        thing = watched(number)
+        LOG.append("next")
+    del thing
+
+
+def a_proxy_of_what_is_gone(x):
+    thing = Plain()
+    held = [weakref.proxy(thing)]
+    x.sum().item()
+    thing = None
+    x.sum().item()
+    LOG.append(len(held))
+
+
 PROGRAMS = (
     unbound,
     deleted_between_breaks,
@@ -137,6 +159,8 @@ PROGRAMS = (
     of_a_method,
     of_a_tensor,
     in_the_default_of_a_function,
+    more_often_than_versions_are_made,
+    a_proxy_of_what_is_gone,
 )
 
 

@@ -137,7 +137,7 @@ class Drops(Machine):
             if self._mortal_in([value]) or calls_back(value)
         ]
         before = [identity for identity in self.given if identity in now]
-        return before != [identity for identity in now if identity in before]
+        return by_last(before) != by_last(identity for identity in now if identity in before)
 
     def _operands(self) -> list[Any]:
         return [value for each in self.frames[:-1] for value in operands_of(each)]
@@ -253,6 +253,11 @@ class Drops(Machine):
         broken = dropped(next((self.mortal[each] for each in lost if each in self.mortal), None), where)
         broken.frames = tuple(self.frames[: level + 1])
         return broken
+
+
+def by_last(identities: Iterable[int]) -> list[int]:
+    """Each identity once, in the order in which they come last: that is when a frame lets go of them."""
+    return [*dict.fromkeys(reversed([*identities]))]
 
 
 def dropped(lost: Any, where: str) -> GraphBreak:

@@ -126,7 +126,7 @@ class Region:
             return _C.SKIP if versions.closed and len(places(code, values)) == 1 else None
         if isinstance(result, Failing):
             return result
-        entry = _C.Entry(result.code, result.guards.native, self.context, result.levels)
+        entry = _C.Entry(result.code, result.guards.native, self.context, result.levels, result.opened)
         versions.compiled.append(Version(entry, result.guards))
         return entry
 

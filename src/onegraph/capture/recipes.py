@@ -132,6 +132,8 @@ LOOKED_INTO = 3
 
 def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
     """Whether a container of the trace is found in its own contents, or is too deep to tell."""
+    if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
+        return False
     match plain(value):
         case dict():
             items = list(dict.values(value))

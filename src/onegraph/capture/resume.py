@@ -115,6 +115,7 @@ class Continuation:
     passed: tuple[FrameType, ...]  # frames that an exception leaves on its way, outermost first
     lost: frozenset[int]  # the values that only frames which such an exception leaves hold: its traceback keeps them
     code: CodeType  # of the function that the breaking instruction is in
+    opened: int  # how many frames of the program there are besides the one that is replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,9 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
     values = Values()
     planner = Planner(frames, values, keeps)
     bytecode, index = original_place(frame)
+    resumed = resumed_by(frame.bytecode.code)
+    if before and resumed is not None and resumed.way == Jump(index):
+        return "the end of the function breaks each time"
     depth = len(frame.stack) + stack_effect(instruction)
     following = planner.exit_at(index + (not before), depth) if falls_through(instruction) else None
     jumping, target = None, bytecode.instrs[index].target
@@ -199,8 +203,9 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
         return "an exception that is raised again is caught"
     code = frame.bytecode.code
     return Continuation(
-        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code
-    )
+        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code,
+        len(frames) - 1,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)

@@ -61,6 +61,7 @@ class Translated:
     code: CodeType
     guards: GuardProgram
     levels: int  #: how many frames the program enters in it, one from another
+    opened: int  #: how many of them, besides the first, it is in at the graph break
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,7 @@ def finish(
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, classes)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
-    return Translated(code, guards, trace.tracer.levels)
+    return Translated(code, guards, trace.tracer.levels, 0 if continuation is None else continuation.opened)
 
 
 def checked(result: Translated | Skipped | Failing, start: FrameStart, cx: Context) -> Translated | Skipped | Failing:
