@@ -98,15 +98,16 @@ void resume_release_args(PyObject *args)
 /* What is known of the frames that tail calls run in the place of one. */
 struct Rest {
     PyObject *cell;          /* the one that runs now; NULL: nobody holds on to those before it */
-    struct RestObject *held; /* borrowed: of the last one that was held, as long as it is; or NULL */
+    struct RestObject *held; /* borrowed: of the last of those that are held; or NULL */
     bool begun;              /* it runs: others are the rests of calls */
 };
 
 /* The rest of a frame: it ends with the frame, and with it those frames that nobody else holds on to. */
 typedef struct RestObject {
     PyObject_HEAD
-    PyObject *frames;   /* list */
-    struct Rest *owner; /* the call that is still to add to it; or NULL */
+    PyObject *frames;          /* list: the cell, and those of calls */
+    struct Rest *owner;        /* the call that is still to add to it; or NULL */
+    struct RestObject *before; /* borrowed: of a frame that ended before, and is held; or NULL */
 } RestObject;
 
 static int rest_traverse(RestObject *self, visitproc visit, void *arg)
@@ -115,18 +116,39 @@ static int rest_traverse(RestObject *self, visitproc visit, void *arg)
     return 0;
 }
 
+/* The call has ended: nothing is added any more. */
 static void rest_let_go(struct Rest *rest)
 {
-    if (rest->held != NULL) {
-        rest->held->owner = NULL;
-        rest->held = NULL;
+    while (rest->held != NULL) {
+        RestObject *last = rest->held;
+        rest->held = last->before;
+        last->owner = NULL;
+        last->before = NULL;
+    }
+}
+
+/* Calls that are not over are the rest of the frame before, too, which is held longer. */
+static void rest_hand_back(RestObject *self)
+{
+    for (Py_ssize_t i = 1; self->before != NULL && i < PyList_GET_SIZE(self->frames); i++) {
+        PyFrameObject *frame = (PyFrameObject *)PyList_GET_ITEM(self->frames, i);
+        if (frame->f_frame->owner == FRAME_OWNED_BY_THREAD && PyList_Append(self->before->frames, (PyObject *)frame) < 0) {
+            PyErr_Clear();
+        }
     }
 }
 
 static int rest_clear(RestObject *self)
 {
-    if (self->owner != NULL) {
-        rest_let_go(self->owner);
+    if (self->owner != NULL && self->frames != NULL) {
+        rest_hand_back(self);
+        RestObject **place = &self->owner->held;
+        while (*place != NULL && *place != self) {
+            place = &(*place)->before;
+        }
+        *place = *place == NULL ? NULL : self->before;
+        self->owner = NULL;
+        self->before = NULL;
     }
     Py_CLEAR(self->frames);
     return 0;
@@ -161,6 +183,7 @@ static RestObject *rest_new(struct Rest *owner)
             Py_CLEAR(self);
         } else {
             self->owner = owner;
+            self->before = owner->held;
             owner->held = self;
         }
     }
@@ -179,7 +202,6 @@ static void rest_note_end(struct Rest *rest, TailCallObject *call)
     }
     bool in_cell = rest->cell != NULL && PyCell_GET(rest->cell) == call->frame;
     if (call->holds > 1 + in_cell) {
-        rest_let_go(rest);
         rest->cell = rest->cell == NULL ? PyCell_New(NULL) : rest->cell;
         RestObject *made = rest->cell == NULL ? NULL : rest_new(rest);
         if (made == NULL) {

@@ -169,6 +169,22 @@ def drawn_behind(log):
         waits.send(None)
 
 
+def beside_another(log):
+    try:
+        raise KeyError
+    finally:
+        first = Watched(log).waiting()
+        graph_break()
+        next(first)
+        try:
+            raise RuntimeError
+        except RuntimeError:
+            graph_break()
+        second = Watched(log).waiting()
+        next(second)
+        graph_break()
+
+
 def called(inner):
     def outer(log):
         inner(log)
@@ -202,7 +218,7 @@ def one_of_three_kept(inner, x, log):
 
 @pytest.mark.parametrize("program", [once, one_of_three_kept])
 @pytest.mark.parametrize("deep", [False, True])
-@pytest.mark.parametrize("inner", [one_break, two_breaks, drawn_behind])
+@pytest.mark.parametrize("inner", [one_break, two_breaks, drawn_behind, beside_another])
 def test_an_exception_in_flight_over_a_break_holds_what_its_frame_holds_until_it_is_dropped(inner, deep, program):
     inner = called(inner) if deep else inner
     wanted: list[str] = []
