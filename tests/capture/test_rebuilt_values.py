@@ -209,3 +209,40 @@ def test_it_is_what_it_was(name: str) -> None:
     expected = outcome(names["f"])
     compiled = onegraph.compile(names["f"], backend="eager", options={"raise_compiler_errors": True})
     assert [outcome(compiled), outcome(compiled)] == [expected, expected]
+
+
+def shortened_and_filled(x, items):
+    for first in items:
+        if len(items) > 5:
+            break
+        items[-1:] = []
+        torch._dynamo.graph_break()
+        items[0:0] = [first, 9, 8, 7]
+    return items
+
+
+def emptied(x, items):
+    iterator = iter(items)
+    seen = next(iterator), next(iterator, None)
+    items.clear()
+    torch._dynamo.graph_break()
+    items.extend([1, 2, 3, 4])
+    torch._dynamo.graph_break()
+    return seen, list(iterator), items
+
+
+def from_behind(x, items):
+    iterator = reversed(items)
+    last = next(iterator)
+    del items[1:]
+    torch._dynamo.graph_break()
+    items.append(5)
+    return last, list(iterator), items
+
+
+@pytest.mark.parametrize("items", [[1], [1, 2], [1, 2, 3, 4]])
+@pytest.mark.parametrize("program", [shortened_and_filled, emptied, from_behind])
+def test_an_iterator_keeps_its_place_in_a_list_that_has_become_shorter(program, items):
+    compiled = onegraph.compile(program, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(2), list(items)) == program(torch.ones(2), list(items))

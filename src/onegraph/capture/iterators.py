@@ -20,6 +20,7 @@ from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.draws import counted, draw
 from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.policy.iteration import CALLING, Filtered, Mapped, StandIn, hidden
+from onegraph.capture.positions import write_position
 from onegraph.capture.recipes import recipe
 from onegraph.capture.shadows import differs
 from onegraph.capture.source import Item, Source, Through
@@ -400,7 +401,7 @@ def write_draws(rebuild: Any) -> list[str]:
         if getattr(iterator, "mode", None) == "state":
             state = state_of(iterator.inner)
             if state and state[0] is not None:
-                rebuild.late.append(f"{source}.__setstate__({rebuild.value(state[0])})")
+                write_position(rebuild, source, iterator.inner, state[0])
             continue
         statement = f"{rebuild.const(draw)}({source}, {made.count})"
         (rebuild.late if iterator.late else statements).append(statement)

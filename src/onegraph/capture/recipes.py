@@ -33,6 +33,7 @@ from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
+from onegraph.capture.positions import write_position
 from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of, members_of
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
@@ -278,8 +279,7 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
         return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:
-        # Behind the writes: an iterator over a list does not go past what the list holds meanwhile.
-        rebuild.late.append(f"{name}.__setstate__({rebuild.value(state[0])})")
+        write_position(rebuild, name, value, state[0])
     return name
 
 
