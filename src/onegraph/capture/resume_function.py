@@ -105,7 +105,6 @@ class ResumeFunction:
     cells: tuple[CellType, ...]
 
 
-_LIMIT = 1 << 12
 _made: dict[tuple[Bytecode, Shape], Resumed] = {}
 _resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
 _functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
@@ -160,9 +159,6 @@ def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
     key = bytecode, shape
     found = _made.get(key)
     if found is None:
-        if len(_made) >= _LIMIT:
-            for table in (_made, _resumed, _functions):
-                table.clear()
         found = _made[key] = build(*key)
         _resumed[id(found.made.code)] = found
     return found.made.code
