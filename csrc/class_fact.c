@@ -7,14 +7,16 @@ static unsigned int version_of(PyTypeObject *cls)
     return PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG) ? cls->tp_version_tag : 0;
 }
 
-/* The same, of a class that gets a version if it has none. */
-static unsigned int version_for(PyTypeObject *cls, PyObject *name)
+/* The same, of a class that gets a version if it has none: looking something up gives it one. */
+static unsigned int version_for(PyTypeObject *cls)
 {
-    Py_INCREF(cls);
+    static PyObject *name;
+    if (name == NULL && (name = PyUnicode_InternFromString("__class__")) == NULL) {
+        PyErr_Clear(); /* it stays without one, and is looked at each time */
+        return 0;
+    }
     _PyType_Lookup(cls, name);
-    unsigned int version = version_of(cls);
-    Py_DECREF(cls);
-    return version;
+    return version_of(cls);
 }
 
 PyObject *module_class_version(PyObject *UNUSED(module), PyObject *cls)
@@ -22,13 +24,7 @@ PyObject *module_class_version(PyObject *UNUSED(module), PyObject *cls)
     if (!PyType_Check(cls)) {
         return PyErr_Format(PyExc_TypeError, "class_version() takes a class, not %.200s", Py_TYPE(cls)->tp_name);
     }
-    PyObject *name = PyUnicode_InternFromString("__class__");
-    if (name == NULL) {
-        return NULL;
-    }
-    unsigned int version = version_for((PyTypeObject *)cls, name);
-    Py_DECREF(name);
-    return PyLong_FromUnsignedLong(version);
+    return PyLong_FromUnsignedLong(version_for((PyTypeObject *)cls));
 }
 
 /* The class is looked at again only if its version is another one: 1, 0, or -1 with an exception set. */
@@ -42,7 +38,7 @@ int class_fact_holds(ClassFactObject *self, PyObject *object)
         return 1;
     }
     Py_INCREF(cls);
-    unsigned int version = version_for(cls, self->name);
+    unsigned int version = version_for(cls);
     PyObject *answer = PyObject_CallOneArg(self->check, object);
     int holds = answer == NULL ? -1 : answer == Py_True;
     self->version = holds == 1 ? version : 0;
@@ -60,10 +56,6 @@ static PyObject *class_fact_new(PyTypeObject *type, PyObject *args, PyObject *UN
     ClassFactObject *self = (ClassFactObject *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->check = Py_NewRef(check);
-        self->name = PyUnicode_InternFromString("__class__");
-        if (self->name == NULL) {
-            Py_CLEAR(self);
-        }
     }
     return (PyObject *)self;
 }
@@ -84,7 +76,6 @@ static void class_fact_dealloc(ClassFactObject *self)
 {
     PyObject_GC_UnTrack(self);
     class_fact_clear(self);
-    Py_XDECREF(self->name);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 

@@ -77,7 +77,6 @@ bool is_plain_value(PyObject *value);
 typedef struct {
     PyObject_HEAD
     PyObject *check;
-    PyObject *name;       /* of an attribute that every class has */
     unsigned int version; /* of the class for which check(cls) was True; 0: none */
 } ClassFactObject;
 

@@ -146,7 +146,9 @@ static int rest_clear(RestObject *self)
         while (*place != NULL && *place != self) {
             place = &(*place)->before;
         }
-        *place = *place == NULL ? NULL : self->before;
+        if (*place != NULL) {
+            *place = self->before;
+        }
         self->owner = NULL;
         self->before = NULL;
     }

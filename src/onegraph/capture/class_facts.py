@@ -12,19 +12,13 @@ from types import FunctionType
 from typing import Any
 
 from onegraph.capture.guards import Guard
-from onegraph.capture.kinds import defines, isinstance
-from onegraph.capture.known import WRAPPERS, Known, parts_of
-from onegraph.capture.layout import HEAP_TYPE
+from onegraph.capture.interp.lookup import dict_of, mro_of
+from onegraph.capture.kinds import defines, isinstance, once_for_each_class
+from onegraph.capture.known import WRAPPERS, Known, names_of, parts_of, weakrefs_of
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.source import Const
 from onegraph.capture.world import World
 
-_mro_of = type.__dict__["__mro__"].__get__
-_dict_of = type.__dict__["__dict__"].__get__
-_flags_of = type.__dict__["__flags__"].__get__
-_module_of = type.__dict__["__module__"].__get__
-_name_of = type.__dict__["__qualname__"].__get__
-_weakrefs_of = type.__dict__["__weakrefoffset__"].__get__
 #: What classes get when they are asked for it, or copied.
 MADE_LATER = frozenset({"__annotations__", "__slotnames__"})
 DATA = "a value"
@@ -36,18 +30,18 @@ class AsDefined:
     __slots__ = ("bases", "names")
 
     def __init__(self, cls: type) -> None:
-        self.bases = tuple(Known(base) for base in _mro_of(cls)[1:])
-        self.names = {name: fact(name, value) for name, value in _dict_of(cls).items() if name not in MADE_LATER}
+        self.bases = tuple(Known(base) for base in mro_of(cls)[1:])
+        self.names = {name: fact(name, value) for name, value in dict_of(cls).items() if name not in MADE_LATER}
 
     def __call__(self, cls: type) -> bool:
         return self.difference(cls) is None
 
     def difference(self, cls: type) -> str | None:
         """What is different in the class, or None."""
-        bases = _mro_of(cls)[1:]
+        bases = mro_of(cls)[1:]
         if tuple(map(id, bases)) != tuple(id(known()) for known in self.bases):
             return "its bases are others"
-        now = _dict_of(cls)
+        now = dict_of(cls)
         for name, known in self.names.items():
             if name not in now:
                 return f"`{name}` is gone"
@@ -56,18 +50,22 @@ class AsDefined:
         return next((f"`{name}` is new" for name in now if name not in self.names and name not in MADE_LATER), None)
 
 
+#: Traces share what they remember of a class, as long as it does not change.
+as_defined = once_for_each_class(AsDefined)
+
+
 def fact(name: str, value: Any) -> Any:
     """What is remembered of a value in a class, without keeping it alive."""
     kind = type(value)
     if kind in WRAPPERS:
         return kind, *(None if part is None else known_part(part) for part in parts_of(value))
-    if value is None or not counts(name, value):
-        return None if value is None else DATA
-    return known_part(value)
+    if value is None:
+        return None
+    return known_part(value) if counts(name, value) else DATA
 
 
 def known_part(value: Any) -> Any:
-    return Known(value) if _weakrefs_of(type(value)) else type(value)
+    return Known(value) if weakrefs_of(type(value)) else type(value)
 
 
 def counts(name: str, value: Any) -> bool:
@@ -98,10 +96,10 @@ def guards_of_classes(world: World, looked_at: Iterable[type]) -> list[Guard]:
     known = (guard.arg for guard in world.guards if guard.kind in ("is", "type") and isinstance(guard.arg, type))
     seen: dict[int, type] = {}
     for cls in (*looked_at, *known):
-        seen.update((id(base), base) for base in (*_mro_of(cls), *_mro_of(type(cls))))
-    own = (cls for cls in seen.values() if _flags_of(cls) & HEAP_TYPE and id(cls) not in world.made_classes)
+        seen.update((id(base), base) for base in (*mro_of(cls), *mro_of(type(cls))))
+    named = ((cls, names_of(cls)) for cls in seen.values() if id(cls) not in world.made_classes)
     return [
-        Guard(Const(id(cls), _name_of(cls), cls), "class", AsDefined(cls))
-        for cls in own
-        if not is_library(str(_module_of(cls)))
+        Guard(Const(id(cls), names[1], cls), "class", as_defined(cls))
+        for cls, names in named
+        if names is not None and not is_library(str(names[0]))
     ]

@@ -256,7 +256,7 @@ class Drops(Machine):
 
 
 def by_last(identities: Iterable[int]) -> list[int]:
-    """Each identity once, in the order in which they come last: that is when a frame lets go of them."""
+    """Each identity once, by where it comes last, the latest first: there a frame lets go of it."""
     return [*dict.fromkeys(reversed([*identities]))]
 
 

@@ -20,7 +20,7 @@ from onegraph.capture.layout import HEAP_TYPE, instance_dict
 _module_of = type.__dict__["__module__"].__get__
 _name_of = type.__dict__["__qualname__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
-_weakrefs_of = type.__dict__["__weakrefoffset__"].__get__
+weakrefs_of = type.__dict__["__weakrefoffset__"].__get__
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def passes_away(value: Any) -> bool:
     """Whether the object is a class or a function that its program may let go of, and that can be known weakly."""
     if type(value) in WRAPPERS:
         parts = [part for part in parts_of(value) if part is not None]
-        return all(_weakrefs_of(type(part)) for part in parts) and any(map(passes_away, parts))
+        return all(weakrefs_of(type(part)) for part in parts) and any(map(passes_away, parts))
     names = names_of(value)
     return names is not None and not is_found(*names)
 
@@ -72,7 +72,7 @@ def names_of(value: Any) -> tuple[Any, Any] | None:
         return (_module_of(value), _name_of(value)) if _flags_of(value) & HEAP_TYPE else None
     if kind is FunctionType:
         return value.__module__, value.__qualname__
-    names = instance_dict(value) if _weakrefs_of(kind) and kind is not ModuleType else None
+    names = instance_dict(value) if weakrefs_of(kind) and kind is not ModuleType else None
     if kind is functools._lru_cache_wrapper:  # which gets the names of what it wraps after it is made
         names = names or {}
     elif names is None or "__wrapped__" not in names:

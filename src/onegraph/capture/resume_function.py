@@ -105,6 +105,9 @@ class ResumeFunction:
     cells: tuple[CellType, ...]
 
 
+#: How many functions are kept to be used again: each holds the globals of its module.
+FUNCTIONS = 1 << 12
+#: What resumes what is never forgotten: compiled code and frames that are traced run it.
 _made: dict[tuple[Bytecode, Shape], Resumed] = {}
 _resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
 _functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
@@ -332,6 +335,8 @@ def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
         key = id(made.code), id(made.namespace)
         found = _functions.get(key)
         if found is None or found.__code__ is not made.code or found.__globals__ is not made.namespace:
+            if len(_functions) >= FUNCTIONS:
+                _functions.clear()
             found = _functions[key] = FunctionType(made.code, made.namespace, made.code.co_name)
         return rebuild.const(found)
     cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)

@@ -114,11 +114,10 @@ def held_by_objects(frames: list[FrameType]) -> Iterator[Any]:
     while todo:
         fresh = {id(each): each for each in todo if id(each) not in seen}
         seen |= fresh.keys()
-        stand_ins, others, rests = list[Any](), list[Any](), list[Any]()
-        for each in fresh.values():  # a rest has frames in a list, and one in a cell
-            kind = others if type(each) is FrameType else rests
-            (stand_ins if kind is others and is_stand_in(each.f_code) else kind).append(each)
-        held = gc.get_referents(*others)
+        rests = [each for each in fresh.values() if type(each) is not FrameType]  # with a list of frames, and a cell
+        own = [each for each in fresh.values() if type(each) is FrameType]
+        stand_ins = [each for each in own if is_stand_in(each.f_code)]
+        held = gc.get_referents(*(each for each in own if not is_stand_in(each.f_code)))
         yield from (part for part in held if type(part) is not _C.Rest)
         todo = [part for part in held if type(part) is _C.Rest] + gc.get_referents(*rests)
         todo += (part for part in gc.get_referents(*stand_ins) if type(part) is FrameType)

@@ -23,11 +23,12 @@ FREE_MARK = "'"
 
 _CACHE_LIMIT = 1 << 14
 _decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive
+_encoded: dict[int, Bytecode] = {}  # likewise; these cannot be had again from their code, so none is forgotten
 
 
 def decode(code: CodeType) -> Bytecode:
     """The normal form of `code`. It is kept, so the result for one code object is one object."""
-    found = _decoded.get(id(code))
+    found = _encoded.get(id(code)) or _decoded.get(id(code))
     if found is None:
         if len(_decoded) >= _CACHE_LIMIT:
             _decoded.clear()
@@ -37,7 +38,7 @@ def decode(code: CodeType) -> Bytecode:
 
 def remember(bytecode: Bytecode) -> Bytecode:
     """Make this the normal form of its code, which was encoded from it: the indices of its instructions are known."""
-    _decoded[id(bytecode.code)] = bytecode
+    _encoded[id(bytecode.code)] = bytecode
     return bytecode
 
 

@@ -26,7 +26,7 @@ NATIVE_CALLABLES = frozenset(
 
 _HEAP_TYPE = 1 << 9
 mro_of = type.__dict__["__mro__"].__get__
-_dict_of = type.__dict__["__dict__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
 
 
 def type_name(cls: type) -> str:
@@ -49,7 +49,7 @@ class ClassLookup:
         mro = mro_of(cls)
         known = self._dicts.get(cls)
         if known is None or known[0] is not mro:
-            known = self._dicts[cls] = (mro, tuple(_dict_of(kind) for kind in mro))
+            known = self._dicts[cls] = (mro, tuple(dict_of(kind) for kind in mro))
         for namespace in known[1]:
             if name in namespace:
                 return namespace[name]
