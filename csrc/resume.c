@@ -14,6 +14,8 @@ typedef struct {
     PyObject *args;   /* tuple */
     PyObject *frame;  /* that ends with it, if others hold on to it; or NULL */
     Py_ssize_t holds; /* how many references there were to that frame */
+    Py_ssize_t held;  /* how many of the program's frames that go on, from the outermost on, are held with it */
+    Py_ssize_t known; /* how many of them had been there when that frame began */
 } TailCallObject;
 
 /* Where a frame has its list; NULL if it has no place for one. */
@@ -30,14 +32,21 @@ static PyObject **place_of_rest(Frame *frame)
 static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNUSED(kwargs))
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count == 0 || !PyFunction_Check(PyTuple_GET_ITEM(args, 0))) {
-        PyErr_SetString(PyExc_TypeError, "TailCall needs a function written in Python");
+    if (count < 3 || !PyFunction_Check(PyTuple_GET_ITEM(args, 2))) {
+        PyErr_SetString(PyExc_TypeError, "TailCall needs two numbers of frames and a function written in Python");
+        return NULL;
+    }
+    Py_ssize_t held = PyLong_AsSsize_t(PyTuple_GET_ITEM(args, 0));
+    Py_ssize_t known = PyLong_AsSsize_t(PyTuple_GET_ITEM(args, 1));
+    if (PyErr_Occurred()) {
         return NULL;
     }
     TailCallObject *self = (TailCallObject *)type->tp_alloc(type, 0);
     if (self != NULL) {
-        self->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
-        self->args = PyTuple_GetSlice(args, 1, count);
+        self->held = held;
+        self->known = known;
+        self->function = Py_NewRef(PyTuple_GET_ITEM(args, 2));
+        self->args = PyTuple_GetSlice(args, 3, count);
         if (self->args == NULL) {
             Py_CLEAR(self);
             return NULL;
@@ -78,7 +87,8 @@ static void tail_call_dealloc(TailCallObject *self)
 PyTypeObject TailCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.TailCall",
-    .tp_doc = PyDoc_STR("TailCall(function, *args): what a resume function returns to have it called in its place."),
+    .tp_doc = PyDoc_STR("TailCall(held, known, function, *args): what a resume function returns to have it called in its "
+                        "place."),
     .tp_basicsize = sizeof(TailCallObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = tail_call_new,
@@ -99,7 +109,7 @@ void resume_release_args(PyObject *args)
 struct Rest {
     PyObject *cell;          /* the one that runs now; NULL: nobody holds on to those before it */
     struct RestObject *held; /* borrowed: of the last of those that are held; or NULL */
-    bool begun;              /* it runs: others are the rests of calls */
+    Py_ssize_t begun;        /* how many frames have begun: the one that runs, and then those of calls */
 };
 
 /* The rest of a frame: it ends with the frame, and with it those frames that nobody else holds on to. */
@@ -108,6 +118,7 @@ typedef struct RestObject {
     PyObject *frames;          /* list: the cell, and those of calls */
     struct Rest *owner;        /* the call that is still to add to it; or NULL */
     struct RestObject *before; /* borrowed: of a frame that ended before, and is held; or NULL */
+    Py_ssize_t depth;          /* how many of the program's frames are held with it, as far as they are not over */
 } RestObject;
 
 static int rest_traverse(RestObject *self, visitproc visit, void *arg)
@@ -127,21 +138,9 @@ static void rest_let_go(struct Rest *rest)
     }
 }
 
-/* Calls that are not over are the rest of the frame before, too, which is held longer. */
-static void rest_hand_back(RestObject *self)
-{
-    for (Py_ssize_t i = 1; self->before != NULL && i < PyList_GET_SIZE(self->frames); i++) {
-        PyFrameObject *frame = (PyFrameObject *)PyList_GET_ITEM(self->frames, i);
-        if (frame->f_frame->owner == FRAME_OWNED_BY_THREAD && PyList_Append(self->before->frames, (PyObject *)frame) < 0) {
-            PyErr_Clear();
-        }
-    }
-}
-
 static int rest_clear(RestObject *self)
 {
-    if (self->owner != NULL && self->frames != NULL) {
-        rest_hand_back(self);
+    if (self->owner != NULL) {
         RestObject **place = &self->owner->held;
         while (*place != NULL && *place != self) {
             place = &(*place)->before;
@@ -176,7 +175,7 @@ PyTypeObject Rest_Type = {
 };
 
 /* A rest with the cell of the frame that comes next. Its owner adds to it. */
-static RestObject *rest_new(struct Rest *owner)
+static RestObject *rest_new(struct Rest *owner, Py_ssize_t depth)
 {
     RestObject *self = (RestObject *)Rest_Type.tp_alloc(&Rest_Type, 0);
     if (self != NULL) {
@@ -185,6 +184,7 @@ static RestObject *rest_new(struct Rest *owner)
             Py_CLEAR(self);
         } else {
             self->owner = owner;
+            self->depth = depth;
             self->before = owner->held;
             owner->held = self;
         }
@@ -195,7 +195,10 @@ static RestObject *rest_new(struct Rest *owner)
 /* The frame that has ended with this call gets a rest, if others hold on to it. */
 static void rest_note_end(struct Rest *rest, TailCallObject *call)
 {
-    rest->begun = false;
+    rest->begun = 0;
+    for (RestObject *held = rest->held; held != NULL; held = held->before) {
+        held->depth = Py_MIN(held->depth, call->known);
+    }
     if (rest->cell != NULL && Py_REFCNT(rest->cell) == 1) {
         Py_CLEAR(rest->cell); /* nobody holds on to them any more */
     }
@@ -205,7 +208,7 @@ static void rest_note_end(struct Rest *rest, TailCallObject *call)
     bool in_cell = rest->cell != NULL && PyCell_GET(rest->cell) == call->frame;
     if (call->holds > 1 + in_cell) {
         rest->cell = rest->cell == NULL ? PyCell_New(NULL) : rest->cell;
-        RestObject *made = rest->cell == NULL ? NULL : rest_new(rest);
+        RestObject *made = rest->cell == NULL ? NULL : rest_new(rest, call->held);
         if (made == NULL) {
             PyErr_Clear();
         } else {
@@ -221,7 +224,7 @@ PyObject *resume_tail_calls(PyObject *result)
     if (result == NULL || !Py_IS_TYPE(result, &TailCall_Type)) {
         return result;
     }
-    struct Rest rest = {NULL, NULL, false}, *outer = hook_state.rest;
+    struct Rest rest = {NULL, NULL, 0}, *outer = hook_state.rest;
     hook_state.rest = &rest;
     while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         TailCallObject *next = (TailCallObject *)result;
@@ -324,24 +327,38 @@ PyObject *resume_hand_over_new(void)
     return (PyObject *)self;
 }
 
+/* The first rest from `held` on that holds the program's frame which begins now. */
+static RestObject *holding(RestObject *held, struct Rest *rest)
+{
+    while (held != NULL && held->depth <= rest->begun) {
+        held = held->before;
+    }
+    return held;
+}
+
 bool resume_is_held(void)
 {
     struct Rest *rest = hook_state.rest;
-    return rest != NULL && rest->cell != NULL && (!rest->begun || rest->held != NULL);
+    return rest != NULL && rest->cell != NULL && (rest->begun == 0 || holding(rest->held, rest) != NULL);
 }
 
 PyObject *resume_take_over(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
 {
-    if (!resume_is_held()) {
+    struct Rest *rest = hook_state.rest;
+    if (rest == NULL || rest->cell == NULL) {
         Py_RETURN_NONE;
     }
-    struct Rest *rest = hook_state.rest;
     PyObject *frame = (PyObject *)PyEval_GetFrame();
-    int failed = rest->begun ? PyList_Append(rest->held->frames, frame) : PyCell_Set(rest->cell, frame);
-    rest->begun = true;
-    if (failed < 0) {
+    if (rest->begun == 0 && PyCell_Set(rest->cell, frame) < 0) {
         return NULL;
     }
+    RestObject *held = rest->begun == 0 ? NULL : holding(rest->held, rest);
+    for (; held != NULL; held = holding(held->before, rest)) {
+        if (PyList_Append(held->frames, frame) < 0) {
+            return NULL;
+        }
+    }
+    rest->begun++;
     Py_RETURN_NONE;
 }
 

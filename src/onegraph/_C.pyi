@@ -78,9 +78,13 @@ class disabled(Generic[P, R]):  # noqa: N801
 
 @final
 class TailCall:
-    """What a replacement returns to have a function called in its place, when its frame has ended."""
+    """What a replacement returns to have a function called in its place, when its frame has ended.
 
-    def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
+    Who holds on to that frame holds the first `held` of the program's frames that go on, of which the first `known` had
+    begun before it.
+    """
+
+    def __new__(cls, held: int, known: int, function: Callable[..., Any], *args: Any) -> TailCall: ...
 
 class Rest:
     """What a frame that has ended keeps of those that run in its place: the cell with the last one, those of calls."""

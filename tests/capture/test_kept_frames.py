@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from types import FrameType
@@ -77,7 +78,28 @@ def natively(x, tokens):
     return x * 2, token is None
 
 
-@pytest.mark.parametrize("function", [keeping, going_through, natively])
+def keeps_its_own():
+    try:
+        raise IndexError(5)
+    except IndexError as error:
+        KEPT.append(error)
+
+
+def around_one_that_keeps(x, tokens):
+    keeps_its_own()
+    graph_break()
+    token = tokens.pop()
+    graph_break()
+    return x * 2, token is None
+
+
+def called_around_one_that_keeps(x, tokens):
+    return around_one_that_keeps(x, tokens)[0] + 1
+
+
+@pytest.mark.parametrize(
+    "function", [keeping, going_through, natively, around_one_that_keeps, called_around_one_that_keeps]
+)
 @pytest.mark.parametrize("backend", [None, "eager", "native"])
 def test_variables_live_as_long_as_the_traceback(function, backend):
     run: Any = function if backend is None else onegraph.compile(function, backend=backend)
@@ -89,6 +111,48 @@ def test_variables_live_as_long_as_the_traceback(function, backend):
         run(torch.ones(2), tokens)
         assert reference() is not None
         KEPT.clear()
+        assert reference() is None
+
+
+def in_a_cycle_with_its_exception():
+    kept = None
+    try:
+        raise IndexError(5)
+    except IndexError as error:
+        kept = error
+        graph_break()
+    return kept is None
+
+
+def in_flight_around_a_cycle(x, tokens):
+    token = tokens.pop()
+    try:
+        raise ValueError("in flight")
+    finally:
+        in_a_cycle_with_its_exception()
+        x.add_(token is None)
+
+
+def catching(x, tokens):
+    try:
+        in_flight_around_a_cycle(x, tokens)
+    except ValueError as error:
+        KEPT.append(error)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_frame_in_a_cycle_is_not_what_holds_the_frames_around_it(compiled):
+    run: Any = onegraph.compile(catching, backend="eager") if compiled else catching
+    for _ in range(3):
+        token = Token()
+        reference = weakref.ref(token)
+        tokens = [token]
+        del token
+        run(torch.ones(2), tokens)
+        gc.collect()
+        assert reference() is not None
+        KEPT.clear()
+        gc.collect()
         assert reference() is None
 
 
@@ -185,6 +249,24 @@ def beside_another(log):
         graph_break()
 
 
+def in_a_call(log):
+    @contextlib.contextmanager
+    def managed():
+        yield
+
+    def inner():
+        with managed():
+            graph_break()
+        waits = Watched(log).waiting()
+        next(waits)
+
+    try:
+        raise KeyError
+    finally:
+        inner()
+        log.append("inner is over")
+
+
 def called(inner):
     def outer(log):
         inner(log)
@@ -218,7 +300,7 @@ def one_of_three_kept(inner, x, log):
 
 @pytest.mark.parametrize("program", [once, one_of_three_kept])
 @pytest.mark.parametrize("deep", [False, True])
-@pytest.mark.parametrize("inner", [one_break, two_breaks, drawn_behind, beside_another])
+@pytest.mark.parametrize("inner", [one_break, two_breaks, drawn_behind, beside_another, in_a_call])
 def test_an_exception_in_flight_over_a_break_holds_what_its_frame_holds_until_it_is_dropped(inner, deep, program):
     inner = called(inner) if deep else inner
     wanted: list[str] = []

@@ -49,7 +49,10 @@ from onegraph.capture.resume_function import (
     Slots,
     Suspended,
     Way,
+    at_inner_call,
     in_prologue,
+    is_noted,
+    known_frames,
     original_place,
     place,
     resume_function,
@@ -95,6 +98,7 @@ class Exit:
     leading: tuple[int, ...]
     results: tuple[bool, ...]
     values: tuple[int, ...]
+    held: int  # how many of the frames that go on, from the outermost on, a traceback may hold on to
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class Continuation:
     lost: frozenset[int]  # the values that only frames which such an exception leaves hold: its traceback keeps them
     code: CodeType  # of the function that the breaking instruction is in
     opened: int  # how many frames of the program there are besides the one that is replaced
+    known: int  # how many frames of the program had begun before the trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,7 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
     code = frame.bytecode.code
     return Continuation(
         tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code,
-        len(frames) - 1,
+        len(frames) - 1, known_frames(frames),
     )  # fmt: skip
 
 
@@ -389,7 +394,8 @@ class Planner:
             outer = self._resume_waiting(frame, waiting, way, sum(results), noted)
             called = (self.values.add(made.function), *made.leading, *made.values)
             made = Resuming(outer.function, outer.leading, (*outer.values, *called))
-        return Exit(self.values.add(made.function), made.leading, results, made.values)
+        held = level + 1 if noted else max((n for n in range(level + 1) if is_noted(self.frames[n])), default=0) + 1
+        return Exit(self.values.add(made.function), made.leading, results, made.values, held)
 
     def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int, noted: bool) -> Resuming:
         """The resume function of a frame that waits for a call, with what finishes the instruction."""
@@ -427,8 +433,8 @@ class Waiting:
 
 def waiting_at(frame: Frame, inner: Frame) -> Waiting:
     depth = len(frame.stack) - taken_by(frame.bytecode.instrs[frame.ip])
-    resumed = resumed_by(frame.bytecode.code)
-    if resumed is not None and resumed.made is frame.bytecode and frame.ip == resumed.call:
+    resumed = at_inner_call(frame)
+    if resumed is not None:
         assert isinstance(resumed.way, InnerCall)
         values = tuple(as_it_is(frame.locals, name) for name in resumed.needed)
         return Waiting(resumed.bytecode, resumed.way.at, depth, resumed.way.finish, values)
@@ -436,12 +442,6 @@ def waiting_at(frame: Frame, inner: Frame) -> Waiting:
     assert not isinstance(finish, str)
     bytecode, at = original_place(frame)
     return Waiting(bytecode, at, depth, finish, inner.rest.values if finish else ())
-
-
-def is_noted(frame: Frame) -> bool:
-    """Whether a traceback may hold on to the frame, which goes on."""
-    resumed = resumed_by(frame.bytecode.code)
-    return frame.noted or resumed is not None and resumed.noted
 
 
 def receiver_name(frame: Frame, bytecode: Bytecode) -> str | None:

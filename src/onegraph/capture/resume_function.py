@@ -7,6 +7,7 @@ comes back to code that is compiled already.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -149,6 +150,25 @@ def in_prologue(frame: Frame) -> bool:
     if resumed is None or resumed.made is not frame.bytecode:
         return False
     return frame.ip < (resumed.call if isinstance(resumed.way, InnerCall) else resumed.shift)
+
+
+def at_inner_call(frame: Frame) -> Resumed | None:
+    """What a frame resumes, if it is that of a resume function which calls that of the frame it had called."""
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode or not isinstance(resumed.way, InnerCall):
+        return None
+    return resumed if frame.ip == resumed.call else None
+
+
+def is_noted(frame: Frame) -> bool:
+    """Whether a traceback may hold on to the frame, which goes on."""
+    resumed = resumed_by(frame.bytecode.code)
+    return frame.noted or resumed is not None and resumed.noted
+
+
+def known_frames(frames: Sequence[Frame]) -> int:
+    """How many of the frames of a trace the program had before it: the first, and those that resume functions call."""
+    return 1 + sum(1 for _ in itertools.takewhile(at_inner_call, frames[:-1]))
 
 
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:

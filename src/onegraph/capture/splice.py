@@ -183,7 +183,10 @@ class Ending:
         lost = self.lost if way is self.continuation.raising else ()
         values = [value_name(number) for number in range(len(self.continuation.values)) if number not in lost]
         # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
-        self.out += [*call_with(_C.TailCall, names), *release([*values, *taken]), Instr("RETURN_VALUE")]
+        frames = (way.held, self.continuation.known)
+        self.out += callable_pair(Instr("LOAD_CONST", _C.TailCall))
+        self.out += [Instr("LOAD_CONST", count) for count in frames] + [Instr("LOAD_FAST", name) for name in names]
+        self.out += [Instr("CALL", len(frames) + len(names)), *release([*values, *taken]), Instr("RETURN_VALUE")]
 
 
 def argument_count(code: CodeType) -> int:

@@ -505,6 +505,17 @@ def exception_groups(x):
 
 
 @case
+def groups_of_one(x):
+    caught = []
+    for kind in (ValueError, KeyboardInterrupt):
+        try:
+            raise kind(1)
+        except* BaseException as group:
+            caught.append((type(group), group.args[0], type(group.args[1]), group.exceptions[0].args))
+    return caught, x
+
+
+@case
 def exception_escapes(x):
     try:
         raise Mine(3)

@@ -98,6 +98,8 @@ class Errors:
             handled = self._context(raised)
             if handled is not None:
                 chain_last(raised, handled)
+        for each in self.frames[-2:]:  # it has an entry, and goes back to the frame that has called it
+            each.noted = True
 
     def on_leave(self, frame: Frame) -> None:
         """An exception leaves the frame, whose stack is dropped. Its variables are next: in CPython they live on."""
@@ -121,7 +123,7 @@ class Errors:
             return None, None
         if matches:
             if not isinstance(exception, BaseExceptionGroup):
-                exception = ExceptionGroup("", [exception])
+                exception = BaseExceptionGroup("", (exception,))
             return None, exception
         if isinstance(exception, BaseExceptionGroup):
             match, rest = self.call(self.getattr(exception, "split"), (kinds,), {})

@@ -63,7 +63,7 @@ class Frame:
         self.rest: Any = None  # of the instruction of the frame around it, if it is known: a `Rest`
         self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
-        self.noted = False  # whether it has an entry in the traceback of an exception
+        self.noted = False  # whether the traceback of an exception leads to it
         self.generator: Callable[[], Any] | None = None  # of a generator's frame: it, or None once it is dropped
 
     def __repr__(self) -> str:

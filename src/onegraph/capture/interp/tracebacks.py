@@ -74,7 +74,6 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
         line = position[0] if position else frame.bytecode.code.co_firstlineno
         first = TracebackType(first, frame_object(frame), LASTI, line)
     raised.__traceback__ = first
-    frame.noted = True
     return inner is not None
 
 
