@@ -34,7 +34,9 @@ class Different(Exception):
 class Bisimulation:
     """One comparison of two object graphs."""
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = 1) -> None:
+        #: Numbers may differ by so many times what operators are allowed.
+        self._scale = scale
         self._right_of: dict[int, int] = {}
         self._left_of: dict[int, int] = {}
         self._storages: dict[int, int] = {}
@@ -59,7 +61,7 @@ class Bisimulation:
             require(type(a) is type(b) and a == b, a, b, path)
             return []
         if type(a) in (float, complex):
-            require(type(a) is type(b) and close(a, b), a, b, path)
+            require(type(a) is type(b) and close(a, b, self._scale), a, b, path)
             return []
         if a is b:
             return []
@@ -187,7 +189,7 @@ class Bisimulation:
             storages = a.untyped_storage().data_ptr(), b.untyped_storage().data_ptr()
             require(self._storages.setdefault(storages[0], storages[1]) == storages[1], a, b, f"{path}: storage")
             require(self._storages.setdefault(-storages[1], -storages[0]) == -storages[0], a, b, f"{path}: storage")
-        equal = torch.allclose(a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True)
+        equal = torch.allclose(a.detach(), b.detach(), rtol=1e-5 * self._scale, atol=1e-6 * self._scale, equal_nan=True)
         require(equal, a.detach(), b.detach(), path)
         if history(a) == (True, True):
             yield a.grad, b.grad, f"{path}.grad"
@@ -226,12 +228,14 @@ def same_type(a: type, b: type) -> bool:
     )
 
 
-def close(a: complex, b: complex) -> bool:
+def close(a: complex, b: complex, scale: float) -> bool:
     if a != a or b != b:
         return a != a and b != b
     if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7) and math.copysign(1, a) == math.copysign(1, b)
-    return abs(a - b) < 1e-5
+        return math.isclose(a, b, rel_tol=1e-5 * scale, abs_tol=1e-7 * scale) and math.copysign(1, a) == math.copysign(
+            1, b
+        )
+    return abs(a - b) < 1e-5 * scale
 
 
 def public(cls: type) -> dict[str, Any]:

@@ -97,8 +97,15 @@ def called_around_one_that_keeps(x, tokens):
     return around_one_that_keeps(x, tokens)[0] + 1
 
 
+def at_its_end(x, tokens):
+    graph_break()
+    token = tokens.pop()
+    keeps_its_own()
+    return x * 2, token is None
+
+
 @pytest.mark.parametrize(
-    "function", [keeping, going_through, natively, around_one_that_keeps, called_around_one_that_keeps]
+    "function", [keeping, going_through, natively, around_one_that_keeps, called_around_one_that_keeps, at_its_end]
 )
 @pytest.mark.parametrize("backend", [None, "eager", "native"])
 def test_variables_live_as_long_as_the_traceback(function, backend):

@@ -65,8 +65,10 @@ class Drops(Machine):
         self.has_dropped = False
         #: The variables that the root frame has when it returns, by name, with the identities of their values.
         self.left: dict[str, int] = {}
-        #: Whether it lets go of what the program sees dying: that is done behind the trace.
+        #: Whether it lets go of what the program sees dying: that is done behind the trace. One that it was not called
+        #: with, its frame has not in its variables.
         self.lets_go = False
+        self.lost_at_end: Any = None
 
     def watch(self, values: Collection[Any], fullgraph: bool) -> None:
         """The trace begins with these values from outside. Under `fullgraph`, the caller's stack has them too."""
@@ -131,11 +133,7 @@ class Drops(Machine):
         """Whether values whose end is seen have changed places in the variables since the frame began."""
         names = [name for name in frame.bytecode.code.co_varnames if name in frame.locals]
         values = [as_it_is(frame.locals, name) for name in names]
-        now = [
-            id(value.value) if type(value) is Unread else id(self.world.real(value))
-            for value in values
-            if self._mortal_in([value]) or calls_back(value)
-        ]
+        now = [id(self.real(value)) for value in values if self._mortal_in([value]) or calls_back(value)]
         before = [identity for identity in self.given if identity in now]
         return by_last(before) != by_last(identity for identity in now if identity in before)
 
@@ -175,7 +173,7 @@ class Drops(Machine):
         found = self._mortal_in(held) | set(map(id, held))
         missing = wanted & self.mortal.keys() - found
         if missing:
-            real = [value.value if type(value) is Unread else self.world.real(value) for value in held]
+            real = [self.real(value) for value in held]
             roots = [*held, *self.written()]
             for each in missing:
                 seen = self.world.shadow_of.get(each, self.mortal[each])
@@ -207,8 +205,17 @@ class Drops(Machine):
 
     def on_return(self, frame: Frame) -> None:
         if len(self.frames) == 1:
-            self.left = {name: id(value) for name, value in dict.items(frame.locals)}
-            self.lets_go = any(map(self.world.is_watched, dict.values(frame.locals)))
+            self.left = self.identities(frame)
+            real = [self.real(value) for value in dict.values(frame.locals) if self.world.is_watched(value)]
+            self.lets_go = bool(real)
+            self.lost_at_end = next((each for each in real if id(each) not in self.given), None)
+
+    def identities(self, frame: Frame) -> dict[str, int]:
+        """The variables of a frame by name, with the identities of what they hold."""
+        return {name: id(self.real(value)) for name, value in dict.items(frame.locals)}
+
+    def real(self, value: Any) -> Any:
+        return value.value if type(value) is Unread else self.world.real(value)
 
     def on_dropped(self, frame: Frame) -> None:
         if is_protected(frame.bytecode, frame.ip):
@@ -223,13 +230,18 @@ class Drops(Machine):
             )
         return super().on_drop(frame, raised)
 
+    @property
+    def drops_at_end(self) -> bool:
+        """Whether the trace has let go of what would live on in a frame that a traceback holds."""
+        return self.has_dropped or self.lost_at_end is not None
+
     def refuse_overdue(self, is_made: Callable[[Any], bool], keeps_frames: bool) -> None:
         """Break where a generator of the trace would live on behind it, or one from outside was written over in it.
 
         With `keeps_frames` a traceback outlives the trace, and with it all variables of its frames.
         """
-        if keeps_frames and self.has_dropped:
-            raise GraphBreak(DROPPED_GENERATOR, where="with a traceback")
+        if keeps_frames and self.drops_at_end:
+            raise dropped(self.lost_at_end, "with a traceback")
         made = [reference() for reference, _ in self.world.generators.values()]
         over = [value for entry in self.world.changed() for value in written_over(self.world, entry)]
         for space in self.world.namespaces.values():

@@ -393,7 +393,7 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     past = stand_ins(value.__traceback__)
     if past:
         rebuild.keeps_frames = True
-        rebuild.lines.append(f"{rebuild.const(raised_through)}({rebuild.const(past)}, {rebuild.goes_on}, {name})")
+        rebuild.lines.append(f"{rebuild.const(raised_through)}({rebuild.const(past)}, {rebuild.stands}, {name})")
     grouped = isinstance(value, BaseExceptionGroup)  # whose fields are its arguments
     fields = [] if grouped else [name for name, _ in exception_fields(type(value))]
     for attribute in ("__cause__", "__context__", "__suppress_context__", *fields):

@@ -75,13 +75,13 @@ class Rebuild:
         recorder: Recorder,
         code: CodeType,
         symbol_text: Callable[[Rebuild, Any], str],
-        goes_on: bool = False,
+        stands: bool = False,
     ) -> None:
         self.world = world
         self.recorder = recorder
         self.code = code
-        #: Whether the frame goes on behind the residual code, in other frames.
-        self.goes_on = goes_on
+        #: Whether its frame holds at its end what that of the program does, by itself or by the frames that come next.
+        self.stands = stands
         self.loads: list[str] = []
         self.lines: list[str] = []
         #: What is done behind the writes.
@@ -232,7 +232,7 @@ class Rebuild:
             by_identity = self.world.is_pinned(value) and not (isinstance(value, FunctionType) or passes_away(value))
             name = self.const(value) if by_identity else self.source(origin)
             if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
-                self.lines.append(f"{self.const(raised_through)}({self.const(past)}, {self.goes_on}, {name})")
+                self.lines.append(f"{self.const(raised_through)}({self.const(past)}, {self.stands}, {name})")
             return name
         if part := self.world.parts.get(id(value)):
             owner, name = part

@@ -166,11 +166,12 @@ class Trace:
 
     def unbound(self) -> list[str]:
         """The parameters of the frame that no longer have what it was called with."""
-        root = self.root
-        if root is None:
-            return []
-        left = self.tracer.left or {name: id(value) for name, value in dict.items(root.locals)}
-        return [name for name, value in self.given.items() if left.get(name) != id(value)]
+        left = self.left()
+        return [name for name, value in self.given.items() if left.get(name) != id(self.tracer.real(value))]
+
+    def left(self) -> dict[str, int]:
+        """The variables that the frame has at its end, with the identities of what they hold."""
+        return self.tracer.left or ({} if self.root is None else self.tracer.identities(self.root))
 
     # ---- what the world and the recorder ask -------------------------------------------------------------------------
 

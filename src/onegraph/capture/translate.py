@@ -260,25 +260,26 @@ def finish(
 ) -> Translated:
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
     trace.tracer.budget.renew()
-    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, continuation is not None)
+    resumed = resumed_by(start.code)
+    stands = continuation is not None or resumed is not None
+    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, stands)
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
-    held = trace.tracer.has_dropped and resumed_by(start.code) is not None and trace.state.set_unheld()
+    held = trace.tracer.drops_at_end and resumed is not None and trace.state.set_unheld()
     trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames or held)
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
     guard_bases(trace.recorder, trace.world.guard)
     call = graph_call(trace, rebuild, compile_graph, cx)
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    resumed = resumed_by(start.code)
     begin = [f"{rebuild.const(_C.take_over)}()"] if resumed is not None and resumed.noted else []
     body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
         code = splice(code, continuation, start.code, trace.unbound())
-    elif resumed_by(start.code) is not None:
-        code = letting_go(code, start.code, trace.unbound(), start.values)
+    elif resumed is not None:
+        code = letting_go(code, start.code, trace.left().values(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     classes = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())

@@ -92,13 +92,13 @@ def stand_ins(entry: TracebackType | None) -> tuple[FrameType, ...]:
     return tuple(frames)
 
 
-def raised_through(frames: Sequence[FrameType], goes_on: bool, raised: BaseException) -> BaseException:
+def raised_through(frames: Sequence[FrameType], stands: bool, raised: BaseException) -> BaseException:
     """The exception, with entries of frames like these, outermost first, before those of its traceback.
 
-    The calling frame runs in the place of them all; what comes behind it may, too, if it `goes_on`.
+    The calling frame runs in the place of them all. If it `stands` for the outermost, they hold what it holds.
     """
     here = sys._getframe(1)
-    entry, back = raised.__traceback__, here if goes_on else here.f_back
+    entry, back = raised.__traceback__, here if stands else here.f_back
     made: list[FrameType] = []
     for frame in frames:
         made.append(FunctionType(frame.f_code, frame.f_globals)().gi_frame)
