@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import contextlib
 import copy
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -387,3 +388,31 @@ def test_handlers_that_do_not_see_the_end_do_not_matter() -> None:
 
     assert run(onegraph.compile(g, backend="eager", fullgraph=True)) == run(g)
     assert run(onegraph.compile(f, backend="eager")) == run(f)
+
+
+def test_an_exception_of_native_code_keeps_nothing_of_its_trace() -> None:
+    def f(x: torch.Tensor) -> None:
+        talk = waits(x)
+        next(talk)
+        torch._dynamo.graph_break()
+        try:
+            int("none")
+        except ValueError:
+            {}["none"]
+        finally:
+            for _ in range(2):
+                talk = None
+            LOG.append("end")
+
+    def once(function: Any) -> list[Any]:
+        LOG.clear()
+        with pytest.raises(KeyError):
+            function(torch.ones(2))
+        return list(LOG)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert once(onegraph.compile(f, backend="eager")) == once(f) == ["dropped", "end"]
+    finally:
+        gc.enable()

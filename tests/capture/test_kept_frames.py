@@ -97,6 +97,24 @@ def called_around_one_that_keeps(x, tokens):
     return around_one_that_keeps(x, tokens)[0] + 1
 
 
+def with_a_token(tokens):
+    token = tokens.pop()
+    try:
+        raise KeyError
+    except KeyError:
+        graph_break()
+    return list(token is None)
+
+
+def leaving_it_behind(x, tokens):
+    try:
+        with_a_token(tokens)
+    except TypeError as error:
+        KEPT.append(error)
+    graph_break()
+    return x
+
+
 def at_its_end(x, tokens):
     graph_break()
     token = tokens.pop()
@@ -105,7 +123,16 @@ def at_its_end(x, tokens):
 
 
 @pytest.mark.parametrize(
-    "function", [keeping, going_through, natively, around_one_that_keeps, called_around_one_that_keeps, at_its_end]
+    "function",
+    [
+        keeping,
+        going_through,
+        natively,
+        around_one_that_keeps,
+        called_around_one_that_keeps,
+        leaving_it_behind,
+        at_its_end,
+    ],
 )
 @pytest.mark.parametrize("backend", [None, "eager", "native"])
 def test_variables_live_as_long_as_the_traceback(function, backend):

@@ -61,6 +61,8 @@ class Drops(Machine):
         self._is_watched: Callable[[Any], bool] = lambda _: False
         #: The identities of the values that the root frame was called with.
         self.given: list[int] = []
+        #: Of what the root frame was called with, that which frames had that an exception has left.
+        self.with_traceback: set[int] = set()
         #: Whether code of the program has run because a generator was dropped.
         self.has_dropped = False
         #: The variables that the root frame has when it returns, by name, with the identities of their values.
@@ -199,7 +201,9 @@ class Drops(Machine):
         lost = mortal - self._held_but([*held_by(frame), *self._operands()], mortal) if mortal else mortal
         resumed = resumed_by(frame.bytecode.code)
         if resumed is not None and resumed.noted:  # who holds the traceback holds the root frame, and what it was given
-            lost = {each for each in lost if is_generator(self.mortal[each])}
+            kept = {each for each in lost if not is_generator(self.mortal[each])}
+            self.with_traceback |= kept
+            lost = lost - kept
         if lost or any(runs_code(each) for each in made):
             raise self._dropped("with a traceback", level, lost)
 
@@ -213,6 +217,10 @@ class Drops(Machine):
     def identities(self, frame: Frame) -> dict[str, int]:
         """The variables of a frame by name, with the identities of what they hold."""
         return {name: id(self.real(value)) for name, value in dict.items(frame.locals)}
+
+    def is_left_to_traceback(self, value: Any) -> bool:
+        """Whether what the root frame was called with is, or holds, something that a traceback is to hold."""
+        return not self.with_traceback.isdisjoint(self.holding.get(id(self.real(value)), ()))
 
     def real(self, value: Any) -> Any:
         return value.value if type(value) is Unread else self.world.real(value)

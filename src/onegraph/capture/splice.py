@@ -19,12 +19,12 @@ from onegraph.capture.resume import READING, Continuation, Exit, Handled
 from onegraph.capture.resume_function import InnerCall, call_with, callable_pair, release, resumed_by
 
 
-def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: Sequence[str] = ()) -> CodeType:
+def splice(code: CodeType, continuation: Continuation, root: CodeType, kept: Collection[str] = ()) -> CodeType:
     """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
 
     The code returns what is to be called next. What the breaking instruction raises is at its own place in the program:
-    the code has the file and the name of the function that it is in. `unbound` are the parameters that no longer have
-    what the root frame was called with.
+    the code has the file and the name of the function that it is in. `kept` are the parameters of the root frame that
+    keep what it was called with.
     """
     at = continuation.code
     line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
@@ -34,7 +34,7 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, unbound: 
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     count = argument_count(code)
     given = zip(root.co_varnames, code.co_varnames[:count], strict=False)
-    bound = [new for old, new in given if old not in unbound and resumed_by(root) is None]
+    bound = [new for old, new in given if old in kept]
     done = [name for name in code.co_varnames if name not in bound]
     # The frame of the program's own call lives until it returns: a traceback must not hold anything through it.
     lost = frozenset[int]() if resumed_by(root) is None else continuation.lost

@@ -164,10 +164,15 @@ class Trace:
         )
         return self.tracer.make_frame(decode(code), self.function, arguments, cells)
 
-    def unbound(self) -> list[str]:
-        """The parameters of the frame that no longer have what it was called with."""
-        left = self.left()
-        return [name for name, value in self.given.items() if left.get(name) != id(self.tracer.real(value))]
+    def kept(self) -> list[str]:
+        """The parameters of the frame that keep their values where it goes on in others: what a traceback is to hold.
+
+        The program's own frame lives until it returns, so it keeps what its variables have still.
+        """
+        tracer, left = self.tracer, self.left()
+        if resumed_by(self.code) is not None:
+            return [name for name, value in self.given.items() if tracer.is_left_to_traceback(value)]
+        return [name for name, value in self.given.items() if left.get(name) == id(tracer.real(value))]
 
     def left(self) -> dict[str, int]:
         """The variables that the frame has at its end, with the identities of what they hold."""

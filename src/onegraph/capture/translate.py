@@ -277,7 +277,7 @@ def finish(
     body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, start.code, trace.unbound())
+        code = splice(code, continuation, start.code, trace.kept())
     elif resumed is not None:
         code = letting_go(code, start.code, trace.left().values(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))

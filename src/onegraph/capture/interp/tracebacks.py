@@ -14,7 +14,8 @@ from onegraph.capture.interp.frame import Frame
 
 _GENERATOR = 0x20 | 3
 _VARIADIC = 0x04 | 0x08 | 3
-_INTERPRETER = __name__.rpartition(".interp.")[0] + "."
+#: Where the code of the interpreter is. (It may run with the globals of the program.)
+_INTERPRETER = __file__.rpartition("interp")[0]
 LASTI = 2  # any instruction of a stand-in has its position
 _MARK = "stand-in for an interpreted frame"
 
@@ -62,7 +63,7 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
     kept: list[TracebackType] = []
     entry = raised.__traceback__
     while entry is not None and not is_stand_in(entry.tb_frame.f_code):  # what is behind one is in order already
-        if not entry.tb_frame.f_globals.get("__name__", "").startswith(_INTERPRETER):
+        if not entry.tb_frame.f_code.co_filename.startswith(_INTERPRETER):
             kept.append(entry)
         entry = entry.tb_next
     inner = first = entry
