@@ -190,6 +190,29 @@ def test_a_frame_in_a_cycle_is_not_what_holds_the_frames_around_it(compiled):
         assert reference() is None
 
 
+@torch.compiler.disable
+def taken_from(tokens):
+    return tokens.pop()
+
+
+def discarding(x, tokens):
+    nothing = None
+    taken_from(tokens)
+    keeps_its_own()
+    return x * 2, nothing
+
+
+def test_what_is_in_no_variable_does_not_live_as_long_as_the_traceback():
+    run = onegraph.compile(discarding, backend="eager")
+    for token in (None, None, Token()):
+        tokens = [token]
+        run(torch.ones(2), tokens)
+    reference = weakref.ref(token)
+    del token
+    assert reference() is None and KEPT
+    KEPT.clear()
+
+
 def caller(run, x):
     return run(x)
 

@@ -215,8 +215,9 @@ class Drops(Machine):
             self.lost_at_end = next((each for each in real if id(each) not in self.given), None)
 
     def identities(self, frame: Frame) -> dict[str, int]:
-        """The variables of a frame by name, with the identities of what they hold."""
-        return {name: id(self.real(value)) for name, value in dict.items(frame.locals)}
+        """The variables of a frame by name, with the identities of what they hold, or of what stands for it unread."""
+        held = dict.items(frame.locals)
+        return {name: id(value if type(value) is Unread else self.world.real(value)) for name, value in held}
 
     def is_left_to_traceback(self, value: Any) -> bool:
         """Whether what the root frame was called with is, or holds, something that a traceback is to hold."""

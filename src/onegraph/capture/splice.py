@@ -45,18 +45,18 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, kept: Col
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
 
 
-def letting_go(code: CodeType, root: CodeType, left: Collection[int], values: Sequence[Any]) -> CodeType:
+def letting_go(code: CodeType, root: CodeType, gone: Collection[str], values: Sequence[Any]) -> CodeType:
     """Let go, before the return, of what is in no variable of the program: who holds on to the frame must not hold it.
 
-    `left` are the identities of what its variables hold at the end, and `values` what it was called with. What belongs
-    to the frames that the root has called, but for the exceptions that they handle, is theirs.
+    Its variables do not hold the values of the parameters `gone`; `values` are those that it was called with. What
+    belongs to the frames that the root has called, but for the exceptions that they handle, is theirs.
     """
     bytecode, resumed = decode_once(code), resumed_by(root)
     assert resumed is not None
-    given = list(zip(code.co_varnames, values, strict=False))
-    kept = {name for name, value in given if id(value) in left}
+    parameters = code.co_varnames[: argument_count(code)]
+    kept = {new for old, new in zip(root.co_varnames, parameters, strict=False) if old not in gone}
     if isinstance(resumed.way, InnerCall):
-        inner = given[-resumed.way.leading - resumed.way.count :]
+        inner = list(zip(parameters, values, strict=False))[-resumed.way.leading - resumed.way.count :]
         kept |= {name for name, value in inner if not isinstance(value, BaseException)}
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     ending = release([name for name in code.co_varnames if name not in kept])

@@ -48,6 +48,7 @@ from onegraph.capture.record import GraphInput, Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
 from onegraph.capture.resume_function import resumed_by
+from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy, Symbols
 from onegraph.capture.source import Arg, Const, FreeCell, Source, placeholder_name
 from onegraph.capture.tracer import Tracer
@@ -173,6 +174,12 @@ class Trace:
         if resumed_by(self.code) is not None:
             return [name for name, value in self.given.items() if tracer.is_left_to_traceback(value)]
         return [name for name, value in self.given.items() if left.get(name) == id(tracer.real(value))]
+
+    def gone(self) -> set[str]:
+        """The parameters of the frame whose values are in no variable at its end. (An atom may be in one by chance.)"""
+        left = set(self.left().values())
+        real = ((name, value, self.tracer.real(value)) for name, value in self.given.items())
+        return {name for name, value, it in real if id(value) not in left and (type(it) in ATOMS or id(it) not in left)}
 
     def left(self) -> dict[str, int]:
         """The variables that the frame has at its end, with the identities of what they hold."""

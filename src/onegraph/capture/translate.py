@@ -279,7 +279,7 @@ def finish(
     if continuation is not None:
         code = splice(code, continuation, start.code, trace.kept())
     elif resumed is not None:
-        code = letting_go(code, start.code, trace.left().values(), start.values)
+        code = letting_go(code, start.code, trace.gone(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     classes = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
