@@ -294,8 +294,17 @@ def logs_to_known(x):
     return x + 1
 
 
+LABEL = torch.profiler.record_function("part")
+
+
 @breaks(b.PROFILER)
 def measured(x):
+    with LABEL:  # torch.profiler.record_function("part"), made outside
+        return x + 1
+
+
+@measured.fixed("make the label where it is used")
+def labelled(x):
     with torch.profiler.record_function("part"):
         return x + 1
 

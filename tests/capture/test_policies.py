@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -574,6 +575,65 @@ def test_what_an_exception_has_held_is_gone_behind_its_handler() -> None:
         return x + 1, held, reference() is None
 
     assert onegraph.compile(f, backend="eager")(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (True, True)
+
+
+# ---- labels for the profiler -----------------------------------------------------------------------------------------
+
+
+def labelled(x):
+    with torch.profiler.record_function("part", "with arguments") as label:
+        y = x + 1
+    return y, label.name, label.args
+
+
+def labelled_around_an_exception(x):
+    try:
+        with torch.profiler.record_function("outer"), torch.autograd.profiler.record_function(name=f"{x.dim()}"):
+            x = x + 1
+            raise ValueError
+    except ValueError:
+        return x * 2
+
+
+@torch.compiler.disable
+def native(x):
+    return x
+
+
+def labelled_over_breaks(x):
+    with torch.profiler.record_function("outer"):
+        x = x + 1
+        onegraph.graph_break()
+        with torch.profiler.record_function("inner"):
+            x = native(x * 2)
+        x = x + x.sum().item()
+    return x
+
+
+def labelled_in_a_frame_that_is_skipped(x):
+    with torch.profiler.record_function("outer"):
+        onegraph.graph_break()
+        onegraph.skip_frame()
+        return x + 1
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("function", [labelled, labelled_around_an_exception])
+def test_labels_are_captured(function: Callable[..., Any], fullgraph: bool) -> None:
+    compiled = onegraph.compile(function, backend="eager", fullgraph=fullgraph)
+    assert onegraph.explain(function)(torch.ones(2)).graph_break_count == 0
+    with torch.profiler.profile(), torch.profiler.record_function("around"):
+        for _ in range(2):
+            assert repr(compiled(torch.ones(2))) == repr(function(torch.ones(2)))
+
+
+@pytest.mark.parametrize("function", [labelled_over_breaks, labelled_in_a_frame_that_is_skipped])
+@pytest.mark.parametrize("profiled", [True, False])
+def test_labels_go_over_breaks(function: Callable[..., Any], profiled: bool) -> None:
+    compiled = onegraph.compile(function, backend="eager")
+    with torch.profiler.profile() if profiled else contextlib.nullcontext():
+        for _ in range(2):
+            assert torch.equal(compiled(torch.ones(2)), function(torch.ones(2)))
 
 
 # ---- what is long ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ CHUNK, SHRUNK = 100, 2
 #: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program
 #: that takes all memory, or that hangs where no signal is heard, must not end the run.
 MEMORY, SILENCE = 6 << 30, 900.0
+#: What a process ends with that cannot end the program as it was written.
+ENDLESS = 3
 #: Seconds that a smaller program may take compiled, where the first one does not end.
 SMALL_LIMIT = 4.0
 
@@ -49,7 +51,7 @@ def run_one(number: int, about: str, out: Path, fast: bool, tell: Any) -> bool:
     text, way, measured = DRAWINGS[about](random.Random(number)), way_of(number, about), Measured()
     tell(("began", number))
     try:
-        difference = compare(text, way, measured)
+        difference = compare(text, way, measured, give_up=lambda: os._exit(ENDLESS))
         if number % 20 == 0 and difference is None:
             count_operators(text, measured)
     except Unfit:
@@ -153,11 +155,14 @@ class Run:
             told = pipe.recv()
         except EOFError:  # the process is dead
             worker.process.join()
+            self.done += 1
+            self.leave(pipe, worker.current + 1)
+            if worker.process.exitcode == ENDLESS:
+                self.unfit += 1
+                return
             self.differs(worker.current, f"the process died: {signal_name(worker.process.exitcode)}")
             text = DRAWINGS[self.options.about](random.Random(worker.current))
             (self.out / f"program_{worker.current}.py").write_text(text)
-            self.done += 1
-            self.leave(pipe, worker.current + 1)
             return
         match told:
             case ("began", number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz.programs import programs
 from tests.fuzz.shrink import shrink
-from tests.fuzz.twin import Unfit, Way, World, compare, depends_on_rounding, judged
+from tests.fuzz.twin import Timeout, Unfit, Way, World, compare, depends_on_rounding, judged, limited
 
 
 @settings(
@@ -60,6 +61,16 @@ def test_wrong_results_are_not_taken_for_rounding(wrong: float) -> None:
     for world in (eager, other):
         world.run()
     assert judged(eager, other) is not None and not depends_on_rounding(eager, other, code)
+
+
+def test_a_program_that_catches_its_end_is_given_up() -> None:
+    given_up: list[bool] = []
+    with pytest.raises(Timeout), limited(0.05, lambda: given_up.append(True)):
+        while not given_up:
+            with contextlib.suppress(BaseException):
+                while True:
+                    pass
+    assert given_up
 
 
 def difference_of(text: str, way: Way) -> str:

@@ -36,6 +36,8 @@ EAGER_LIMIT, COMPILED_LIMIT = 1.0, 30.0
 ROUNDINGS = 8
 #: How large the differences are, in those that operators are allowed.
 SCALES = tuple(10.0**power for power in range(5))
+#: How often a program that does not end may catch the exception that is to end it.
+PATIENCE = 20
 HANGS = "it does not end"
 
 
@@ -147,16 +149,18 @@ def drain(outcome: Outcome) -> None:
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limited(seconds: float, give_up: Callable[[], None] | None = None) -> Iterator[None]:
     """Raise `Timeout` in the block when its time is over, and behind it: finalizers and programs swallow exceptions.
 
-    The argument of the exception is the stack of the first time, which shows what does not end.
+    The argument of the exception is the stack of the first time, which shows what does not end. A program that catches
+    it, and calls itself twice at each level, may not end at all: behind `PATIENCE` times `give_up` is called.
     """
     stacks: list[str] = []
 
     def stop(number: int, frame: Any) -> None:
-        if not stacks:
-            stacks.append("".join(traceback.format_stack(frame)[-30:]))
+        stacks.append("" if stacks else "".join(traceback.format_stack(frame)[-30:]))
+        if len(stacks) > PATIENCE and give_up is not None:
+            give_up()
         raise Timeout(stacks[0])
 
     before = signal.signal(signal.SIGPROF, stop)
@@ -185,8 +189,14 @@ UNCOUNTED = frozenset(
 )
 
 
-def compare(text: str, way: Way, measured: Measured | None = None, limit: float = COMPILED_LIMIT) -> Difference | None:
-    """Run the program in both worlds.
+def compare(
+    text: str,
+    way: Way,
+    measured: Measured | None = None,
+    limit: float = COMPILED_LIMIT,
+    give_up: Callable[[], None] | None = None,
+) -> Difference | None:
+    """Run the program in both worlds. `give_up` is called where it cannot be ended eagerly.
 
     Raises:
         Unfit: when the program does not end in time, or cannot be loaded.
@@ -195,7 +205,7 @@ def compare(text: str, way: Way, measured: Measured | None = None, limit: float 
     onegraph.reset()
     try:
         code = compile(text, "<program>", "exec")
-        with limited(EAGER_LIMIT):
+        with limited(EAGER_LIMIT, give_up):
             eager = World(code, lambda function: function)
             eager.make_calls()
         eager.settle()

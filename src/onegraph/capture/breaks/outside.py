@@ -142,5 +142,6 @@ PROFILER = _define(
     "profiler",
     "use of {name}, which measures the running program",
     "What is measured runs inside of the graph, in another order.",
+    "make the label where it is used, with record_function(...): within a graph it is left out",
     "measure around the call of the compiled function",
 )

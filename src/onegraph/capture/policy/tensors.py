@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch.amp import autocast_mode
 from torch.autograd import forward_ad
+from torch.autograd.profiler import record_function
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
@@ -40,7 +42,6 @@ breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensor
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.disable_saved_tensors_hooks)
 breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
-breaks(b.PROFILER, torch.autograd.profiler.record_function)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
 breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
 breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
@@ -95,6 +96,29 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if any(result is value for value in inputs):
         raise GraphBreak(b.RETURNED_INPUT, name=f"{cls.__name__}.apply")
     return result
+
+
+@policy(record_function.__init__)
+def label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole."""
+    made = signature(record_function.__init__).bind(*args, **kwargs).arguments
+    values = {"args": None, **made, "run_callbacks_on_exit": False, "record": None, "_cupti_monitor_external_id": None}
+    it = values.pop("self")
+    for name, value in values.items():
+        tracer.setattr(it, name, value)
+
+
+@policy(record_function.__enter__)
+def begin_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if tracer.getattr(args[0], "run_callbacks_on_exit"):  # made by the program outside of the compiled function
+        raise GraphBreak(b.PROFILER, name="record_function")
+    return args[0]
+
+
+@policy(record_function.__exit__)
+def end_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if tracer.getattr(args[0], "run_callbacks_on_exit"):
+        raise GraphBreak(b.PROFILER, name="record_function")
 
 
 @policy(autocast_mode.autocast.__enter__)
