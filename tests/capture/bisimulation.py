@@ -232,9 +232,8 @@ def close(a: complex, b: complex, scale: float) -> bool:
     if a != a or b != b:
         return a != a and b != b
     if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-5 * scale, abs_tol=1e-7 * scale) and math.copysign(1, a) == math.copysign(
-            1, b
-        )
+        is_close = math.isclose(a, b, rel_tol=1e-5 * scale, abs_tol=1e-7 * scale)
+        return is_close and math.copysign(1, a) == math.copysign(1, b)
     return abs(a - b) < 1e-5 * scale
 
 

@@ -122,6 +122,20 @@ def at_its_end(x, tokens):
     return x * 2, token is None
 
 
+def lives_with_the_traceback(run: Any, settle: Any) -> None:
+    for _ in range(3):
+        token = Token()
+        reference = weakref.ref(token)
+        tokens = [token]
+        del token
+        run(torch.ones(2), tokens)
+        settle()
+        assert reference() is not None
+        KEPT.clear()
+        settle()
+        assert reference() is None
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -137,15 +151,7 @@ def at_its_end(x, tokens):
 @pytest.mark.parametrize("backend", [None, "eager", "native"])
 def test_variables_live_as_long_as_the_traceback(function, backend):
     run: Any = function if backend is None else onegraph.compile(function, backend=backend)
-    for _ in range(3):
-        token = Token()
-        reference = weakref.ref(token)
-        tokens = [token]
-        del token
-        run(torch.ones(2), tokens)
-        assert reference() is not None
-        KEPT.clear()
-        assert reference() is None
+    lives_with_the_traceback(run, lambda: None)
 
 
 def in_a_cycle_with_its_exception():
@@ -177,17 +183,7 @@ def catching(x, tokens):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_frame_in_a_cycle_is_not_what_holds_the_frames_around_it(compiled):
     run: Any = onegraph.compile(catching, backend="eager") if compiled else catching
-    for _ in range(3):
-        token = Token()
-        reference = weakref.ref(token)
-        tokens = [token]
-        del token
-        run(torch.ones(2), tokens)
-        gc.collect()
-        assert reference() is not None
-        KEPT.clear()
-        gc.collect()
-        assert reference() is None
+    lives_with_the_traceback(run, gc.collect)
 
 
 @torch.compiler.disable

@@ -251,3 +251,34 @@ def test_items_that_are_popped_are_popped_when_the_compiled_code_runs(change: Ca
         found, expected = make(), make()
         assert repr(compiled(torch.ones(2), found)) == repr(f(torch.ones(2), expected))
         assert list(found.items()) == list(expected.items())
+
+
+def reads_an_attribute(x: torch.Tensor, holder: Any) -> Any:
+    held = holder.held
+    return x * 2, held is None
+
+
+def reads_it_behind_a_break(x: torch.Tensor, holder: Any) -> Any:
+    onegraph.graph_break()
+    held = holder.held
+    return x * 2, held is None
+
+
+@pytest.mark.parametrize("function", [reads_an_attribute, reads_it_behind_a_break])
+def test_a_trace_keeps_nothing_that_it_has_in_its_variables(function: Callable[..., Any]) -> None:
+    class Watched:
+        """Something with weak references."""
+
+    compiled = onegraph.compile(function, backend="eager")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(2):
+            holder = Watched()
+            holder.held = Watched()  # type: ignore[attr-defined]
+            reference = weakref.ref(holder.held)  # type: ignore[attr-defined]
+            compiled(torch.ones(2), holder)
+            del holder.held  # type: ignore[attr-defined]
+            assert reference() is None
+    finally:
+        gc.enable()

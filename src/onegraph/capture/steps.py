@@ -237,8 +237,8 @@ def call_step(original: Original, out: StepAssembler, index: int, step: Step) ->
         out.put("SET_FUNCTION_ATTRIBUTE", "closure")
     out.put("STORE_FAST", _STEP)
     out.put_all(callable_pair(Instr("LOAD_CONST", _C.TailCall)))  # keeps no arguments that the step lets go of
-    out.put("LOAD_CONST", 1)
-    out.put("LOAD_CONST", 1)
+    for _ in ("held", "known"):  # the one frame of the generator
+        out.put("LOAD_CONST", 1)
     out.put("LOAD_FAST", _STEP)
     first = [] if step.receiver is None else [step.receiver]
     for depth, name in enumerate((*first, *values, *exceptions), 5):

@@ -133,7 +133,7 @@ class Trace:
         for kept in (tracer.mortal, tracer.holding, tracer.effects, tracer.cached_results):
             kept.clear()
         self.tracer.type_lookup.forget()
-        self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
+        self.tracer.lost = self.tracer.lost_at_end = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()
         self.recorder.forget()
         self.fingerprints = None
