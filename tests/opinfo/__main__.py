@@ -1,7 +1,8 @@
-"""Two reports about torch's operators.
+"""Three reports about torch's operators.
 
     python -m tests.opinfo                       what becomes of each core aten operator: loops, or a call, and why
     python -m tests.opinfo run --jobs 2          every sample of every operator in every type, compiled, against eager
+    python -m tests.opinfo accuracy --jobs 2     how far from the truth float32 is, in units in the last place, and eager
 
 The second takes hours; `--types float32`, `--operators 'pool|norm'` and `--limit 5` make it less. Each operator runs in
 a process of its own, so that a crash is one line of the report. The exit status is 1 if anything differed.
@@ -28,6 +29,7 @@ from onegraph.autograd import FunctionalGraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from tests.opinfo.accuracy import ALLOWED, accuracies
 from tests.opinfo.coverage import count_uses, report
 from tests.opinfo.harness import check_operator, operators
 
@@ -54,15 +56,29 @@ def check(op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: An
         pipe.send(("differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"))
 
 
-def outcomes(work: list[tuple[Any, str]], limit: int | None, jobs: int, seconds: int) -> Iterator[tuple[Any, str, Any]]:
-    """What each child sent, as they end; children that take too long are ended."""
+def judge(op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
+    """Runs in a child: sends the errors of the operator, a line each, and whether all are good."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+    try:
+        found = accuracies(op, limit)
+        pipe.send(("good" if all(item.is_good for item in found) else "less accurate", [*map(str, found)]))
+    except BaseException as error:
+        pipe.send(("failed", [f"{op.formatted_name}: {type(error).__name__}: {str(error)[:300]}"]))
+
+
+def outcomes(work: list[tuple[Any, str]], run: Any, options: argparse.Namespace) -> Iterator[tuple[Any, str, Any]]:
+    """What each child that did `run` sent, as they end; children that take too long are ended."""
+    limit, jobs, seconds = options.limit, options.jobs, options.seconds
     fork = multiprocessing.get_context("fork")
     running: dict[Any, tuple[Any, Any, str]] = {}
     todo = iter(work)
     while True:
         while len(running) < jobs and (item := next(todo, None)) is not None:
             ours, theirs = fork.Pipe(duplex=False)
-            child = fork.Process(target=check, args=(item[0], getattr(torch, item[1]), limit, seconds, theirs))
+            child = fork.Process(target=run, args=(item[0], getattr(torch, item[1]), limit, seconds, theirs))
             child.start()
             theirs.close()
             running[ours] = (child, *item)
@@ -93,7 +109,7 @@ def run(options: argparse.Namespace, chosen: list[Any], console: Console) -> int
     counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in types}  # operators, lowered fully, samples, bad
     bad = done = 0
     with shown(console, len(work)) as progress:
-        for op, name, (kind, *rest) in outcomes(work, options.limit, options.jobs, options.seconds):
+        for op, name, (kind, *rest) in outcomes(work, check, options):
             progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
             done += 1
             if done % 100 == 0 and not console.is_terminal:
@@ -114,9 +130,22 @@ def run(options: argparse.Namespace, chosen: list[Any], console: Console) -> int
     return bad > 0
 
 
+def run_accuracy(options: argparse.Namespace, chosen: list[Any], console: Console) -> int:
+    work = [(op, "float32") for op in chosen if torch.float32 in op.supported_dtypes("cpu")]
+    bad = 0
+    with shown(console, len(work)) as progress:
+        for op, _, (kind, found) in outcomes(work, judge, options):
+            progress.update(progress.task_ids[0], advance=1, description=op.formatted_name)
+            bad += kind != "good"
+            for line in [found] if isinstance(found, str) else found:
+                print(f"{kind}: {line}", flush=True)
+    print(f"{len(work)} operators, {bad} of them less accurate than eager by more than {ALLOWED:g} units")
+    return bad > 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=("coverage", "run"), default="coverage")
+    parser.add_argument("what", nargs="?", choices=("coverage", "run", "accuracy"), default="coverage")
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
@@ -127,6 +156,8 @@ def main() -> int:
     chosen = [op for op in operators() if re.search(options.operators, op.formatted_name)]
     if options.what == "run":
         return run(options, chosen, console)
+    if options.what == "accuracy":
+        return run_accuracy(options, chosen, console)
     with shown(console, len(chosen)) as progress:
 
         def tell(name: str) -> None:

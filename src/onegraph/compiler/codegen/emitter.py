@@ -96,8 +96,8 @@ class Region:
 class Emitter:
     """Text of one function under construction. `regions[k]` is the body of the k-th enclosing loop."""
 
-    def __init__(self, avx512: bool = False) -> None:
-        self.avx512 = avx512
+    def __init__(self, instructions: str = "") -> None:
+        self.instructions = instructions
         self.regions = [Region()]
         self.entry: list[str] = []  # allocations on the stack
         self.declarations: set[str] = set()
@@ -161,13 +161,13 @@ class Emitter:
         text = f"call {result} {name}({', '.join(map(str, args))}{tail})"
         return self.value(text, dtype, first.lanes, max(a.depth for a in args))
 
-    def machine_call(self, function: str, chunk: int, args: tuple[Val, ...], tail: str) -> Val:
+    def machine_call(self, function: str, chunk: int, args: tuple[Val, ...], tail: str = "") -> Val:
         """A pure function of the machine on vectors of `chunk` lanes, applied to wider ones piece by piece."""
         first = args[0]
         depth = max(a.depth for a in args)
         narrow = Val("", first.dtype, chunk).type
         types = ", ".join([narrow] * len(args)) + "".join(f", {item.split()[0]}" for item in tail.split(",")[1:])
-        self.declare(f"declare {narrow} @{function}({types})")
+        self.declare(f"declare {narrow} @{function}({types}) nounwind willreturn memory(none)")
         pieces = []
         for start in range(0, first.lanes, chunk):
             given = ", ".join(str(self.piece(a, start, chunk)) for a in args)

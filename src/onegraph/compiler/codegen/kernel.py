@@ -43,9 +43,9 @@ CASCADE = 64  # additions into one accumulator before it is added to the next le
 class KernelWriter:
     """Writes the part: `i64 part(ptr buffers, ptr sizes, i64 begin, i64 end)`."""
 
-    def __init__(self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int, avx512: bool = False) -> None:
+    def __init__(self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int, instructions: str = "") -> None:
         self.kernel = kernel
-        self.e = Emitter(avx512)
+        self.e = Emitter(instructions)
         self.lanes = 1  # of the code that is being written
         self.mask: Val | None = None  # the lanes that count, in a tail
         self.names: dict[str, Val] = {}

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from onegraph.base.context import Context
 from onegraph.compiler.codegen.disk_cache import DiskCache
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.target import compile_text, has_avx512
+from onegraph.compiler.codegen.target import compile_text, instructions
 from onegraph.compiler.schedule.canonical import CanonicalKernel, canonical
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
@@ -61,7 +61,7 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
     missing = [name for name in forms if name not in known]
     cached = True
     if missing:
-        made = module_text([_source(name, forms[name]) for name in missing], has_avx512(cpu))
+        made = module_text([_source(name, forms[name]) for name in missing], instructions(cpu))
         kept = DiskCache(cx.config.cache_dir / "objects") if cx.config.cache else None
         compiled = compile_text(made.text, missing, cpu, kept)
         cached = compiled.cached
@@ -74,7 +74,7 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         {kernel: numbers[name] for kernel, name in names.items()},
         tuple(KernelInfo(name, function.errors) for name, function in zip(forms, found, strict=True)),
         tuple(function.address for function in found),
-        lambda: module_text([_source(name, form) for name, form in forms.items()], has_avx512(cpu)).text,
+        lambda: module_text([_source(name, form) for name, form in forms.items()], instructions(cpu)).text,
         cached,
         found,
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from onegraph.compiler.codegen import vector_math
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val
+from onegraph.compiler.codegen.vector_library import vector_function
 from onegraph.ir.types import BOOL, F32, F64, I32, I64
 
 Emission = Callable[..., Val]
@@ -139,8 +140,23 @@ def _trunc_div(e: Emitter, a: Val, b: Val) -> Val:
 def _c_remainder(e: Emitter, a: Val, b: Val) -> Val:
     """a - b * trunc(a / b)"""
     if a.dtype.is_float:
-        return _library("fmod")(e, a, b)
+        return _float_remainder(e, a, b)
     return e.inst("sub", a, e.inst("mul", _divide_towards_zero(e, a, b), b))
+
+
+def _float_remainder(e: Emitter, a: Val, b: Val) -> Val:
+    """Exact, like the C library's, which is asked where the quotient is large or there is none.
+
+    The rounded quotient may be one too large but never too small, and then the remainder has the other sign.
+    """
+    a, b = e.aligned(a, b)
+    ratio = e.inst("fdiv", a, b)
+    rest = e.call("fma", e.inst("fneg", e.call("trunc", ratio)), b, a)
+    back = e.inst("fadd", rest, e.call("copysign", b, a))
+    fast = e.call("copysign", e.select(_signs_differ(e, rest, a), back, rest), a)
+    limit = e.constant(2.0**22 if a.dtype is F32 else 2.0**51, a.dtype, a.lanes)
+    large = e.inst("fcmp ugt", e.call("fabs", ratio), limit, dtype=BOOL)
+    return e.rarely(e.inst("or", large, _isinf(e, b)), lambda: _library("fmod")(e, a, b), fast)
 
 
 @emits("fmod")
@@ -289,11 +305,14 @@ def _shr(e: Emitter, a: Val, b: Val) -> Val:
 
 
 def _library(name: str) -> Emission:
-    """The C library's function, lane by lane: for what has no vector code."""
+    """The function of a library, for what has no vector code of ours: of vectors if there is one, else lane by lane."""
 
     def emission(e: Emitter, *args: Val) -> Val:
         args = e.aligned(*args)
         first = args[0]
+        wide = vector_function(name, first.dtype, first.lanes, e.instructions)
+        if wide is not None:
+            return e.machine_call(wide.symbol, wide.lanes, args)
         function = f"@{name}{'f' if first.dtype is F32 else ''}"
         element = "float" if first.dtype is F32 else "double"
         e.declare(f"declare {element} {function}({', '.join([element] * len(args))})")

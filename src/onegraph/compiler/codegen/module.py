@@ -95,15 +95,15 @@ class ModuleText:
     errors: Mapping[str, tuple[tuple[str, str], ...]]
 
 
-def module_text(sources: Sequence[KernelSource], avx512: bool = False) -> ModuleText:
-    """The module of these kernels, in portable code or with instructions of AVX-512."""
+def module_text(sources: Sequence[KernelSource], instructions: str = "") -> ModuleText:
+    """The module of these kernels, in portable code or with the named instructions."""
     functions: list[str] = []
     declarations: set[str] = set()
     definitions: dict[str, str] = {}
     errors: dict[str, tuple[tuple[str, str], ...]] = {}
     for source in sources:
         chunk = chunk_size(source.kernel)
-        writer = KernelWriter(source.kernel, source.dtypes, chunk, avx512)
+        writer = KernelWriter(source.kernel, source.dtypes, chunk, instructions)
         functions.append(writer.write(f"{source.name}.part"))
         functions.append(_entry(source.name, source.kernel, chunk, writer.e))
         declarations |= writer.e.declarations

@@ -6,13 +6,12 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Lock
 
 import llvmlite.binding as llvm
-import torch
 
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
+from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
 _LOCK = Lock()  # LLVM's global context is not safe to share
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
@@ -30,12 +29,12 @@ class Compiled:
 @cache
 def _target() -> llvm.Target:
     """This machine's kind of target, set up. Threads are those of the OpenMP library that torch itself runs on, so that
-    there is one pool of them in the process."""
+    there is one pool of them in the process. Functions of vectors are torch's too."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-    for name in _OPENMP:
-        llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+    openmp = {name: ctypes.cast(getattr(torch_library(), name), ctypes.c_void_p).value for name in _OPENMP}
+    for name, address in (openmp | addresses()).items():
+        llvm.add_symbol(name, address)
     return llvm.Target.from_default_triple()
 
 
@@ -51,9 +50,10 @@ def description(cpu: str = "") -> tuple[str, str]:
     return (cpu, "") if cpu else (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
-def has_avx512(cpu: str = "") -> bool:
-    """Whether code for the cpu may use AVX-512: known only of this machine's own."""
-    return "+avx512f" in description(cpu)[1].split(",")
+def instructions(cpu: str = "") -> str:
+    """What code for the cpu may use besides portable vectors, known only of this machine's own: avx512f, avx2 or none."""
+    features = set(description(cpu)[1].split(","))
+    return "avx512f" if "+avx512f" in features else "avx2" if features >= {"+avx2", "+fma"} else ""
 
 
 def optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:

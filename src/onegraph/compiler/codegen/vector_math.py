@@ -149,7 +149,7 @@ class Writer:
     @property
     def has_machine(self) -> bool:
         """Whether instructions of AVX-512 may be written."""
-        return self.e.avx512 and self.lanes % self.chunk == 0
+        return self.e.instructions == "avx512f" and self.lanes % self.chunk == 0
 
 
 def _exp_parts(w: Writer, x: Val) -> tuple[Val, Val, Val]:
