@@ -2,7 +2,7 @@
 
     python -m tests.opinfo                       what becomes of each core aten operator: loops, or a call, and why
     python -m tests.opinfo run --jobs 2          every sample of every operator in every type, compiled, against eager
-    python -m tests.opinfo accuracy --jobs 2     how far from the truth float32 is, in units in the last place, and eager
+    python -m tests.opinfo accuracy --jobs 2     how far from the truth float32 is, ours and eager's
 
 The second takes hours; `--types float32`, `--operators 'pool|norm'` and `--limit 5` make it less. Each operator runs in
 a process of its own, so that a crash is one line of the report. The exit status is 1 if anything differed.

@@ -1,4 +1,4 @@
-"""Results in float32 are as near to the truth as eager's; `python -m tests.opinfo accuracy` asks it of every operator."""
+"""Results in float32 are as near to the truth as eager's: `python -m tests.opinfo accuracy` asks all operators."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def description(cpu: str = "") -> tuple[str, str]:
 
 
 def instructions(cpu: str = "") -> str:
-    """What code for the cpu may use besides portable vectors, known only of this machine's own: avx512f, avx2 or none."""
+    """What code for the cpu may use besides portable vectors: avx512f, avx2 or none; known of this machine alone."""
     features = set(description(cpu)[1].split(","))
     return "avx512f" if "+avx512f" in features else "avx2" if features >= {"+avx2", "+fma"} else ""
 

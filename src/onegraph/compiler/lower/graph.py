@@ -35,7 +35,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
+from onegraph.torchlib.aten import OpOverload, has_effect, is_random, map_leaves, may_view, opened
 from onegraph.torchlib.strides import memory_order
 
 
@@ -85,7 +85,7 @@ def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict
         if size.symbol is not None:
             sizes.setdefault(size.symbol.name, SizeOf(size.symbol.name, name, dim))
     inputs.append(name)
-    return g.whole(name)
+    return _elements(g, g.whole(name), value)
 
 
 def _constant(g: Lowerer, module: GraphModule, node: Node) -> View:
@@ -126,7 +126,22 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason or reason_left(node.target), *cost_left(node)))
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
-    return g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
+    results = g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
+    found = iter(opened([results]))
+    return map_leaves(lambda fake: _elements(g, next(found), fake), node.meta["val"])
+
+
+def _elements(g: Lowerer, memory: Any, fake: Any) -> Any:
+    """What a tensor holds whose memory may hold the negative of it (`torch._neg_view`): kernels read memory."""
+    if not isinstance(fake, torch.Tensor) or not _is_negated(fake):
+        return memory
+    return g.pointwise(
+        memory.shape, tensor_type(fake).dtype, lambda cell: -cell.load(memory), tensor_type(fake).strides
+    )
+
+
+def _is_negated(fake: torch.Tensor) -> bool:
+    return fake.is_neg() and not fake.is_complex()
 
 
 def _in_its_order(g: Lowerer, arg: Any, value: Any) -> Any:
@@ -180,12 +195,26 @@ def _output(g: Lowerer, item: Any, values: Mapping[Node, Any], storages: dict[st
         return value
     if not isinstance(value, View):
         raise NotImplementedError(f"an output of the graph is neither a tensor nor an integer: {item!r}")
+    if _is_negated(item.meta["val"]):
+        return _negated(g, value, item.meta["val"])
     origin = _origin(item)
-    if origin is item or origin.op != "call_function" or origin.meta["val"].dtype != item.meta["val"].dtype:
-        return _in_memory(g, item, values, storages)
     fake, whole = item.meta["val"], origin.meta["val"]
+    if origin is item or origin.op != "call_function" or not _reads_alike(fake, whole):
+        return _in_memory(g, item, values, storages)
     base = _in_memory(g, origin, values, storages)
     return g.view(base, tensor_type(fake), index_of(fake.storage_offset() - whole.storage_offset()))
+
+
+def _negated(g: Lowerer, value: View, fake: torch.Tensor) -> str:
+    """An output whose memory holds the negative of its elements."""
+    memory = _elements(g, value, fake)
+    buffer: str = g.extern(str(torch.ops.aten._neg_view.default), [memory], {}, fake).buffer
+    return buffer
+
+
+def _reads_alike(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether equal memory means equal elements in both."""
+    return (x.dtype, x.is_conj(), x.is_neg()) == (y.dtype, y.is_conj(), y.is_neg())
 
 
 def _origin(node: Node) -> Node:
