@@ -89,6 +89,15 @@ class Writer:
             result = self.fma(result, x, self.f(coefficient))
         return result
 
+    def estrin(self, x: Val, coefficients: Sequence[float]) -> Val:
+        """Estrin's scheme, the highest power first: pairs side by side, which is soonest where little else is to do."""
+        terms = [self.f(c) for c in reversed(coefficients)]
+        while len(terms) > 1:
+            pairs = [self.fma(b, x, a) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            terms = [*pairs, *terms[len(pairs) * 2 :]]
+            x = self.mul(x, x)
+        return terms[0]
+
     def bits(self, x: Val) -> Val:
         return self.e.convert("bitcast", x, self.format.bits)
 
@@ -179,6 +188,21 @@ def _exp_of_negative_coarse(w: Writer, x: Val) -> Val:
     return w.fma(power, p, power)
 
 
+_EXP2 = (
+    1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
+    6.931472028550421e-1,
+)  # fmt: skip
+
+
+def _exp2_coarse(w: Writer, x: Val) -> Val:
+    """2**x in single precision for x in -126 .. 127: a result that is NaN may come out as anything."""
+    shifted = w.add(x, w.f(w.format.round))  # whose low bits are the nearest integer
+    r = w.sub(x, w.sub(shifted, w.f(w.format.round)))
+    p = w.estrin(r, (*_EXP2, 1.0))
+    exponent = w.e.inst("shl", w.bits(shifted), w.i(w.format.mantissa))
+    return w.from_bits(w.e.inst("add", w.bits(p), exponent))
+
+
 def _expm1_moderate(w: Writer, x: Val) -> Val:
     """For arguments whose result neither overflows nor rounds to -1."""
     n, _, p = _exp_parts(w, x)
@@ -192,12 +216,6 @@ def expm1(e: Emitter, x: Val) -> Val:
     half = w.power_of_two(e.inst("sub", n, w.i(1)))  # 2**n itself would overflow below the largest result
     result = w.mul(w.fma(half, p, w.sub(half, w.f(0.5))), w.f(2.0))
     return e.select(w.compare("olt", w.absolute(x), w.f(2.0 ** -(w.format.mantissa + 2))), x, result)
-
-
-_EXP2 = (
-    1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
-    6.931472028550421e-1,
-)  # fmt: skip
 
 
 def exp2(e: Emitter, x: Val) -> Val:
@@ -316,17 +334,18 @@ def tanh(e: Emitter, x: Val) -> Val:
 
 _ERF_SMALL = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
 
+_ERF_LARGE = (
+    -2.49374844e-5, 5.52836593e-4, -5.60337615e-3, 3.49920227e-2, -1.54047914e-1, -9.15890167e-1, -1.62839516,
+)  # fmt: skip
+
 
 def erf(e: Emitter, x: Val) -> Val:
+    """1 - 2**(r(|x|) * |x|), near 0 a polynomial."""
     w = Writer(e, x)
     size, square = w.absolute(x), w.mul(x, x)
     small = w.fma(w.polynomial(square, _ERF_SMALL), x, x)
-    r = w.fma(w.f(-1.72853470e-5), size, w.f(3.83197126e-4))
-    u = w.fma(w.f(-3.88396438e-3), size, w.f(2.42546219e-2))
-    r = w.fma(r, square, u)
-    for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
-        r = w.fma(r, size, w.f(coefficient))
-    large = w.sub(w.f(1.0), _exp_of_negative_coarse(w, w.fma(r, size, e.inst("fneg", size))))
+    bounded = w.at_most(size, 4.0)  # from here on it is 1
+    large = w.sub(w.f(1.0), _exp2_coarse(w, w.mul(w.estrin(bounded, _ERF_LARGE), bounded)))
     return e.select(w.compare("ogt", size, w.f(0.927734375)), w.copysign(large, x), small)
 
 
