@@ -30,8 +30,10 @@ from onegraph.ir.loop import (
     Let,
     Load,
     Loop,
+    Offset,
     Operand,
     Store,
+    loads,
     statements,
 )
 from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
@@ -206,6 +208,9 @@ class KernelWriter:
         for _ in scalar_axes:
             self.e.close_loop()
         self.accumulators.end()
+        self.memory.passes.update(
+            {(load.buffer, load.place.index) for load in loads(body) if isinstance(load.place, Offset)}
+        )
 
     def innermost(self, axis: Symbol, width: int, body: Block, cascade: bool) -> None:
         e = self.e

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from onegraph.compiler.codegen.kernel import KernelWriter
 
 
+LINE = 64  # bytes that come from memory together
+LONG_ROW = range(1 << 15, 1 << 19)  # bytes of a row that stays in a near cache from one loop over it to the next
+
+
 class Memory:
-    """`pointers[buffer]` is the address of its first element."""
+    """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row."""
 
     def __init__(self, writer: KernelWriter, dtypes: Mapping[str, DType]) -> None:
         self.w = writer
@@ -26,6 +31,7 @@ class Memory:
         self.pointers: dict[str, str] = {}
         self.own = {local.name for local in writer.kernel.locals}
         self.written = {*writes(writer.kernel), *self.own}
+        self.passes: Counter[tuple[str, Index]] = Counter()
 
     @property
     def lanes_of_locals(self) -> int:
@@ -119,6 +125,7 @@ class Memory:
         mask = self.combined(condition)
         vector = Val("", stored, lanes)
         if mask is None:
+            self.fetch_next_row(buffer, index, stored, address)
             depth = self.depth(buffer, address)
             text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
             return e.value(text, stored, lanes, depth, pure=depth is not None)
@@ -129,6 +136,20 @@ class Memory:
             f"call {vector.type} {name}(ptr align {stored.size} {address.text}, {mask}, {vector.type} zeroinitializer)"
         )
         return e.value(text, stored, lanes, depth, pure=depth is not None)
+
+    def fetch_next_row(self, buffer: str, index: Index, stored: DType, address: Val) -> None:
+        """The second loop over a long row finds it in a cache, and asks the memory for the next one meanwhile."""
+        e, axis, axes = self.w.e, self.w.vector_axis, self.w.kernel.axes
+        if self.passes[buffer, index] != 1 or not axes or axis is None or axis.extent is None:
+            return
+        step, extent = index.coefficient(axes[-1]), axis.extent.constant
+        if step is None or step.constant is None or extent is None or extent * stored.size not in LONG_ROW:
+            return
+        e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for start in range(0, self.w.lanes * stored.size, LINE):
+            distance = step.constant * stored.size + start
+            next = e.value(f"getelementptr i8, ptr {address.text}, i64 {distance}", I64, 1, address.depth)
+            e.line(f"call void @llvm.prefetch.p0(ptr {next.text}, i32 0, i32 2, i32 1)")
 
     def gather(self, buffer: str, index: Index, stored: DType, condition: Val | None) -> Val:
         e, lanes = self.w.e, self.w.lanes
