@@ -11,6 +11,7 @@ from compiler.graphs import record
 from compiler.lower.native import check
 from torch import Tensor
 
+import onegraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
@@ -81,3 +82,26 @@ def test_one_value_is_stored_everywhere(count: int, dtype: torch.dtype) -> None:
     """Under a mask where vectors do not fit; LLVM ended the process on that."""
     x = torch.randn(1).to(dtype).expand(count)
     check(lambda x: (x.sin(), x.sin().mean(0, keepdim=True)), x, rtol=1e-2, atol=1e-2)
+
+
+def test_every_bfloat16_survives_arithmetic() -> None:
+    """All bit patterns, NaNs of every payload among them, alone and beside each other."""
+    x = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
+    y = x.flip(0).roll(12345)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x * y + x, torch.where(x > y, x, y).abs().sqrt(), torch.maximum(x, y) / 3, -x
+
+    for ours, theirs in zip(onegraph.compile(function)(x, y), function(x, y), strict=True):
+        assert torch.equal(ours.isnan(), theirs.isnan())
+        assert torch.equal(ours[~ours.isnan()], theirs[~theirs.isnan()])
+
+
+def test_a_nan_of_low_bits_alone_stays_one() -> None:
+    """What a NaN of float32 says in its lower half is lost by rounding, and with it that it is one."""
+    bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, 0x7F807FFF, 0x7F800000, 0x7F7FFFFF], dtype=torch.int64)
+    x, y = bits.to(torch.int32).view(torch.float32), torch.ones(6, dtype=torch.bfloat16)
+    for function in (lambda x, y: x.bfloat16(), lambda x, y: (x.abs() * y).bfloat16()):
+        ours, theirs = onegraph.compile(function)(x, y), function(x, y)
+        assert torch.equal(ours.isnan(), theirs.isnan())
+        assert torch.equal(ours[~ours.isnan()], theirs[~theirs.isnan()])

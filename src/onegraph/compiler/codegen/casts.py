@@ -6,8 +6,11 @@ from onegraph.compiler.codegen.emitter import Emitter, Val
 from onegraph.ir.types import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, U16, DType
 
 
-def cast(e: Emitter, x: Val, to: DType) -> Val:
-    """The value converted to another element type."""
+def cast(e: Emitter, x: Val, to: DType, *, short_nan: bool = False) -> Val:
+    """The value converted to another element type.
+
+    `short_nan` says that no NaN has bits in its lower half: then rounding the bits to bfloat16 gives a NaN.
+    """
     source = x.dtype
     if source is to:
         return x
@@ -16,6 +19,8 @@ def cast(e: Emitter, x: Val, to: DType) -> Val:
     if source is BOOL:
         return _from_integer(e, e.convert("zext", x, I32 if to.is_float else to), to)
     if source.is_float:
+        if source is F32 and to is BF16:
+            return _f32_to_bf16(e, x, short_nan)
         return _between_floats(e, x, to) if to.is_float else _float_to_integer(e, x, to)
     if to.is_float:
         return _from_integer(e, x, to)
@@ -44,7 +49,7 @@ def _between_floats(e: Emitter, x: Val, to: DType) -> Val:
     if x.dtype is BF16:
         return cast(e, _bf16_to_f32(e, x), to)
     if to is BF16:
-        return _f32_to_bf16(e, cast(e, x, F32))
+        return cast(e, cast(e, x, F32), BF16)
     if {x.dtype, to} == {F16, F64}:  # torch goes through f32
         return cast(e, cast(e, x, F32), to)
     return e.convert("fpext" if to.size > x.dtype.size else "fptrunc", x, to)
@@ -55,14 +60,15 @@ def _bf16_to_f32(e: Emitter, x: Val) -> Val:
     return e.convert("bitcast", e.inst("shl", bits, e.constant(16, I32)), F32)
 
 
-def _f32_to_bf16(e: Emitter, x: Val) -> Val:
+def _f32_to_bf16(e: Emitter, x: Val, short_nan: bool) -> Val:
     """Round to nearest even on the bits: the machine's own instruction flushes denormals."""
     bits = e.convert("bitcast", x, I32)
     odd = e.inst("and", e.inst("lshr", bits, e.constant(16, I32)), e.constant(1, I32))
     rounded = e.inst("add", e.inst("add", bits, e.constant(0x7FFF, I32)), odd)
-    number = e.inst("fcmp ord", x, x, dtype=BOOL)
-    chosen = e.select(number, rounded, e.constant(0x7FC00000, I32))
-    high = e.convert("trunc", e.inst("lshr", chosen, e.constant(16, I32)), I16)
+    if not short_nan:
+        number = e.inst("fcmp ord", x, x, dtype=BOOL)
+        rounded = e.select(number, rounded, e.constant(0x7FC00000, I32))
+    high = e.convert("trunc", e.inst("lshr", rounded, e.constant(16, I32)), I16)
     return e.convert("bitcast", high, BF16)
 
 

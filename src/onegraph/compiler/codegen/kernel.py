@@ -37,8 +37,10 @@ from onegraph.ir.loop import (
     statements,
 )
 from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
-from onegraph.ir.types import BOOL, I8, I64, DType
+from onegraph.ir.types import BF16, BOOL, F32, I8, I64, DType
 
+# What gives a NaN of its operands, cut to a number of bits, or the machine's own, of which the lower bits are zero.
+_KEEP_NAN = frozenset("add sub mul div fma neg abs sqrt rsqrt reciprocal maximum minimum where".split())
 CASCADE = 64  # additions into one accumulator before it is added to the next level
 
 
@@ -53,6 +55,7 @@ class KernelWriter:
         self.names: dict[str, Val] = {}
         self.values: dict[str, Val] = {}  # of symbols
         self.types = {s.name: s.dtype for s in statements(kernel.body) if isinstance(s, Let | Accumulate)}
+        self.short_nan: set[str] = set()  # values computed of bfloat16: see `cast`
         self.chunk = chunk
         self.errors: list[tuple[str, str]] = []
         self.memory = Memory(self, dtypes)
@@ -133,12 +136,17 @@ class KernelWriter:
             case Load(buffer, place, condition):
                 return self.memory.load(buffer, place, self.names[condition] if condition else None)
             case Cast(arg):
-                return cast(e, self.names[arg], dtype)
+                if self.names[arg].dtype is BF16:
+                    self.short_nan.add(let.name)
+                return cast(e, self.names[arg], dtype, short_nan=arg in self.short_nan)
             case Bitcast(arg):
                 return e.convert("bitcast", self.names[arg], dtype)
             case Apply(op, args):
                 given = [self.names[a].dtype if isinstance(a, str) else None for a in args]
                 wanted = operand_dtypes(SCALAR_OPS[op], dtype, given)
+                values = [a for a, t in zip(args, wanted, strict=True) if isinstance(a, str) and t is not BOOL]
+                if op in _KEEP_NAN and dtype is F32 and self.short_nan.issuperset(values):
+                    self.short_nan.add(let.name)
                 return LLVM_OPS[op](e, *(self.operand(a, t) for a, t in zip(args, wanted, strict=True)))
 
     def operand(self, operand: Operand, dtype: DType) -> Val:
