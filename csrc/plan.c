@@ -114,6 +114,7 @@ static void free_step(Step *step)
         PyMem_Free(step->external.expected);
         break;
     case STEP_FREE:
+    case STEP_RELEASE:
     case STEP_RETURN: free_places(step->many.places, step->many.n); break;
     default: break;
     }

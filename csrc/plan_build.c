@@ -4,7 +4,7 @@
 
 static const char *const step_names[N_STEPS] = {
     "size", "add", "sub", "mul", "floordiv", "mod", "min", "max", "alloc", "scratch", "view", "launch", "extern", "free",
-    "return",
+    "release", "return",
 };
 
 static int bad(const char *what, PyObject *value)
@@ -254,7 +254,7 @@ static int read_many(PlanObject *plan, PyObject *tuple, Step *step)
     if (PyErr_Occurred()) {
         return -1;
     }
-    for (int i = 0; step->kind == STEP_FREE && i < step->many.n; i++) {
+    for (int i = 0; (step->kind == STEP_FREE || step->kind == STEP_RELEASE) && i < step->many.n; i++) {
         if (step->many.places[i].kind != PLACE_SLOT) {
             return bad("slots to free", places);
         }
@@ -283,6 +283,7 @@ static int read_step(PlanObject *plan, PyObject *tuple, Step *step)
         case STEP_LAUNCH: return read_launch(plan, tuple, &step->launch);
         case STEP_EXTERN: return read_extern(plan, tuple, &step->external);
         case STEP_FREE:
+        case STEP_RELEASE:
         case STEP_RETURN: return read_many(plan, tuple, step);
         default: return read_integer(plan, tuple, step);
         }

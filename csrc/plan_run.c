@@ -172,9 +172,9 @@ static int run_scratch(Call *call, const Step *step)
     return 0;
 }
 
-static void shrink(Scratch *scratch)
+static void shrink(Scratch *scratch, size_t kept)
 {
-    if (scratch->capacity > KEPT_SCRATCH) {
+    if (scratch->capacity > kept) {
         free(scratch->memory);
         *scratch = (Scratch){0};
     }
@@ -184,7 +184,7 @@ static void run_free(Call *call, const Step *step)
 {
     for (int i = 0; i < step->many.n; i++) {
         slot_clear(&call->slots[step->many.places[i].number]);
-        shrink(&call->scratch[step->many.places[i].number]);
+        shrink(&call->scratch[step->many.places[i].number], step->kind == STEP_RELEASE ? 0 : KEPT_SCRATCH);
     }
 }
 
@@ -256,7 +256,8 @@ static PyObject *run_steps(Call *call)
         case STEP_VIEW: status = run_view(call, step); break;
         case STEP_LAUNCH: status = run_launch(call, step); break;
         case STEP_EXTERN: status = plan_run_extern(call, step); break;
-        case STEP_FREE: run_free(call, step); break;
+        case STEP_FREE:
+        case STEP_RELEASE: run_free(call, step); break;
         case STEP_RETURN: return give_results(call, step);
         default: status = run_integer(call, step);
         }
@@ -307,7 +308,7 @@ static PyObject *run(Call *call, PyObject *const *args)
         if (call->slots[i].owned) {
             slot_clear(&call->slots[i]);
         }
-        shrink(&call->scratch[i]);
+        shrink(&call->scratch[i], KEPT_SCRATCH);
     }
     if (plan->scratch == NULL) {
         plan->scratch = call->scratch;

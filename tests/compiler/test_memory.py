@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from compiler.graphs import check, compiled
 from torch import randn
@@ -89,6 +90,22 @@ kernel k(i0: 8):
     t2: f32 = load a @ i0 * 4 + r0
     t3: f32 = div(t2, t1)
     store b @ i0 * 4 + r0 = t3"""
+
+
+@pytest.mark.parametrize(("size", "released"), [(200, True), (2, False)])
+def test_the_workspace_goes_before_something_larger_comes(size: int, released: bool) -> None:
+    """Beside it, the peak would be higher than where nothing is kept. The next call has it again."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scale = torch.softmax(x.cumsum(0), 0).cumsum(1).mean()
+        return scale, torch.mm(w * scale, w)
+
+    x, w = randn(40, 50), torch.ones(size, size)
+    run = compiled(function, x, w)
+    assert ("release" in run.text("memory")) is released
+    for _ in range(3):
+        for ours, theirs in zip(run(x, w), function(x, w), strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_an_operand_is_overwritten_only_after_it_was_read() -> None:

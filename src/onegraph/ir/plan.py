@@ -27,7 +27,7 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
               more than one element) is replaced by a copy that has them. None: anything goes.
               Operators: "aten.addmm.default" is torch.ops.aten.addmm.default. `Slot` and `Register` in args stand for
               the tensor and the integer, tuples become lists, `Named("dtype", "float32")` is torch.float32.
-    Free      the slots become empty
+    Free      the slots become empty; `for_good`: the executor does not keep the memory of a workspace for the next call
     Return    the call's result, a tuple: the tensors of slots, integers, or None
 
 Kernels read and write through the pointers only; nothing keeps a pointer after the launch. A kernel never allocates.
@@ -115,6 +115,7 @@ class ExternCall:
 @dataclass(frozen=True, slots=True)
 class Free:
     slots: tuple[int, ...]
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

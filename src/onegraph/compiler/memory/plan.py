@@ -7,11 +7,11 @@ next buffer of the same layout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
-from onegraph.compiler.memory.reuse import overwritten, owned_after, workspace
+from onegraph.compiler.memory.reuse import overwritten, owned_after, size_of, workspace
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -34,6 +34,7 @@ from onegraph.ir.plan import (
 from onegraph.ir.types import U8, TensorType
 
 WORKSPACE = "workspace"
+PAGE = 4096  # bytes: what is no larger is not worth giving back
 SOON = 24  # steps for which dead memory waits to be used again
 
 
@@ -107,6 +108,22 @@ class Planner:
                 emptied.append(self.slots[name])
         if emptied:
             self.steps.append(Free(tuple(emptied)))
+
+    def release_workspace(self) -> None:
+        """The workspace goes back to the system at its end, if something larger comes later: it would stand beside it.
+
+        Otherwise it is kept from one call to the next.
+        """
+        if self.now != self.space.end or self.space.size <= PAGE:
+            return
+        if any(size >= self.space.size for size in self._sizes_to_come()):
+            self.steps.append(Free((self.slot(WORKSPACE),), for_good=True))
+
+    def _sizes_to_come(self) -> Iterator[int]:
+        """Bytes of the buffers that get memory after this step, as far as they are known."""
+        for step in self.program.steps[self.now + 1 :]:
+            for name in () if isinstance(step, View) else writes(step):
+                yield size_of(self.table[name])
 
     def wanted(self, type: TensorType) -> int:
         """How many buffers of this layout will need new memory soon."""
@@ -212,6 +229,7 @@ def plan(program: Program, functions: Mapping[str, int], kernels: tuple[KernelIn
         _step(p, step, functions)
         p.owned = owned_after(step, p.owned, p.lives)
         p.release([*reads(step), *writes(step)])
+        p.release_workspace()
     p.free_idle()
     values = tuple(
         None if item is None else p.integer(item) if isinstance(item, Index) else Slot(p.slot(item))

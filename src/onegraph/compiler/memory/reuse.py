@@ -102,10 +102,11 @@ def _accesses(block: Block, path: tuple[Axes, ...]) -> Iterator[tuple[tuple[Axes
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Offsets in bytes of the buffers that live in the workspace, and its size."""
+    """Offsets in bytes of the buffers that live in the workspace, its size, and the last step that uses it."""
 
     offsets: Mapping[str, int]
     size: int
+    end: int
 
 
 def workspace(program: Program, lives: Lifetimes) -> Workspace:
@@ -122,8 +123,8 @@ def workspace(program: Program, lives: Lifetimes) -> Workspace:
     offsets: dict[str, int] = {}
     placed: list[tuple[int, int, int, int]] = []  # first step, last step, begin, end
     total = 0
-    for name, begin in sorted(first.items(), key=lambda item: -_bytes(table[item[0]])):
-        size = _bytes(table[name])
+    for name, begin in sorted(first.items(), key=lambda item: -size_of(table[item[0]])):
+        size = size_of(table[name])
         if name in shared or size < 0:
             continue
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
@@ -136,10 +137,10 @@ def workspace(program: Program, lives: Lifetimes) -> Workspace:
         offsets[name] = at
         placed.append((begin, end, at, at + size))
         total = max(total, at + size)
-    return Workspace(offsets, total)
+    return Workspace(offsets, total, max((lives.last[name] for name in offsets), default=-1))
 
 
-def _bytes(buffer: Buffer) -> int:
+def size_of(buffer: Buffer) -> int:
     """The size of a buffer; -1 if it is known at the call only."""
     count = product(buffer.type.shape).constant
     return count * buffer.type.dtype.size if count is not None else -1

@@ -117,8 +117,8 @@ class Translation:
                 return ("launch", self.addresses[kernel], pointers, self.integers(sizes), parallel, errors)
             case ExternCall():
                 return self.external(step)
-            case Free(slots):
-                return ("free", tuple(("slot", slot) for slot in slots))
+            case Free(slots, for_good):
+                return ("release" if for_good else "free", tuple(("slot", slot) for slot in slots))
             case Return(values):
                 return ("return", tuple(map(self.place, values)))
 
