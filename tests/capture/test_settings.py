@@ -10,6 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import onegraph
+from onegraph.torchlib.state import ATTENTION_CHOICES
 
 Setting = tuple[Callable[[Any], None], Callable[[], Any], Any]
 
@@ -78,3 +79,69 @@ def test_contexts_of_settings_end_as_they_began() -> None:
     for _ in range(3):
         torch.testing.assert_close(compiled(x), program(x))
         assert not torch.is_anomaly_enabled() and torch.backends.cuda.flash_sdp_enabled()
+
+
+def attention_flags() -> Any:
+    return [ask() for ask in ATTENTION_CHOICES.values()]
+
+
+def attend(x: torch.Tensor, backends: Any) -> Any:
+    with sdpa_kernel(backends, set_priority=True):
+        inside = torch.nn.functional.scaled_dot_product_attention(x, x, x), attention_flags()
+    return inside, torch.nn.functional.scaled_dot_product_attention(x, x, x), attention_flags()
+
+
+def attend_and_break(x: torch.Tensor, backends: Any) -> Any:
+    with sdpa_kernel(backends):
+        y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        onegraph.graph_break()
+        return torch.nn.functional.scaled_dot_product_attention(y, y, y), attention_flags()
+
+
+def attend_and_raise(x: torch.Tensor, backends: Any) -> Any:
+    try:
+        with sdpa_kernel(backends):
+            raise ValueError(attention_flags())
+    except ValueError as error:
+        return x + 1, error.args, attention_flags()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+@pytest.mark.parametrize("program", [attend, attend_and_break, attend_and_raise])
+def test_kernels_of_attention_are_chosen_within_a_graph(program: Any, backend: str) -> None:
+    compiled = onegraph.compile(program, backend=backend, fullgraph=program is not attend_and_break)
+    before = attention_flags()
+    for backends in (SDPBackend.MATH, [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], SDPBackend.MATH):
+        x = torch.randn(1, 2, 4, 8, requires_grad=backend != "eager")
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, backends), program(x, backends))
+            assert attention_flags() == before
+
+
+def test_the_kernel_that_is_chosen_is_the_one_that_runs() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    x = torch.randn(1, 2, 4, 8)
+    compiled = onegraph.compile(run, backend="aot_eager", fullgraph=True)
+    compiled(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        compiled(x)
+    names = {event.key for event in profiler.key_averages()}
+    assert "aten::_softmax" in names and not any("flash" in name for name in names)
+
+
+def test_an_order_of_kernels_that_changes_is_followed() -> None:
+    order = torch._C._get_sdp_priority_order()
+
+    def program(x: torch.Tensor, order: list[int]) -> Any:
+        torch._C._set_sdp_priority_order(order)
+        return x + 1, torch._C._get_sdp_priority_order()
+
+    compiled = onegraph.compile(program, backend="eager", fullgraph=True)
+    try:
+        for wanted in (order, [*order[1:], order[0]], order[::-1], order):
+            assert compiled(torch.ones(2), wanted)[1] == wanted == torch._C._get_sdp_priority_order()
+    finally:
+        torch._C._set_sdp_priority_order(order)

@@ -35,7 +35,7 @@ from onegraph.capture.layout import (
     makes_itself,
     native_method,
 )
-from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, is_outside_class
+from onegraph.capture.policy.registry import IMMUTABLE, ITERATORS, NATIVE_ENUMS, is_outside_class
 from onegraph.capture.predicates import SameMembers
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.skip import is_machinery
@@ -159,7 +159,7 @@ def admit_sentinel(world: World, real: Any, source: Source, guarded: bool) -> An
     return real
 
 
-@admits(range, slice, torch.device)
+@admits(range, slice, torch.device, *NATIVE_ENUMS)
 def admit_value(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """Immutable with an exact equality: the object itself, guarded by value."""
     if guarded:

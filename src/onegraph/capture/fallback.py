@@ -18,10 +18,10 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.record import Recorder, writes_to
-from onegraph.torchlib.state import GlobalState, saves_through_hooks
+from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
-OPENING = frozenset({autocast_mode._enter_autocast, torch._C._functorch._vmap_increment_nesting})
+OPENING = frozenset({autocast_mode._enter_autocast, torch._C._functorch._vmap_increment_nesting, *ATTENTION_CHOICES})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
 

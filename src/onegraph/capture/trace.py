@@ -41,6 +41,7 @@ from onegraph.capture.policy import (
     transforms,
 )
 from onegraph.capture.policy.messages import check_logged, message_marks
+from onegraph.capture.policy.questions import put_back
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.policy.tensors import leave_autocasts
 from onegraph.capture.recompiling import value_at
@@ -310,7 +311,7 @@ class Trace:
         for name, value in self.tracer.settings.items():
             if value is not self.settings[name]:
                 state.append((_C.exchange_setting, (name, value), {}))
-        return [*self.tracer.effects, *state, *opened]
+        return [*self.tracer.effects, *state, *put_back(self.tracer), *opened]
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

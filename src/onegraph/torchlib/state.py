@@ -14,11 +14,17 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
+#: What chooses among the kernels of attention, and how it is asked for.
+ATTENTION_CHOICES = {
+    getattr(torch._C, f"_set_sdp_use_{name}"): getattr(torch._C, f"_get_{name}_sdp_enabled")
+    for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+    if hasattr(torch._C, f"_set_sdp_use_{name}")
+} | {torch._C._set_sdp_priority_order: torch._C._get_sdp_priority_order}
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalState:
-    """Grad mode, autocast, default dtype, determinism, and the mode stacks."""
+    """Grad mode, autocast, default dtype, determinism, kernels of attention, and the mode stacks."""
 
     grad_enabled: bool
     autocast: tuple[tuple[bool, torch.dtype], ...]
@@ -26,6 +32,7 @@ class GlobalState:
     autocast_nesting: int
     default_dtype: torch.dtype
     deterministic: tuple[bool, bool]
+    attention: tuple[Any, ...]
     function_modes: tuple[Any, ...]
     dispatch_modes: tuple[Any, ...]
     functorch_depth: int
@@ -39,6 +46,7 @@ class GlobalState:
             autocast_nesting(),
             torch.get_default_dtype(),
             (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+            tuple(ask() for ask in ATTENTION_CHOICES.values()),
             tuple(_get_current_function_mode_stack()),
             tuple(_get_current_dispatch_mode_stack()),
             _functorch.get_dynamic_layer_stack_depth(),
@@ -63,6 +71,9 @@ class GlobalState:
         deterministic, warn_only = self.deterministic
         if deterministic != torch.are_deterministic_algorithms_enabled():
             torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        for (choose, ask), value in zip(ATTENTION_CHOICES.items(), self.attention, strict=True):
+            if ask() != value:
+                choose(value)
 
 
 @contextlib.contextmanager

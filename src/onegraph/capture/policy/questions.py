@@ -1,6 +1,7 @@
 """What a program asks of torch about the state of the process: answered, and guarded.
 
-What asks another process is not among it. What changes the state breaks the graph.
+What asks another process is not among it. What changes the state breaks the graph. What chooses among the kernels of
+attention (`torch.nn.attention.sdpa_kernel`) does not: it becomes nodes of the graph, like the ends of autocast.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from onegraph.capture import breaks as b
 from onegraph.capture.policy.registry import SETS, breaks, policy, public_name
 from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import Const
-from onegraph.torchlib.state import untraced
+from onegraph.torchlib.state import ATTENTION_CHOICES, untraced
 
 
 class Answers(Predicate):
@@ -36,13 +37,38 @@ class Answers(Predicate):
 
 
 def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Ask for real: the state of the process decides."""
+    """Ask for real: the state of the process decides, or what the program itself has set."""
     asked = partial(question, *args, **kwargs)
     with untraced():
         found = asked()
+    if question in tracer.settings_of_torch:
+        return found
     source = Const(id(question), public_name(question), question)
     tracer.world.guard(source, "check", Answers(asked, found))
     return found
+
+
+def change(setter: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Set it for the trace, and by a node for the graph; the trace puts it back at its end."""
+    question = CHOICES[setter]
+    args = tuple(tracer.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
+    before = answer(question, tracer, (), {})
+    tracer.settings_of_torch.setdefault(question, (setter, before))
+    tracer.recorder.graph.call_function(setter, args, kwargs)
+    with untraced():
+        return setter(*args, **kwargs)
+
+
+def put_back(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """Put back with the graph what the program has changed; the calls that change it again behind the graph."""
+    changed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+    for question, (setter, before) in tracer.settings_of_torch.items():
+        now = question()
+        if now != before:
+            changed.append((setter, (now,), {}))
+            tracer.recorder.graph.call_function(setter, (before,))
+            setter(before)
+    return changed
 
 
 #: Of torch.distributed, without arguments.
@@ -66,6 +92,10 @@ SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_determinist
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
+#: What chooses among kernels, and how it is asked for.
+CHOICES = ATTENTION_CHOICES
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
-breaks(b.STATE_CHANGE, *SETTERS)
+breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in CHOICES))
+for _setter in CHOICES:
+    policy(_setter)(partial(change, _setter))

@@ -117,6 +117,10 @@ ITERATORS: tuple[type, ...] = (
     *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
 )  # fmt: skip
 
+#: Enumerations of torch's native code: their members have equals, but nothing that changes.
+NATIVE_ENUMS = tuple(
+    kind for kind in vars(torch._C).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
+)
 #: Those that do not tell what is left of them.
 UNREDUCED: tuple[type, ...] = tuple(
     kind for kind in ITERATORS if kind.__module__ == "itertools" and "__reduce__" not in vars(kind)
