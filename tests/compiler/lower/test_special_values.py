@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from compiler.lower.native import check, compiled
 from torch import Tensor
 
+import onegraph
+
 INF, NAN = math.inf, math.nan
 SPECIAL = [
     0.0,
@@ -276,3 +278,15 @@ def test_sums_of_booleans() -> None:
 @pytest.mark.parametrize("bound", [0.0, -0.0, NAN, INF, -INF, 1.0])
 def test_a_zero_within_bounds_keeps_its_sign(bound: float, dtype: torch.dtype) -> None:
     check(lambda x: (x.clamp(min=bound), x.clamp(max=bound), x.clamp(bound, bound)), specials(dtype).repeat(3))
+
+
+@pytest.mark.parametrize("columns", [3, 17, 1000])
+def test_equal_elements_are_their_own_mean(columns: int) -> None:
+    """A mean that is rounded is another number: their distances from it would be normalized to something."""
+    x = torch.tensor([0.1, -3.3, 1e15, 1e-30, 7.7e5]).reshape(-1, 1).repeat(1, columns)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.nn.functional.layer_norm(x, (columns,)), *torch.var_mean(x, 1), x.std(1)
+
+    for ours, theirs in zip(onegraph.compile(function)(x), function(x), strict=True):
+        assert torch.equal(ours, theirs), (ours, theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,27 +27,36 @@ def mean_of(g: Lowerer, x: View, dims: Any, dtype: DType) -> View:
     return g.pointwise(total.shape, dtype, lambda cell: cell.load(total) / cell.index(count).to(dtype))
 
 
-def squares_of(g: Lowerer, x: View, mean: View, dims: Any, dtype: DType) -> View:
-    """The sum of squared distances from the mean, dimensions kept."""
-
-    def square(cell: Cell) -> Scalar:
-        distance = cell.load(x).to(dtype) - cell.load(mean)
-        return distance * distance
-
-    return reduce(g, "sum", g.pointwise(x.shape, dtype, square), dims, dtype, keepdim=True)
-
-
 def moments(g: Lowerer, x: View, dims: Any, dtype: DType, correction: float = 0.0) -> tuple[View, View]:
-    """Mean and variance along dimensions, which stay with size 1."""
-    mean = mean_of(g, x, dims, dtype)
-    squares = squares_of(g, x, mean, dims, dtype)
+    """Mean and variance along dimensions, which stay with size 1.
+
+    The corrected two-pass algorithm (Chan, Golub and LeVeque, 1983): the sum of the distances from the mean tells how
+    it was rounded. Equal elements have themselves as their mean, and no variance.
+    """
+    near = mean_of(g, x, dims, dtype)
     count = product([x.shape[d] for d in reduced_dims(x, dims)])
 
-    def divided(cell: Cell) -> Scalar:
-        divisor = cell.index(count).to(dtype) - correction
-        return cell.load(squares) / s.maximum(divisor, 0)
+    def distance(cell: Cell) -> Scalar:
+        return cell.load(x).to(dtype) - cell.load(near)
 
-    return mean, g.pointwise(squares.shape, dtype, divided)
+    def total(term: Callable[[Cell], Scalar]) -> View:
+        return reduce(g, "sum", g.pointwise(x.shape, dtype, term), dims, dtype, keepdim=True)
+
+    drift = total(distance)
+    squares = total(lambda cell: distance(cell) * distance(cell))
+
+    def shift(cell: Cell) -> Scalar:
+        return cell.load(drift) / cell.index(count).to(dtype)
+
+    def mean(cell: Cell) -> Scalar:
+        value = cell.load(near) + shift(cell)
+        return where(s.isnan(value), cell.load(near), value)  # where an infinity has no distance from itself
+
+    def variance(cell: Cell) -> Scalar:
+        divisor = cell.index(count).to(dtype) - correction
+        return s.maximum(cell.load(squares) - cell.load(drift) * shift(cell), 0) / s.maximum(divisor, 0)
+
+    return g.pointwise(near.shape, dtype, mean), g.pointwise(near.shape, dtype, variance)
 
 
 def without(view: View, dims: Any, x: View, keepdim: bool) -> View:
