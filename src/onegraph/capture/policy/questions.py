@@ -50,7 +50,7 @@ def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwa
 
 def change(setter: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Set it for the trace, and by a node for the graph; the trace puts it back at its end."""
-    question = CHOICES[setter]
+    question = ATTENTION_CHOICES[setter]
     args = tuple(tracer.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
     before = answer(question, tracer, (), {})
     tracer.settings_of_torch.setdefault(question, (setter, before))
@@ -92,10 +92,8 @@ SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_determinist
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
-#: What chooses among kernels, and how it is asked for.
-CHOICES = ATTENTION_CHOICES
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
-breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in CHOICES))
-for _setter in CHOICES:
+breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in ATTENTION_CHOICES))
+for _setter in ATTENTION_CHOICES:
     policy(_setter)(partial(change, _setter))
