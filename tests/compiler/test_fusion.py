@@ -109,3 +109,13 @@ def test_rows_of_a_tile_that_does_not_fit_are_not_looked_at(rows: int) -> None:
     indices = room[:rows].copy_(torch.arange(rows) * 7 % 11)
     graph = check(select, x, indices)
     assert "across" in graph.text("fused")
+
+
+def test_groups_do_not_wait_for_each_other() -> None:
+    """The mean of each row is wanted early, by a kernel that the total waits for: sums of rows must not join the last."""
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        total = x.sum() + 1
+        return F.layer_norm(x, (70,)), total, torch.where(x > total, x, total) - total
+
+    check(function, randn(17, 5, 70), **CLOSE)

@@ -55,6 +55,7 @@ class Fuser:
         self.bytes = {name: value_of(product(b.type.shape)) * b.type.dtype.size for name, b in self.table.items()}
         self.versions: dict[int, int] = {}  # how many steps each group has
         self.before: dict[int, set[int]] = {}  # the steps that must come before each
+        self.joined = list(range(len(program.steps)))  # an earlier step that each is linked with, see `reach`
         several = rewritten(program)
         writers: dict[str, list[int]] = {}
         in_order: set[int] = set()  # the last of the calls that stay in their order
@@ -132,7 +133,7 @@ class Fuser:
         """Whether a path leads from `start` to `end` through another step: then they cannot run together."""
         todo = [self.home[n] for n in self.before_group(end) if self.home[n] not in (start, end)]
         seen: set[int] = set()
-        lowest = self.members(start)[0]
+        lowest = self.reach(self.members(start)[0])
         while todo:
             at = todo.pop()
             if at in seen or self.members(at)[-1] < lowest:
@@ -145,6 +146,18 @@ class Fuser:
                 if home != at:
                     todo.append(home)
         return False
+
+    def reach(self, number: int) -> int:
+        """The earliest step from which a path back can lead to this one.
+
+        Paths lead from a step to earlier ones, but within a group also to a later one. So what a group spans is linked,
+        and groups whose spans overlap are (a disjoint-set forest, the root being the earliest).
+        """
+        joined = self.joined
+        while joined[number] != number:
+            joined[number] = joined[joined[number]]
+            number = joined[number]
+        return number
 
     def members(self, home: int) -> tuple[int, ...]:
         group = self.groups.get(home)
@@ -160,6 +173,10 @@ class Fuser:
         self.versions[group.steps[0]] = len(group.steps)
         for number in group.steps:
             self.home[number] = group.steps[0]
+        root = self.reach(group.steps[-1])
+        while root > group.steps[0]:
+            self.joined[root] = self.reach(root - 1)
+            root = self.reach(root)
 
     # ---- the result --------------------------------------------------------------------------------------------------
 
