@@ -112,7 +112,7 @@ def test_rows_of_a_tile_that_does_not_fit_are_not_looked_at(rows: int) -> None:
 
 
 def test_groups_do_not_wait_for_each_other() -> None:
-    """The mean of each row is wanted early, by a kernel that the total waits for: sums of rows must not join the last."""
+    """A kernel that the total waits for wants the mean of each row early: sums of rows must not join the last one."""
 
     def function(x: Tensor) -> tuple[Tensor, ...]:
         total = x.sum() + 1

@@ -27,6 +27,7 @@ IMAGES = {
     "some channels": last(2, 8, 4, 5)[:, :4],
     "every second row": last(2, 4, 8, 5)[:, :, ::2],
     "another order": torch.randn(5, 2, 4, 4).permute(1, 3, 2, 0),
+    "one image, transposed": torch.randn(1, 4, 5, 4).permute(0, 3, 1, 2),
     "expanded": torch.randn(2, 4, 1, 1).expand(2, 4, 4, 5),
 }
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
@@ -46,6 +47,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "poisson": lambda x: torch.poisson(x.abs()),
     "isin": lambda x: (torch.isin(x, x), torch.isin(x, 1.0)),
     "index_fill": lambda x: x.index_fill(1, torch.zeros(1, dtype=torch.long), 1.0),
+    "roll of a result": lambda x: [torch.roll(f(x), 1, 3) for f in (torch.neg, torch.tanh, lambda x: x * 2)],
+    "cat of results": lambda x: torch.cat([-x, x.abs()], 3),
     "pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x] * 4, 1), 2),
     "channel_shuffle": lambda x: F.channel_shuffle(torch.cat([x, x], 1), 2),
 }
@@ -60,5 +63,14 @@ def described(x: Tensor) -> Any:
 def test_fakes_of_images(image: str, program: str) -> None:
     x, mode = IMAGES[image], FakeMode()
     with torch.no_grad(), mode:
+        fakes = PROGRAMS[program](mode.fakeify(x))
+    assert list(map(described, tree_leaves(fakes))) == list(map(described, tree_leaves(PROGRAMS[program](x))))
+
+
+@pytest.mark.parametrize("program", ["roll of a result", "cat of results"])
+def test_strides_of_size_one_count(program: str) -> None:
+    """Of one image, the first stride says nothing, and yet decides in which order results are laid out."""
+    x, mode = torch.empty_strided((1, 17, 16, 8), (136, 1, 136, 17)).normal_(), FakeMode()
+    with mode:
         fakes = PROGRAMS[program](mode.fakeify(x))
     assert list(map(described, tree_leaves(fakes))) == list(map(described, tree_leaves(PROGRAMS[program](x))))

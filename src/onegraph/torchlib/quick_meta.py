@@ -180,16 +180,21 @@ def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbe
         for layout in (torch.channels_last, torch.channels_last_3d):
             rank = 4 if layout is torch.channels_last else 5
             if len(shape) == rank and all(tensor.is_contiguous(memory_format=layout) for tensor in tensors):
-                return tensors[0].stride()
+                return _filled(shape, [1, *range(rank - 1, 1, -1), 0])  # dimensions of size 1 have strides too
         first = tensors[0].stride()
         if all(tensor.stride() == first for tensor in tensors) and is_dense(shape, first):
             return first
     order = _iteration_order(shape, [_broadcast_strides(tensor, shape) for tensor in tensors])
+    return contiguous(shape) if order == list(range(len(shape)))[::-1] else _filled(shape, order)
+
+
+def _filled(shape: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The strides of a block of memory that is filled along one dimension after the other."""
     strides, step = [0] * len(shape), 1
     for dim in order:
         strides[dim] = step
         step *= shape[dim]
-    return contiguous(shape) if order == list(range(len(shape)))[::-1] else strides
+    return strides
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:
