@@ -35,7 +35,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
-from onegraph.torchlib.aten import OpOverload, has_effect, is_random, map_leaves, may_view, opened
+from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
 from onegraph.torchlib.strides import memory_order
 
 
@@ -127,12 +127,14 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
     results = g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
-    found = iter(opened([results]))
-    return map_leaves(lambda fake: _elements(g, next(found), fake), node.meta["val"])
+    return _elements(g, results, node.meta["val"])
 
 
 def _elements(g: Lowerer, memory: Any, fake: Any) -> Any:
-    """What a tensor holds whose memory may hold the negative of it (`torch._neg_view`): kernels read memory."""
+    """What a tensor holds whose memory may hold the negative of it (`torch._neg_view`): kernels read memory.
+
+    Operators with several results give no such tensors.
+    """
     if not isinstance(fake, torch.Tensor) or not _is_negated(fake):
         return memory
     return g.pointwise(
