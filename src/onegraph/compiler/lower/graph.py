@@ -127,6 +127,9 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
     results = g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
+    inputs = (arg.meta.get("val") for arg in node.all_input_nodes)
+    if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
+        return results  # the operator was given the elements themselves, and its result holds such
     return _elements(g, results, node.meta["val"])
 
 

@@ -123,7 +123,8 @@ class Planner:
         """Bytes of the buffers that get memory after this step, as far as they are known."""
         for step in self.program.steps[self.now + 1 :]:
             for name in () if isinstance(step, View) else writes(step):
-                yield size_of(self.table[name])
+                if name not in self.overwritten and name not in self.slots:
+                    yield size_of(self.table[name])
 
     def wanted(self, type: TensorType) -> int:
         """How many buffers of this layout will need new memory soon."""
