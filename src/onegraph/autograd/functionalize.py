@@ -148,7 +148,8 @@ class Functionalizer(AtenRecorder):
         layout = (list(result.shape), list(result.stride()), result.storage_offset())
         root = self.value_of(base).family.root
         whole = root.tensor
-        order = memory_order(whole) if whole.dtype == base.dtype and whole.storage_offset() == 0 else None
+        alike = (whole.dtype, whole.is_conj(), whole.is_neg()) == (base.dtype, base.is_conj(), base.is_neg())
+        order = memory_order(whole) if alike and whole.storage_offset() == 0 else None
         last = sum(((n - 1) * step for n, step in zip(*layout[:2], strict=True)), layout[2])
         if order is None or not last < whole.numel():
             self.reaching.append(root)

@@ -26,6 +26,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "computed of a negative": lambda x: torch._neg_view(x) + 1,
     "part of a negative": lambda x: (torch._neg_view(x * 2)[1:], x),
     "computed of a part by strides": lambda x: x.as_strided((2, 3), (6, 1)) + 1,
+    "negative by strides": lambda x: torch._neg_view(x * 2).as_strided((2, 3), (6, 1)) + 1,
     "transposed negative": lambda x: torch._neg_view(x * 2).t(),
 }
 INPUTS: dict[str, Callable[[], Tensor]] = {
