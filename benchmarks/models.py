@@ -1,4 +1,8 @@
-"""Whole models at their real sizes, in float32 and in bfloat16."""
+"""Whole models at their real sizes, in float32 and in bfloat16.
+
+Each is also measured with the option `freeze_parameters`: its parameters are not read in every call to see whether they
+have changed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import torch
 from benchmarks.contenders import CONTENDERS, reset
 from benchmarks.measure import Result, Settings, interleaved
 from benchmarks.zoo import MODELS
+from onegraph import compile
 
 
 def run(settings: Settings) -> Iterator[Result]:
@@ -29,6 +34,11 @@ def measured(settings: Settings, suite: str, dtype: torch.dtype) -> Iterator[Res
         module = module.to(dtype)
         inputs = {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
         with torch.no_grad():
-            runs = {key: partial(compile(module), **inputs) for key, compile in CONTENDERS.items()}
-            yield Result(suite, model.name, "ms", interleaved(runs, settings.rounds(11), settings.clock))
+            runs = {key: partial(contender(module), **inputs) for key, contender in CONTENDERS.items()}
+            frozen = {"frozen": partial(compile(module, options={"freeze_parameters": True}), **inputs)}
+            samples = interleaved(runs | frozen, settings.rounds(11), settings.clock)
+            time = samples.pop("frozen").median
+            ratio = samples["stock"].median / time
+            note = f"{model.name}: {time * 1e3:.3g} ms with parameters frozen, x{ratio:.2f} against stock"
+            yield Result(suite, model.name, "ms", samples, note)
         reset()

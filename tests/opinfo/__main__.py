@@ -42,31 +42,32 @@ def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
     return compiled, compiled.fallbacks
 
 
-def check(op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
-    """Runs in a child: sends what became of the operator's samples."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    sys.stdout = sys.stderr = open(os.devnull, "w")
+def check(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """What became of the operator's samples."""
     try:
         found = check_operator(op, native, limit, dtype=dtype)
-        pipe.send(("equal", found.equal, sorted(found.fallbacks), len(found.broken)))
     except BaseException as error:
         notes = " | ".join(getattr(error, "__notes__", ()))
-        pipe.send(("differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"))
+        return "differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"
+    return "equal", found.equal, sorted(found.fallbacks), len(found.broken)
 
 
-def judge(op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
-    """Runs in a child: sends the errors of the operator, a line each, and whether all are good."""
+def judge(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """Whether all errors of the operator are small, and those, a line each."""
+    try:
+        found = accuracies(op, limit)
+    except BaseException as error:
+        return "failed", [f"{op.formatted_name}: {type(error).__name__}: {str(error)[:300]}"]
+    return "good" if all(item.is_good for item in found) else "less accurate", [*map(str, found)]
+
+
+def child(run: Any, op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
+    """Sends what `run` gives for the operator."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.stdout = sys.stderr = open(os.devnull, "w")
-    try:
-        found = accuracies(op, limit)
-        pipe.send(("good" if all(item.is_good for item in found) else "less accurate", [*map(str, found)]))
-    except BaseException as error:
-        pipe.send(("failed", [f"{op.formatted_name}: {type(error).__name__}: {str(error)[:300]}"]))
+    pipe.send(run(op, dtype, limit))
 
 
 def outcomes(work: list[tuple[Any, str]], run: Any, options: argparse.Namespace) -> Iterator[tuple[Any, str, Any]]:
@@ -78,21 +79,22 @@ def outcomes(work: list[tuple[Any, str]], run: Any, options: argparse.Namespace)
     while True:
         while len(running) < jobs and (item := next(todo, None)) is not None:
             ours, theirs = fork.Pipe(duplex=False)
-            child = fork.Process(target=run, args=(item[0], getattr(torch, item[1]), limit, seconds, theirs))
-            child.start()
+            arguments = (run, item[0], getattr(torch, item[1]), limit, seconds, theirs)
+            process = fork.Process(target=child, args=arguments)
+            process.start()
             theirs.close()
-            running[ours] = (child, *item)
+            running[ours] = (process, *item)
         if not running:
             return
         for pipe in multiprocessing.connection.wait(list(running), timeout=1.0):
-            child, op, name = running.pop(pipe)
+            process, op, name = running.pop(pipe)
             try:
                 result = pipe.recv()
             except EOFError:
-                child.join()
-                late = child.exitcode == -signal.SIGPROF
-                result = ("slow", f"took more than {seconds} s") if late else ("crashed", f"status {child.exitcode}")
-            child.join()
+                process.join()
+                late = process.exitcode == -signal.SIGPROF
+                result = ("slow", f"took more than {seconds} s") if late else ("crashed", f"status {process.exitcode}")
+            process.join()
             yield op, name, result
 
 

@@ -345,7 +345,7 @@ def erf(e: Emitter, x: Val) -> Val:
     size, square = w.absolute(x), w.mul(x, x)
     small = w.fma(w.polynomial(square, _ERF_SMALL), x, x)
     bounded = w.at_most(size, 4.0)  # from here on it is 1
-    large = w.sub(w.f(1.0), _exp2_coarse(w, w.mul(w.estrin(bounded, _ERF_LARGE), bounded)))
+    large = w.sub(w.f(1.0), _exp2_coarse(w, w.mul(w.polynomial(bounded, _ERF_LARGE), bounded)))
     return e.select(w.compare("ogt", size, w.f(0.927734375)), w.copysign(large, x), small)
 
 
