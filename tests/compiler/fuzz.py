@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from tests.compiler.graphs import compare, compiled
 from tests.compiler.random_graphs import RandomGraph, Unfit, symbolic_dims
@@ -27,15 +29,29 @@ TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8}
 CHUNK = 50  # graphs of one child
 
 
+class FloatingTypes(TorchDispatchMode):
+    """The floating-point types that operators within compute in: the coarsest one says what can be expected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        results = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
+        self.seen |= {x.dtype for x in results if x.is_floating_point()}
+        return result
+
+
 def difference(seed: int, symbolic: bool) -> str:
     """What is wrong with the graph of this seed, in one line; empty if nothing is."""
     try:
         graph = RandomGraph(seed)
-        expected = graph.expected()
+        with FloatingTypes() as types:
+            expected = graph.expected()
     except Unfit:
         return ""
-    types = {graph.dtype, *(x.dtype for x in expected if x.is_floating_point())}
-    tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in types)
+    tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in {graph.dtype, *types.seen})
     run: Any = None
     try:
         run = compiled(graph.function, *graph.inputs, symbolic=symbolic_dims(graph) if symbolic else None)
