@@ -1,8 +1,9 @@
-"""Three reports about torch's operators.
+"""Four reports about torch's operators.
 
     python -m tests.opinfo                       what becomes of each core aten operator: loops, or a call, and why
     python -m tests.opinfo run --jobs 2          every sample of every operator in every type, compiled, against eager
     python -m tests.opinfo accuracy --jobs 2     how far from the truth float32 is, ours and eager's
+    python -m tests.opinfo gradients --jobs 2    the gradients of every sample, compiled, against eager's
 
 The second takes hours; `--types float32`, `--operators 'pool|norm'` and `--limit 5` make it less. Each operator runs in
 a process of its own, so that a crash is one line of the report. The exit status is 1 if anything differed.
@@ -31,6 +32,7 @@ from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from tests.opinfo.accuracy import ALLOWED, accuracies
 from tests.opinfo.coverage import count_uses, report
+from tests.opinfo.gradients import TOLERANCE, check_gradients
 from tests.opinfo.harness import check_operator, operators
 
 TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "bool")
@@ -50,6 +52,15 @@ def check(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
         notes = " | ".join(getattr(error, "__notes__", ()))
         return "differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"
     return "equal", found.equal, sorted(found.fallbacks), len(found.broken)
+
+
+def train(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """How many samples of the operator have the gradients of eager."""
+    try:
+        return "equal", check_gradients(op, dtype, limit)
+    except BaseException as error:
+        notes = " | ".join(getattr(error, "__notes__", ()))
+        return "differs", f"{type(error).__name__}: {str(error).strip()[:600]} [{notes[:300]}]"
 
 
 def judge(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
@@ -145,9 +156,25 @@ def run_accuracy(options: argparse.Namespace, chosen: list[Any], console: Consol
     return bad > 0
 
 
+def run_gradients(options: argparse.Namespace, chosen: list[Any], console: Console) -> int:
+    types = [name for name in options.types.split(",") if getattr(torch, name) in TOLERANCE]
+    work = [(op, t) for t in types for op in chosen if getattr(torch, t) in op.supported_backward_dtypes("cpu")]
+    bad = equal = 0
+    with shown(console, len(work)) as progress:
+        for op, name, (kind, found) in outcomes(work, train, options):
+            progress.update(progress.task_ids[0], advance=1, description=f"{name} {op.formatted_name}")
+            if kind == "equal":
+                equal += found
+            else:
+                bad += 1
+                print(f"{kind}: {op.formatted_name} {name}: {found}", flush=True)
+    print(f"{len(work)} operators by type, {equal} samples equal, {bad} differ")
+    return bad > 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=("coverage", "run", "accuracy"), default="coverage")
+    parser.add_argument("what", nargs="?", choices=("coverage", "run", "accuracy", "gradients"), default="coverage")
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
@@ -160,6 +187,8 @@ def main() -> int:
         return run(options, chosen, console)
     if options.what == "accuracy":
         return run_accuracy(options, chosen, console)
+    if options.what == "gradients":
+        return run_gradients(options, chosen, console)
     with shown(console, len(chosen)) as progress:
 
         def tell(name: str) -> None:
