@@ -1,7 +1,7 @@
 """The long run: `python -m tests.compiler.fuzz --count 50000 --seed 0 --jobs 2` compiles so many random graphs.
 
 Each is run and compared with eager; the checker of the loop IR runs after every pass. `--symbolic` leaves sizes to the
-call. Work is done in child processes, so that a crash is one line. The exit status is 1 if there was any difference.
+call, `--cpu x86-64-v3` makes code for an older machine. Work is done in child processes, so that a crash is one line. The exit status is 1 if there was any difference.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FloatingTypes(TorchDispatchMode):
         return result
 
 
-def difference(seed: int, symbolic: bool) -> str:
+def difference(seed: int, symbolic: bool, cpu: str = "") -> str:
     """What is wrong with the graph of this seed, in one line; empty if nothing is."""
     try:
         graph = RandomGraph(seed)
@@ -54,7 +54,7 @@ def difference(seed: int, symbolic: bool) -> str:
     tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in {graph.dtype, *types.seen})
     run: Any = None
     try:
-        run = compiled(graph.function, *graph.inputs, symbolic=symbolic_dims(graph) if symbolic else None)
+        run = compiled(graph.function, *graph.inputs, symbolic=symbolic_dims(graph) if symbolic else None, cpu=cpu)
         compare(run(*graph.inputs), expected, rtol=tolerance, atol=tolerance)
     except Exception as error:
         if run is not None and isinstance(error, AssertionError) and is_as_good(graph, run(*graph.inputs), expected):
@@ -83,15 +83,15 @@ def facts(x: torch.Tensor) -> tuple[Any, ...]:
     return x.dtype, x.shape, [s for s, n in zip(x.stride(), x.shape, strict=True) if n > 1 and x.numel()]
 
 
-def run_chunk(seeds: range, symbolic: bool, seconds: int, pipe: Any) -> None:
+def run_chunk(seeds: range, options: argparse.Namespace, pipe: Any) -> None:
     """Runs in a child; sends each seed before it is tried, and what was found."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     sys.stderr = open(os.devnull, "w")
     for seed in seeds:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_PROF, options.seconds)
         pipe.send(("began", seed))
-        pipe.send(("ended", difference(seed, symbolic)))
+        pipe.send(("ended", difference(seed, options.symbolic, options.cpu)))
     pipe.send(("done", None))
 
 
@@ -116,7 +116,7 @@ def search(options: argparse.Namespace, console: Console) -> int:
             while todo and len(running) < options.jobs:
                 ours, theirs = fork.Pipe(duplex=False)
                 seeds = todo.pop()
-                child = fork.Process(target=run_chunk, args=(seeds, options.symbolic, options.seconds, theirs))
+                child = fork.Process(target=run_chunk, args=(seeds, options, theirs))
                 child.start()
                 theirs.close()
                 running[ours] = [child, seeds, seeds.start]
@@ -153,6 +153,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="graphs")
     parser.add_argument("--seed", type=int, default=0, help="the first graph's number")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--cpu", default="", help="the machine to make code for, as LLVM names it (default: this one)")
     parser.add_argument("--seconds", type=int, default=60, help="of CPU for one graph")
     parser.add_argument("--symbolic", action="store_true", help="sizes are known at the call only")
     return search(parser.parse_args(), Console(stderr=True))

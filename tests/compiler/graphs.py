@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from onegraph.compiler import NativeGraph, compile_graph
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.recorder import AtenRecorder
 
-CHECKED = Context(Config(verify=True, cache=False))
+CHECKED = Config(verify=True, cache=False)
 SymbolicDims = Mapping[tuple[int, int], str]  # (input, dimension) -> name of its size
 
 
@@ -44,8 +45,10 @@ def record(function: Callable[..., Any], *inputs: Tensor, symbolic: SymbolicDims
     return GraphModule(holder, recorder.graph)
 
 
-def compiled(function: Callable[..., Any], *inputs: Tensor, symbolic: SymbolicDims | None = None) -> NativeGraph:
-    return compile_graph(record(function, *inputs, symbolic=symbolic), CHECKED)
+def compiled(
+    function: Callable[..., Any], *inputs: Tensor, symbolic: SymbolicDims | None = None, cpu: str = ""
+) -> NativeGraph:
+    return compile_graph(record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, target_cpu=cpu)))
 
 
 def check(

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.ir.loop import Accumulate
 from onegraph.ir.scalar import REDUCTIONS
-from onegraph.ir.types import BOOL, I64, DType
+from onegraph.ir.types import BF16, BOOL, F16, F32, I64, DType
 
 if TYPE_CHECKING:
     from onegraph.compiler.codegen.kernel import KernelWriter
@@ -47,7 +48,7 @@ class Accumulators:
             active = self.active[statement.name] = Accumulator(statement, lanes, cell, folded and lanes > 1)
             self._set(cell, self._identity(statement, lanes))
             if cascade and is_float_sum(statement):
-                active.second = self._cell(statement.dtype, lanes)
+                active.second = self._cell(value_type(statement, self.w), lanes)
                 self._set(active.second, self._identity(statement, lanes))
             if REDUCTIONS[statement.op].positional:
                 active.position = self._cell(I64, lanes)
@@ -62,14 +63,14 @@ class Accumulators:
     def close_level(self) -> None:
         for a in self.active.values():
             if a.second:
-                total = self._add(a, self._get(a.second, a.statement.dtype, a.lanes), self._value(a))
+                total = self._add(a, self._get(a.second, value_type(a.statement, self.w), a.lanes), self._value(a))
                 self._set(a.second, total)
 
     def add(self, statement: Accumulate) -> None:
         """One more value; in a tail only the lanes that count change."""
         a, w = self.active[statement.name], self.w
         dtype = value_type(statement, w)
-        value = w.e.widened(w.operand(statement.args[0], dtype), a.lanes)
+        value = w.e.widened(cast(w.e, w.operand(statement.args[0], dtype), dtype), a.lanes)
         old = self._value(a)
         if a.position:
             self._add_positional(a, old, value, w.operand(statement.args[1], I64))
@@ -84,8 +85,9 @@ class Accumulators:
             if a.position:
                 position = self._get(a.position, I64, a.lanes)
                 total = self._fold_positional(a, total, position) if a.folded else position
-            elif a.folded:
-                total = fold(self.w.e, a.statement.op, total)
+            else:
+                total = fold(self.w.e, a.statement.op, total) if a.folded else total
+                total = cast(self.w.e, total, a.statement.dtype)
             self.w.names[name] = self.w.values[name] = total
         self.active = {}
 
@@ -146,11 +148,12 @@ class Accumulators:
 
 
 def value_type(statement: Accumulate, writer: KernelWriter) -> DType:
-    """The type of the values that are compared or added up: that of the operand for positional reductions."""
-    first = statement.args[0]
+    """The type of the values that are compared or added up: that of the operand for positional reductions; no short
+    one, of which machines have no arithmetic."""
+    first, dtype = statement.args[0], statement.dtype
     if REDUCTIONS[statement.op].positional and isinstance(first, str):
-        return writer.types[first]
-    return statement.dtype
+        dtype = writer.types[first]
+    return F32 if dtype in (BF16, F16) else dtype
 
 
 def is_float_sum(statement: Accumulate) -> bool:

@@ -52,11 +52,47 @@ def _between_floats(e: Emitter, x: Val, to: DType) -> Val:
         return cast(e, cast(e, x, F32), BF16)
     if {x.dtype, to} == {F16, F64}:  # torch goes through f32
         return cast(e, cast(e, x, F32), to)
+    if not e.instructions and F16 in (x.dtype, to):
+        if x.dtype is F16:
+            return cast(e, _f16_to_f32(e, x), to)
+        return _f32_to_f16(e, x)
     return e.convert("fpext" if to.size > x.dtype.size else "fptrunc", x, to)
 
 
-def _bf16_to_f32(e: Emitter, x: Val) -> Val:
+def _f16_to_f32(e: Emitter, x: Val) -> Val:
+    """On the bits, for machines that may have no instruction for it. The exponents' biases differ by 112."""
     bits = e.convert("zext", e.convert("bitcast", x, I16), I32)
+    size = e.inst("and", bits, e.constant(0x7FFF, I32))
+    bias = e.constant(112 << 23, I32)
+    number = e.inst("add", e.inst("shl", size, e.constant(13, I32)), bias)
+    infinite = e.inst("icmp uge", size, e.constant(0x7C00, I32), dtype=BOOL)
+    number = e.select(infinite, e.inst("add", number, bias), number)
+    tiny = e.inst("fmul", e.convert("sitofp", size, F32), e.constant(2.0**-24, F32))
+    is_tiny = e.inst("icmp ult", size, e.constant(0x0400, I32), dtype=BOOL)
+    number = e.select(is_tiny, e.convert("bitcast", tiny, I32), number)
+    sign = e.inst("shl", e.inst("and", bits, e.constant(0x8000, I32)), e.constant(16, I32))
+    return e.convert("bitcast", e.inst("or", number, sign), F32)
+
+
+def _f32_to_f16(e: Emitter, x: Val) -> Val:
+    """Round to nearest even on the bits. Adding 0.5 rounds what is below float16's normal numbers where it should."""
+    bits = e.convert("bitcast", x, I32)
+    size = e.inst("and", bits, e.constant(0x7FFFFFFF, I32))
+    odd = e.inst("and", e.inst("lshr", size, e.constant(13, I32)), e.constant(1, I32))
+    rounded = e.inst("add", e.inst("add", size, e.constant(0xFFF - (112 << 23), I32)), odd)
+    number = e.inst("lshr", rounded, e.constant(13, I32))
+    shifted = e.inst("fadd", e.convert("bitcast", size, F32), e.constant(0.5, F32))
+    tiny = e.inst("sub", e.convert("bitcast", shifted, I32), e.constant(0x3F000000, I32))
+    number = e.select(e.inst("icmp ult", size, e.constant(113 << 23, I32), dtype=BOOL), tiny, number)
+    too_large = e.inst("icmp uge", size, e.constant(0x477FF000, I32), dtype=BOOL)
+    number = e.select(too_large, e.constant(0x7C00, I32), number)
+    number = e.select(e.inst("fcmp ord", x, x, dtype=BOOL), number, e.constant(0x7E00, I32))
+    sign = e.inst("and", e.inst("lshr", bits, e.constant(16, I32)), e.constant(0x8000, I32))
+    return e.convert("bitcast", e.convert("trunc", e.inst("or", number, sign), I16), F16)
+
+
+def _bf16_to_f32(e: Emitter, x: Val) -> Val:
+    bits = e.convert("zext", x, I32)
     return e.convert("bitcast", e.inst("shl", bits, e.constant(16, I32)), F32)
 
 
@@ -68,8 +104,7 @@ def _f32_to_bf16(e: Emitter, x: Val, short_nan: bool) -> Val:
     if not short_nan:
         number = e.inst("fcmp ord", x, x, dtype=BOOL)
         rounded = e.select(number, rounded, e.constant(0x7FC00000, I32))
-    high = e.convert("trunc", e.inst("lshr", rounded, e.constant(16, I32)), I16)
-    return e.convert("bitcast", high, BF16)
+    return e.convert("trunc", e.inst("lshr", rounded, e.constant(16, I32)), BF16)
 
 
 def _float_to_integer(e: Emitter, x: Val, to: DType) -> Val:

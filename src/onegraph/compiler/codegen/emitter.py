@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from onegraph.ir.types import BF16, BOOL, F16, F32, F64, I64, DType
 
-_REGISTER_TYPES = {BOOL: "i1", F16: "half", BF16: "bfloat", F32: "float", F64: "double"}
+# A bfloat16 is its bits: for LLVM's own type, older machines call functions that no library of the process has.
+_REGISTER_TYPES = {BOOL: "i1", F16: "half", BF16: "i16", F32: "float", F64: "double"}
 
 
 def register_type(dtype: DType) -> str:
@@ -39,7 +40,7 @@ def literal_text(value: float | int | bool, dtype: DType) -> str:
     bits = struct.unpack("<I", _pack_float(number))[0]
     if dtype is BF16:
         rounded = bits | 0x400000 if math.isnan(number) else bits + 0x7FFF + (bits >> 16 & 1)
-        return f"0xR{rounded >> 16 & 0xFFFF:04X}"
+        return str(rounded >> 16 & 0xFFFF)
     widened = struct.unpack("<f", struct.pack("<I", bits))[0]
     return f"0x{struct.unpack('<Q', struct.pack('<d', widened))[0]:016X}"
 
@@ -79,7 +80,8 @@ class Val:
 
 def suffix(x: Val) -> str:
     """The type of the value in the name of an overloaded intrinsic: v16f32."""
-    element = "bf16" if x.dtype is BF16 else f"f{x.dtype.bits}" if x.dtype.is_float else register_type(x.dtype)
+    is_float = x.dtype.is_float and x.dtype is not BF16
+    element = f"f{x.dtype.bits}" if is_float else register_type(x.dtype)
     return element if x.lanes == 1 else f"v{x.lanes}{element}"
 
 

@@ -37,7 +37,7 @@ from onegraph.ir.loop import (
     statements,
 )
 from onegraph.ir.scalar import SCALAR_OPS, operand_dtypes
-from onegraph.ir.types import BF16, BOOL, F32, I8, I64, DType
+from onegraph.ir.types import BF16, BOOL, F16, F32, I8, I64, DType
 
 # What gives a NaN of its operands, cut to a number of bits, or the machine's own, of which the lower bits are zero.
 _KEEP_NAN = frozenset("add sub mul div fma neg abs sqrt rsqrt reciprocal maximum minimum where".split())
@@ -144,10 +144,14 @@ class KernelWriter:
             case Apply(op, args):
                 given = [self.names[a].dtype if isinstance(a, str) else None for a in args]
                 wanted = operand_dtypes(SCALAR_OPS[op], dtype, given)
-                values = [a for a, t in zip(args, wanted, strict=True) if isinstance(a, str) and t is not BOOL]
-                if op in _KEEP_NAN and dtype is F32 and self.short_nan.issuperset(values):
+                read = [a for a, t in zip(args, wanted, strict=True) if isinstance(a, str) and t is not BOOL]
+                if op in _KEEP_NAN and dtype is F32 and self.short_nan.issuperset(read):
                     self.short_nan.add(let.name)
-                return LLVM_OPS[op](e, *(self.operand(a, t) for a, t in zip(args, wanted, strict=True)))
+                values = [self.operand(a, t) for a, t in zip(args, wanted, strict=True)]
+                if op == "where":  # needs no arithmetic, of which machines have none on short floats
+                    return LLVM_OPS[op](e, *values)
+                result = LLVM_OPS[op](e, *(cast(e, x, F32) if x.dtype in (BF16, F16) else x for x in values))
+                return cast(e, result, dtype) if dtype in (BF16, F16) else result
 
     def operand(self, operand: Operand, dtype: DType) -> Val:
         return self.names[operand] if isinstance(operand, str) else self.e.constant(operand, dtype)

@@ -12,7 +12,7 @@ from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.kernels import operands
 from onegraph.ir.index import Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
-from onegraph.ir.types import BF16, BOOL, I8, I16, I64, DType
+from onegraph.ir.types import BOOL, I8, I64, DType
 
 if TYPE_CHECKING:
     from onegraph.compiler.codegen.kernel import KernelWriter
@@ -189,8 +189,6 @@ class Memory:
         if atomic:
             self.add_atomically(buffer, index, stored, value)
             return
-        if stored is BF16:  # as bits: LLVM ends the process where one such value is repeated and stored under a mask
-            stored, value = I16, e.convert("bitcast", value, I16)
         if buffer in self.own and self.lanes_of_locals > 1:
             address = self.address(buffer, index * self.lanes_of_locals, stored)
             e.line(f"store {e.widened(value, self.w.lanes)}, ptr {address.text}, align {stored.size}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from threading import Lock
 
 import llvmlite.binding as llvm
 
+from onegraph.base.errors import CompileError
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
@@ -76,12 +78,26 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
         key = key_of(text, *description(cpu), str(llvm.llvm_version_info))
         found = kept.load(key) if kept is not None else None
         code = found if found is not None else target.emit_object(optimized(text, target))
+        if missing := missing_functions(code):
+            raise CompileError("native code", f"this process has not what it calls: {', '.join(missing)}")
         if kept is not None and found is None:
             kept.store(key, code)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         return Compiled({name: engine.get_function_address(name) for name in names}, engine, found is not None)
+
+
+def missing_functions(code: bytes) -> list[str]:
+    """What the code calls and nothing in this process provides, by the table of symbols (of ELF; others tell nothing).
+
+    LLVM would call the address zero. Source of the format: System V ABI, chapter 4, "Symbol Table".
+    """
+    sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
+    names, symbols = sections.get(b".strtab", b""), sections.get(b".symtab", b"")
+    outside = [at for at, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", symbols) if section == 0 and at]
+    wanted = [names[at : names.index(b"\0", at)].decode() for at in outside]
+    return [name for name in wanted if llvm.address_of_symbol(name) is None and not hasattr(ctypes.pythonapi, name)]
 
 
 def assembly(text: str, cpu: str = "") -> str:
