@@ -1,7 +1,8 @@
 """The long run: `python -m tests.compiler.fuzz --count 50000 --seed 0 --jobs 2` compiles so many random graphs.
 
 Each is run and compared with eager; the checker of the loop IR runs after every pass. `--symbolic` leaves sizes to the
-call, `--cpu x86-64-v3` makes code for an older machine. Work is done in child processes, so that a crash is one line. The exit status is 1 if there was any difference.
+call, `--cpu x86-64-v3` makes code for an older machine. Work is done in child processes, so that a crash is one line.
+The exit status is 1 if there was any difference.
 """
 
 from __future__ import annotations
