@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from compiler.evaluate import numpy_type
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.target import compile_text, instructions
+from onegraph.compiler.literals import fold
 from onegraph.ir.loop_text import parse_kernel
 from onegraph.ir.scalar import SCALAR_OPS, ScalarOp, operand_dtypes
 from onegraph.ir.types import BOOL, F32, F64, I8, I32, I64, U8, DType
@@ -94,3 +96,10 @@ def test_emission_means_what_the_table_says(op: ScalarOp, dtype: DType) -> None:
         if op.name not in ("maximum", "minimum", "floor_div", "remainder", "sign"):  # equal zeros: eager's choice
             zero = (expected == 0) & (found == 0)
             np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+
+
+@pytest.mark.parametrize("op", [op for op in SCALAR_OPS.values() if op.rule == "compare"], ids=lambda op: op.name)
+def test_questions_about_literals_are_answered_while_compiling(op: ScalarOp) -> None:
+    for args in product(SPECIAL, repeat=op.arity):
+        answer = fold(op.name, BOOL, args)
+        assert answer is bool(op.evaluate(*map(np.float64, args))), args

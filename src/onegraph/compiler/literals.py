@@ -10,13 +10,16 @@ from typing import Any
 from onegraph.ir.loop import Literal, Operand
 from onegraph.ir.types import BF16, BOOL, F16, F32, DType
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_ASK: dict[str, Callable[..., bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
+    "isnan": lambda a: a != a,
+    "isinf": lambda a: abs(a) == math.inf,
+    "signbit": lambda a: math.copysign(1, a) < 0,
 }
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": max,
@@ -46,12 +49,14 @@ def fold(op: str, dtype: DType, args: tuple[Operand, ...]) -> Operand | None:
             return not neutral
     if op in ("add", "sub") and dtype.is_integer and args[1] == 0:
         return args[0]
-    if any(isinstance(arg, str) or arg != arg for arg in args):
+    if any(isinstance(arg, str) for arg in args):
+        return None
+    if op in _ASK:
+        return _ASK[op](*args)
+    if any(arg != arg for arg in args):
         return None
     if op == "not" and dtype is BOOL:
         return not args[0]
-    if op in _COMPARE:
-        return _COMPARE[op](*args)
     if op in _LOGIC and dtype is BOOL:
         return _LOGIC[op](*args)
     if op in _ARITHMETIC and (dtype.is_float or dtype.is_integer):

@@ -53,3 +53,8 @@ def test_what_surrounds_a_scan_joins_it() -> None:
     check(lambda x: x.cumsum(1), torch.randn(6, 1))
     check(lambda x: x.cumsum(0), torch.randn(()))
     check(lambda x: x.cumsum(1), torch.randn(3, 0))
+
+
+def test_extremes_of_a_constant() -> None:
+    check(lambda x: torch.nn.functional.pad(x, (1, 2))[:, :, -1].cummax(1)[0] + 0, torch.randn(4, 7, 7))
+    check(lambda x: torch.zeros_like(x).cummin(0)[0] + x.cummax(0)[0], torch.randn(4, 7))
