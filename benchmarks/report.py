@@ -32,6 +32,7 @@ TITLES = {
     "small": "Small models: microseconds",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
 }
+COMPARED = {"cold": ("stock", "onegraph"), "memory": ("eager", "onegraph")}  # of other suites: all
 COLORS = {"eager": "#9aa5b1", "stock": "#e08e45", "onegraph": "#2f6fb0"}
 
 
@@ -53,10 +54,13 @@ def suites(results: Sequence[Result]) -> dict[str, list[Result]]:
     return found
 
 
+def compared(suite: str) -> tuple[str, ...]:
+    return COMPARED.get(suite, tuple(CONTENDERS))
+
+
 def headers(suite: str) -> list[str]:
-    names = list(CONTENDERS) if suite != "cold" else [name for name in CONTENDERS if name != "eager"]
-    against = ["stock"] if suite == "cold" else ["eager", "stock"]
-    return ["", *names, *(f"against {name}" for name in against)]
+    names = compared(suite)
+    return ["", *names, *(f"against {name}" for name in names if name != "onegraph")]
 
 
 def cells(result: Result) -> list[str]:
@@ -70,7 +74,7 @@ def cells(result: Result) -> list[str]:
 def mean_ratios(rows: Sequence[Result]) -> str:
     """The geometric means of a suite's ratios."""
     found = []
-    for reference in ("eager", "stock"):
+    for reference in [name for name in compared(rows[0].suite) if name != "onegraph"]:
         ratios = [r.ratio("onegraph", reference) for r in rows if {"onegraph", reference} <= r.samples.keys()]
         if len(ratios) > 1:
             found.append(f"x{statistics.geometric_mean(ratios):.2f} against {reference}")

@@ -62,6 +62,10 @@ def test_a_contender_that_fails_leaves_a_gap() -> None:
     assert report.cells(row) == ["work", "-", "500", "-"]
 
 
+def test_what_a_suite_does_not_compare_is_no_failure() -> None:
+    assert report.cells(result("memory", eager=0.004, onegraph=0.001)) == ["work", "4", "1", "x4.00"]
+
+
 def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     report.save([result("calls", eager=3.0, stock=2.0, onegraph=1.0), result("cold", onegraph=1.0)], Settings())
