@@ -151,7 +151,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     forms, gained = [], 0.0
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
-        what = f"convolution, primed {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
+        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
         what += f" constant {c.constant} frozen {config.freeze_parameters}"
         measured = times(what, lambda c=c: _candidates(c, config.freeze_parameters), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
@@ -165,7 +165,8 @@ def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Runs]:
     dtype = c.x.meta["val"].dtype
     x = torch.full(c.image, 0.5, dtype=dtype)
     last = x.to(memory_format=torch.channels_last)
-    weights = copies(torch.full(tuple(c.weight.meta["val"].shape), 0.5, dtype=dtype))
+    pixels = c.image[0] * c.image[2] * c.image[3]
+    weights = copies(torch.full(tuple(c.weight.meta["val"].shape), 0.5, dtype=dtype), pixels)
     padding, stride, dilation, groups = c.window.arguments()
     rest = (None, stride, padding, dilation, False, [0] * len(stride), groups)
     found: dict[str, Runs] = {

@@ -19,14 +19,14 @@ from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
-from onegraph.compiler.library.measure import Runs, copies, fastest, times
+from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.recipe import Recipe, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
 DTYPES = (torch.float32, torch.bfloat16)
-LITTLE = 1e6  # multiplications, below which the call itself costs more than what it does
+LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
 EPILOGUE = ("none", [], "")  # nothing is done to the result
 
@@ -86,7 +86,7 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return "aten"
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype
-    what = f"linear, primed {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
+    what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
     what += f" constant {constant} frozen {config.freeze_parameters}"
     setting = (product.tall, product.bias is not None, constant, config.freeze_parameters)
     return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
@@ -95,17 +95,20 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
 def _candidates(
     sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, frozen: bool
 ) -> Mapping[str, Runs]:
-    """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
+    """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call.
+
+    For few rows the time is that of reading the weight, and the packed one would read it twice.
+    """
     rows, inner, columns = sizes
     x = torch.full((rows, inner), 0.5, dtype=dtype)
-    weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype))
+    weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype), rows)
     bias = torch.full((columns,), 0.5, dtype=dtype) if biased else None
     seen = [weight if tall else weight.t() for weight in weights]
     found: dict[str, Runs] = {
         "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
         "onednn": [partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen],
     }
-    if constant:
+    if constant and (frozen or rows > FEW):
         keeps = [(keeping(_packing(weight, tall, rows), frozen), weight) for weight in weights]
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from time import perf_counter, thread_time
 
 import torch
@@ -23,8 +23,9 @@ FAR = 1.5  # how many times the best time is hopeless: it is not run again eithe
 SHORT = 0.0002  # seconds that one sample takes at least
 CLEARLY = 0.95  # how much less than the first candidate's another one's time must be: what is near is left alone
 
-COLD = 8 << 20  # bytes of the weights that a sample goes through: more than the caches of one core
-COPIES = 8  # of one weight at most
+FEW = 8  # rows, up to which a product takes as long as reading its weight
+COLD = 48 << 20  # bytes of the weights that such products go through: more than the caches of the machine
+COPIES = 48  # of one weight at most
 
 Run = Callable[[], object]
 Runs = Sequence[Run]  # the same on equal data, to be taken in turn
@@ -55,13 +56,14 @@ def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Confi
     return _KNOWN[key]
 
 
-def copies(weight: Tensor) -> list[Tensor]:
-    """So many weights that using one after the other finds none in a near cache: in a model it is the same.
+def copies(weight: Tensor, rows: int) -> list[Tensor]:
+    """So many weights that using one after the other finds none in a cache: in a model it is the same.
 
-    No two are equal: what is made of equal ones is shared.
+    For more than a few rows reading the weight is a small part of the work, and two do. No two are equal: what is made
+    of equal ones is shared.
     """
-    count = COLD // max(weight.numel() * weight.element_size(), 1)
-    return [weight, *(weight + number / COPIES for number in range(1, min(count, COPIES)))]
+    count = min(COLD // max(weight.numel() * weight.element_size(), 1), COPIES) if rows <= FEW else 2
+    return [weight, *(weight + number / COPIES for number in range(1, count))]
 
 
 def fastest(found: Mapping[str, float]) -> str:
@@ -77,24 +79,30 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
     One that cannot do it takes forever. Also whether the last rounds agree on the winner; more are made if not.
     """
     clock = thread_time if torch.get_num_threads() == 1 else perf_counter
+
+    def seconds(turn: Iterator[Run], count: int) -> float:
+        start = clock()
+        for run in islice(turn, count):
+            run()
+        return (clock() - start) / count
+
     best = dict.fromkeys(candidates, math.inf)
     repeats: dict[str, int] = {}
     turns: dict[str, Iterator[Run]] = {}
     for name, runs in candidates.items():
         try:
             runs[0]()  # what is kept is made now
-            start = clock()
-            runs[0]()
-            best[name] = clock() - start
-            repeats[name] = int(1 + SHORT / max(best[name], 1e-7))
-            taken = runs[: ROUNDS * repeats[name]]
-            for run in taken[1:]:
+            best[name] = seconds(iter(runs), 1)
+            for run in runs[1:]:
                 run()
         except RuntimeError:  # a library need not know every shape
             best[name] = math.inf
-            repeats.pop(name, None)
             continue
-        turns[name] = cycle(taken)
+        turns[name] = cycle(runs)
+    for name, turn in turns.items():
+        if best[name] > FAR * min(best.values()):  # or interrupted: it is looked at twice before it is left out
+            best[name] = min(best[name], seconds(turn, 1))
+        repeats[name] = max(int(1 + SHORT / max(best[name], 1e-7)), math.ceil(len(candidates[name]) / ROUNDS))
     sampled: dict[str, float] = {}  # until here weights were near: that only tells what is far behind
     winners: list[str] = []
     while len(winners) < ROUNDS + MORE_ROUNDS and not _agree(winners):
@@ -103,10 +111,7 @@ def _measured(candidates: Mapping[str, Runs]) -> tuple[dict[str, float], bool]:
         for name, count in repeats.items():
             if best[name] > worst:
                 continue
-            start = clock()
-            for _ in range(count):
-                next(turns[name])()
-            found[name] = (clock() - start) / count
+            found[name] = seconds(turns[name], count)
             sampled[name] = min(sampled.get(name, math.inf), found[name])
         best |= sampled
         winners.append(fastest(found))
