@@ -1,7 +1,7 @@
 """Whole models at their real sizes, in float32 and in bfloat16.
 
-Each is also measured with the option `freeze_parameters`: its parameters are not read in every call to see whether they
-have changed.
+Each is also measured with the option `freeze_parameters`: it is not looked in every call whether its parameters have
+changed.
 """
 
 from __future__ import annotations

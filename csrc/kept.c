@@ -3,10 +3,21 @@
 #include "libtorch.h"
 #include "tensor.h"
 #include "tensor_make.h"
+#include "watch.h"
 #include <stddef.h>
 #include <structmember.h>
 
-enum { LONG = 64 * 1024 }; /* bytes from which on other threads may run Python meanwhile */
+enum {
+    LONG = 64 * 1024, /* bytes from which on other threads may run Python meanwhile */
+    MOST_PATIENT = 1 << 20,
+};
+
+/* How it is known that a tensor is as it was. */
+typedef enum {
+    BY_DIGEST,
+    BY_WATCH,   /* by the digest too, where the kernel cannot tell */
+    BY_VERSION, /* and identity; by the digest where there is none */
+} Check;
 
 /* One tensor as it was when the value was made. */
 typedef struct {
@@ -14,6 +25,9 @@ typedef struct {
     PyObject *version;   /* of an identity that is trusted; else NULL */
     void *data;
     Digest digest;
+    Watch *watch; /* of most of its bytes; NULL: of none */
+    size_t bytes;
+    Digest edges[2]; /* of those before and behind what is watched */
 } Seen;
 
 typedef struct {
@@ -25,15 +39,24 @@ typedef struct {
     Seen *seen;
     int64_t *itemsizes;
     Py_ssize_t n;
-    bool trusting;
+    Check check;
+    Py_ssize_t calm;     /* calls since something was written or began to be watched */
+    Py_ssize_t patience; /* of such calls, before more is watched: the first write to a watched page is slow */
 } KeptObject;
+
+static void drop(Seen *seen, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; seen != NULL && i < n; i++) {
+        Py_CLEAR(seen[i].reference);
+        Py_CLEAR(seen[i].version);
+        watch_release(seen[i].watch);
+        seen[i].watch = NULL;
+    }
+}
 
 static void forget(KeptObject *self)
 {
-    for (Py_ssize_t i = 0; i < self->n && self->seen != NULL; i++) {
-        Py_CLEAR(self->seen[i].reference);
-        Py_CLEAR(self->seen[i].version);
-    }
+    drop(self->seen, self->n);
     Py_CLEAR(self->value);
 }
 
@@ -54,12 +77,11 @@ static PyObject *version_of(PyObject *tensor)
     return version;
 }
 
-static int digest_tensor(const KeptObject *self, Py_ssize_t i, PyObject *tensor, Digest *out)
+static int memory_of(const KeptObject *self, Py_ssize_t i, PyObject *tensor, void **data, size_t *bytes)
 {
-    void *data;
     int64_t elements = 1, ndim, *sizes;
     const Libtorch *torch = libtorch_checked();
-    if (tensor_data(tensor, &data) < 0) {
+    if (tensor_data(tensor, data) < 0) {
         return -1;
     }
     if (torch->get_dim(tensor_handle(tensor), &ndim) || torch->get_sizes(tensor_handle(tensor), &sizes)) {
@@ -69,13 +91,86 @@ static int digest_tensor(const KeptObject *self, Py_ssize_t i, PyObject *tensor,
     for (int64_t d = 0; d < ndim; d++) {
         elements *= sizes[d];
     }
-    size_t bytes = (size_t)(elements * self->itemsizes[i]);
+    *bytes = (size_t)(elements * self->itemsizes[i]);
+    return 0;
+}
+
+static void digest_freely(const void *data, size_t bytes, Digest *out)
+{
     PyThreadState *released = bytes >= LONG ? PyEval_SaveThread() : NULL;
     digest_of(data, bytes, out);
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
-    return 0;
+}
+
+static void digest_edges(const Seen *seen, Digest *out)
+{
+    const char *start = watch_start(seen->watch), *end = watch_end(seen->watch), *data = seen->data;
+    digest_of(data, (size_t)(start - data), &out[0]);
+    digest_of(end, (size_t)(data + seen->bytes - end), &out[1]);
+}
+
+/* Begin to watch, before the digest is taken: what is written meanwhile shows in one of them. */
+static void begin_to_watch(Seen *seen)
+{
+    seen->watch = watch_memory(seen->data, seen->bytes);
+    if (seen->watch != NULL) {
+        digest_edges(seen, seen->edges);
+    }
+}
+
+static bool is_watched_and_unwritten(const Seen *seen, const void *data, size_t bytes)
+{
+    if (data != seen->data || bytes != seen->bytes || !watch_is_unwritten(seen->watch)) {
+        return false;
+    }
+    Digest edges[2];
+    digest_edges(seen, edges);
+    return memcmp(edges, seen->edges, sizeof(edges)) == 0;
+}
+
+/* Whether to watch this tensor from now on; rarely asked for, as long as it is written to or cannot be watched. */
+static bool is_time_to_watch(KeptObject *self, size_t bytes)
+{
+    if (self->check != BY_WATCH || bytes < WATCH_LEAST || self->calm < self->patience) {
+        return false;
+    }
+    self->calm = 0;
+    self->patience = self->patience == 0 ? 1 : Py_MIN(self->patience * 2, MOST_PATIENT);
+    return true;
+}
+
+/* By its contents. Other threads may run meanwhile, and change what is seen: it is looked up again behind that. */
+static int has_equal_contents(KeptObject *self, Py_ssize_t i, PyObject *tensor)
+{
+    Seen fresh = {0};
+    if (memory_of(self, i, tensor, &fresh.data, &fresh.bytes) < 0) {
+        return -1;
+    }
+    Seen *seen = &self->seen[i];
+    if (seen->watch != NULL && is_watched_and_unwritten(seen, fresh.data, fresh.bytes)) {
+        return 1;
+    }
+    if (seen->watch != NULL) {
+        watch_release(seen->watch);
+        seen->watch = NULL;
+        self->calm = 0;
+    }
+    if (is_time_to_watch(self, fresh.bytes)) {
+        begin_to_watch(&fresh);
+    }
+    digest_freely(fresh.data, fresh.bytes, &fresh.digest);
+    seen = &self->seen[i];
+    bool same = seen->reference != NULL && memcmp(&fresh.digest, &seen->digest, sizeof(Digest)) == 0;
+    if (same && seen->watch == NULL) {
+        fresh.reference = seen->reference;
+        fresh.version = seen->version;
+        *seen = fresh;
+    } else {
+        watch_release(fresh.watch);
+    }
+    return same;
 }
 
 /* 1 if the tensor is as it was, 0 if not, -1 with an exception set. */
@@ -104,37 +199,24 @@ static int is_as_before(KeptObject *self, Py_ssize_t i, PyObject *tensor)
         Py_XDECREF(version);
         return same;
     }
-    if (self->trusting && seen->version != NULL) {
-        return 0;
-    }
-    Digest now;
-    if (digest_tensor(self, i, tensor, &now) < 0) {
-        return -1;
-    }
-    /* While the digest was taken, another thread may have made the value anew. */
-    return seen->reference != NULL && memcmp(&now, &seen->digest, sizeof(now)) == 0;
+    return seen->version != NULL ? 0 : has_equal_contents(self, i, tensor);
 }
 
-static int look_at(const KeptObject *self, Py_ssize_t i, PyObject *tensor, PyObject *clear, Seen *out)
+static int look_at(KeptObject *self, Py_ssize_t i, PyObject *tensor, PyObject *clear, Seen *out)
 {
     if (tensor == Py_None) {
         return 0;
     }
-    if (digest_tensor(self, i, tensor, &out->digest) < 0 || tensor_data(tensor, &out->data) < 0) {
+    if (memory_of(self, i, tensor, &out->data, &out->bytes) < 0) {
         return -1;
     }
-    out->reference = PyWeakref_NewRef(tensor, clear);
-    out->version = self->trusting ? version_of(tensor) : NULL;
-    return out->reference == NULL ? -1 : 0;
-}
-
-static void drop(Seen *seen, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; seen != NULL && i < n; i++) {
-        Py_XDECREF(seen[i].reference);
-        Py_XDECREF(seen[i].version);
+    if (is_time_to_watch(self, out->bytes)) {
+        begin_to_watch(out);
     }
-    PyMem_Free(seen);
+    digest_freely(out->data, out->bytes, &out->digest);
+    out->reference = PyWeakref_NewRef(tensor, clear);
+    out->version = self->check == BY_VERSION ? version_of(tensor) : NULL;
+    return out->reference == NULL ? -1 : 0;
 }
 
 /* make(digests, *tensors) */
@@ -174,6 +256,7 @@ static PyObject *make_value(KeptObject *self, PyObject *const *args)
     Py_XDECREF(clear);
     if (value == NULL) {
         drop(seen, self->n);
+        PyMem_Free(seen);
         return NULL;
     }
     Seen *before = self->seen;
@@ -181,7 +264,9 @@ static PyObject *make_value(KeptObject *self, PyObject *const *args)
     self->seen = seen;
     self->value = Py_NewRef(value);
     drop(before, self->n);
+    PyMem_Free(before);
     Py_XDECREF(value_before);
+    self->calm = 0;
     return value;
 }
 
@@ -208,16 +293,28 @@ static PyObject *kept_call(PyObject *object, PyObject *const *args, size_t nargs
             Py_CLEAR(value);
         }
     }
-    return value != NULL ? value : make_value(self, args);
+    if (value == NULL) {
+        return make_value(self, args);
+    }
+    self->calm++;
+    return value;
 }
 
 static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"make", "itemsizes", "trusting", NULL};
+    static char *names[] = {"make", "itemsizes", "check", NULL};
+    static const char *const checks[] = {[BY_DIGEST] = "digest", [BY_WATCH] = "watch", [BY_VERSION] = "version"};
     PyObject *make, *itemsizes;
-    int trusting;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!p:Kept", names, &make, &PyTuple_Type, &itemsizes, &trusting)) {
+    const char *name;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!s:Kept", names, &make, &PyTuple_Type, &itemsizes, &name)) {
         return NULL;
+    }
+    int check = BY_DIGEST;
+    while (check <= BY_VERSION && strcmp(checks[check], name) != 0) {
+        check++;
+    }
+    if (check > BY_VERSION) {
+        return PyErr_Format(PyExc_ValueError, "check is 'digest', 'watch' or 'version', not '%s'", name);
     }
     if (!tensor_make_ready()) {
         PyErr_SetString(PyExc_NotImplementedError, "this torch has not what the native launcher needs");
@@ -229,7 +326,7 @@ static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     self->vectorcall = kept_call;
     self->make = Py_NewRef(make);
-    self->trusting = trusting;
+    self->check = (Check)check;
     self->n = PyTuple_GET_SIZE(itemsizes);
     self->seen = PyMem_Calloc((size_t)self->n + 1, sizeof(Seen));
     self->itemsizes = PyMem_Calloc((size_t)self->n + 1, sizeof(int64_t));
@@ -276,6 +373,20 @@ static void kept_dealloc(KeptObject *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static PyObject *kept_watched(KeptObject *self, void *UNUSED(closure))
+{
+    long count = 0;
+    for (Py_ssize_t i = 0; i < self->n; i++) {
+        count += self->seen[i].watch != NULL;
+    }
+    return PyLong_FromLong(count);
+}
+
+static PyGetSetDef kept_getset[] = {
+    {"watched", (getter)kept_watched, NULL, PyDoc_STR("how many of the tensors are watched"), NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMethodDef kept_methods[] = {
     {"clear", (PyCFunction)kept_clear_value, METH_VARARGS, "clear(*ignored)\n--\n\nForget the value."},
     {NULL, NULL, 0, NULL},
@@ -291,9 +402,9 @@ static PyMemberDef kept_members[] = {
 PyTypeObject Kept_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Kept",
-    .tp_doc = PyDoc_STR("Kept(make, itemsizes, trusting): called with dense tensors (or None), gives "
-                        "make(digests, *tensors), kept until their contents change or one of them dies. When trusting, "
-                        "a tensor's contents are taken to change with its identity, its memory and its version only."),
+    .tp_doc = PyDoc_STR("Kept(make, itemsizes, check): called with dense tensors (or None), gives "
+                        "make(digests, *tensors), kept until their contents change or one of them dies. They are "
+                        "looked at by their digest, by a watch of their memory, or by identity, memory and version."),
     .tp_basicsize = sizeof(KeptObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(KeptObject, vectorcall),
@@ -305,4 +416,5 @@ PyTypeObject Kept_Type = {
     .tp_dealloc = (destructor)kept_dealloc,
     .tp_methods = kept_methods,
     .tp_members = kept_members,
+    .tp_getset = kept_getset,
 };

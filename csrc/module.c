@@ -4,6 +4,7 @@
 #include "plan.h"
 #include "tensor.h"
 #include "tensor_make.h"
+#include "watch.h"
 
 /* ---- markers ---- */
 
@@ -156,6 +157,11 @@ static PyObject *module_made_dict(PyObject *UNUSED(module), PyObject *object)
     return Py_NewRef(dict == NULL || *dict == NULL ? Py_None : *dict);
 }
 
+static PyObject *module_can_watch(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
+{
+    return PyBool_FromLong(can_watch());
+}
+
 static PyMethodDef module_functions[] = {
     {"current_context", module_current_context, METH_NOARGS,
      "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
@@ -190,6 +196,8 @@ static PyMethodDef module_functions[] = {
      "answers_itself(cls, /)\n--\n\nWhether objects of the class say with code of the program what their class is."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
+    {"can_watch", module_can_watch, METH_NOARGS,
+     "can_watch()\n--\n\nWhether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
      "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
      "compares the two; a test may choose one."},

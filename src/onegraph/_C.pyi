@@ -256,16 +256,24 @@ def answers_itself(cls: type, /) -> bool:
 
 def force_eager(forced: bool, /) -> None: ...
 def tensor_abi(use: Literal["libtorch", "python"] | None = None) -> Literal["libtorch", "python"]: ...
+def can_watch() -> bool:
+    """Whether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."""
 
 @final
 class Kept:
     """Called with dense tensors (or None), gives `make(digests, *tensors)`, kept until one of them changes or dies.
 
-    When `trusting`, a tensor is taken to change with its identity, its memory and its version only.
+    How a change is noticed: by a digest of the contents; by a watch, for which the kernel protects their memory (by the
+    digest where it cannot); or by identity, memory and version.
     """
 
-    def __new__(cls, make: Callable[..., Any], itemsizes: tuple[int, ...], trusting: bool) -> Kept: ...
+    def __new__(
+        cls, make: Callable[..., Any], itemsizes: tuple[int, ...], check: Literal["digest", "watch", "version"]
+    ) -> Kept: ...
     def __call__(self, *tensors: Any) -> Any: ...
     def clear(self, *ignored: object) -> None: ...
     @property
     def value(self) -> Any: ...
+    @property
+    def watched(self) -> int:
+        """How many of the tensors are watched."""

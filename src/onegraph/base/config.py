@@ -121,6 +121,11 @@ class Config:
     freeze_parameters: bool = _option(
         _SWITCH, False, "parameters change by operators that bump their version only, not through .data or NumPy"
     )
+    watch_parameters: bool = _option(
+        _SWITCH,
+        True,
+        "ask the kernel whether parameters were written to, where it can tell; off: read them in every call",
+    )
     eager_rounding: bool = _option(
         _SWITCH,
         True,

@@ -15,7 +15,7 @@ from onegraph.base.pipeline import Pass, run_passes, timed
 from onegraph.compiler.codegen.kernels import compile_kernels
 from onegraph.compiler.codegen.target import assembly
 from onegraph.compiler.library.choose import choose_calls
-from onegraph.compiler.library.recipe import keeping
+from onegraph.compiler.library.recipe import check_of, keeping
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.launcher import launcher
@@ -93,8 +93,8 @@ def compile_graph(module: GraphModule, cx: Context, parameters: frozenset[int] =
     with timed(cx, "compile: plan memory"):
         steps = plan(fused, code.functions, code.kernels)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
-    trusting = cx.config.freeze_parameters
-    recipes = {name: keeping(recipe, trusting) for name, recipe in lowered.recipes.items()}
+    check = check_of(cx.config)
+    recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}
     run = launcher(steps, code.addresses, lowered.constants, cx.config.threads, code.keep, recipes)
     texts = {
         "aten": lambda: str(module.graph),

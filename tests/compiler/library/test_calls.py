@@ -17,6 +17,7 @@ import onegraph
 from onegraph.base.config import Config
 from onegraph.compiler.codegen.disk_cache import DiskCache
 from onegraph.compiler.library import linear, measure
+from onegraph.compiler.library.recipe import Check
 
 CALLS = ("aten", "onednn", "packed", "measured")
 
@@ -251,10 +252,10 @@ def test_products_of_few_rows_are_timed_with_weights_that_no_cache_holds() -> No
     assert min(runs.values()) >= 2  # once to prepare, once to measure
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_weight_is_not_packed_for_few_rows_where_it_is_read_to_see_whether_it_changed(frozen: bool) -> None:
-    setting = (torch.float32, False, False, True, frozen)
-    assert ("packed" in linear._candidates((1, 64, 64), *setting)) == frozen
+@pytest.mark.parametrize("check", ["digest", "watch", "version"])
+def test_a_weight_is_not_packed_for_few_rows_where_it_is_read_to_see_whether_it_changed(check: Check) -> None:
+    setting = (torch.float32, False, False, True, check)
+    assert ("packed" in linear._candidates((1, 64, 64), *setting)) == (check != "digest")
     assert "packed" in linear._candidates((128, 64, 64), *setting)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import onegraph
 from onegraph import _C
-from onegraph.compiler.library.recipe import Recipe, keeping, kept_bytes
+from onegraph.compiler.library.recipe import Check, Recipe, keeping, kept_bytes
 
 
 def doubled(weight: Tensor, other: Tensor | None) -> Tensor:
@@ -20,10 +20,13 @@ def doubled(weight: Tensor, other: Tensor | None) -> Tensor:
 
 RECIPE = Recipe(doubled, (), (4, 4))
 
+by_contents = pytest.mark.parametrize("check", ["digest", "watch"])
 
+
+@by_contents
 @pytest.mark.parametrize("size", [0, 1, 7, 127, 128, 129, 1000, 100_000])
-def test_every_change_of_one_element_is_seen(size: int) -> None:
-    keep = keeping(RECIPE, False)
+def test_every_change_of_one_element_is_seen(size: int, check: Check) -> None:
+    keep = keeping(RECIPE, check)
     weight = torch.arange(float(size))
     first = keep(weight, None)
     assert keep(weight, None) is first
@@ -33,8 +36,9 @@ def test_every_change_of_one_element_is_seen(size: int) -> None:
     assert keep(weight, None) is keep(weight, None)
 
 
-def test_writes_that_bump_no_version_are_seen() -> None:
-    keep = keeping(RECIPE, False)
+@by_contents
+def test_writes_that_bump_no_version_are_seen(check: Check) -> None:
+    keep = keeping(RECIPE, check)
     weight = nn.Parameter(torch.ones(100))
     keep(weight, None)
     weight.data.mul_(3)
@@ -46,7 +50,7 @@ def test_writes_that_bump_no_version_are_seen() -> None:
 
 
 def test_trusting_compares_identity_memory_and_version() -> None:
-    keep = keeping(RECIPE, True)
+    keep = keeping(RECIPE, "version")
     weight = nn.Parameter(torch.ones(100))
     first = keep(weight, None)
     assert keep(weight, None) is first
@@ -61,28 +65,31 @@ def test_trusting_compares_identity_memory_and_version() -> None:
 def test_tensors_without_a_version_are_checked_by_their_contents() -> None:
     with torch.inference_mode():
         weight = torch.ones(100)
-        keep = keeping(RECIPE, True)
+        keep = keeping(RECIPE, "version")
         keep(weight, None)
         weight.add_(1)
         assert keep(weight, None)[0] == 4
 
 
-def test_none_and_a_tensor_are_different() -> None:
-    keep = keeping(RECIPE, False)
+@by_contents
+def test_none_and_a_tensor_are_different(check: Check) -> None:
+    keep = keeping(RECIPE, check)
     weight, other = torch.ones(10), torch.ones(10)
     assert keep(weight, None)[0] == 2
     assert keep(weight, other)[0] == 3
     assert keep(weight, None)[0] == 2
 
 
-def test_equal_contents_share_what_was_made() -> None:
+@by_contents
+def test_equal_contents_share_what_was_made(check: Check) -> None:
     weight = torch.randn(50)
-    a, b = keeping(RECIPE, False), keeping(RECIPE, False)
+    a, b = keeping(RECIPE, check), keeping(RECIPE, check)
     assert a(weight, None) is b(weight.clone(), None)
 
 
-def test_what_was_made_of_a_tensor_dies_with_it() -> None:
-    keep = keeping(RECIPE, False)
+@by_contents
+def test_what_was_made_of_a_tensor_dies_with_it(check: Check) -> None:
+    keep = keeping(RECIPE, check)
     weight = torch.randn(1000)
     gc.collect()
     before = kept_bytes()
@@ -94,7 +101,7 @@ def test_what_was_made_of_a_tensor_dies_with_it() -> None:
 
 
 def test_an_error_of_the_recipe_is_raised_and_nothing_is_kept() -> None:
-    keep = _C.Kept(lambda digests, tensor: 1 / 0, (4,), False)
+    keep = _C.Kept(lambda digests, tensor: 1 / 0, (4,), "digest")
     weight = torch.ones(3)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
@@ -103,10 +110,13 @@ def test_an_error_of_the_recipe_is_raised_and_nothing_is_kept() -> None:
         keep(3)
     with pytest.raises(TypeError):
         keep(weight, weight)
+    with pytest.raises(ValueError, match="'digest', 'watch' or 'version', not 'never'"):
+        _C.Kept(doubled, (4,), "never")  # type: ignore[arg-type]
 
 
-def test_threads_that_change_and_use_a_weight_end_with_the_last_value() -> None:
-    keep = keeping(RECIPE, False)
+@by_contents
+def test_threads_that_change_and_use_a_weight_end_with_the_last_value(check: Check) -> None:
+    keep = keeping(RECIPE, check)
     weight = torch.zeros(200_000)
 
     def work() -> None:
@@ -122,12 +132,13 @@ def test_threads_that_change_and_use_a_weight_end_with_the_last_value() -> None:
     assert torch.equal(keep(weight, None), weight * 2)
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_compiled_model_follows_its_parameters(frozen: bool) -> None:
+@pytest.mark.parametrize("checked", ["freeze_parameters", "watch_parameters", "neither"])
+def test_a_compiled_model_follows_its_parameters(checked: str) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 16)).eval()
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 36, 160)).eval()
     x = torch.randn(2, 3, 8, 8)
-    compiled = onegraph.compile(model, options={"library_calls": "packed", "freeze_parameters": frozen})
+    options = {option: option == checked for option in ("freeze_parameters", "watch_parameters")}
+    compiled = onegraph.compile(model, options={"library_calls": "packed"} | options)
 
     def agrees() -> None:
         with torch.no_grad():
@@ -144,11 +155,11 @@ def test_a_compiled_model_follows_its_parameters(frozen: bool) -> None:
     agrees()
     model[0].weight.data = torch.randn(8, 3, 3, 3)
     agrees()
-    model[3].weight = nn.Parameter(torch.randn(16, 8 * 36))
+    model[3].weight = nn.Parameter(torch.randn(160, 8 * 36))
     agrees()
     model[1].running_var.mul_(3)
     agrees()
-    if not frozen:
+    if checked != "freeze_parameters":
         model[0].weight.data.mul_(2)
         model[1].running_mean.numpy()[1] = 3
         model[3].weight.data.zero_()

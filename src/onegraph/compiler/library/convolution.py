@@ -25,7 +25,7 @@ from onegraph.base.config import Config
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
-from onegraph.compiler.library.recipe import Recipe, keeping
+from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -152,15 +152,15 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
-        what += f" constant {c.constant} frozen {config.freeze_parameters}"
-        measured = times(what, lambda c=c: _candidates(c, config.freeze_parameters), config)  # type: ignore[misc]
+        what += f" constant {c.constant} checked by {check_of(config)}"
+        measured = times(what, lambda c=c: _candidates(c, check_of(config)), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
     return forms if gained > 0 else []
 
 
-def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Runs]:
+def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
     """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
     dtype = c.x.meta["val"].dtype
     x = torch.full(c.image, 0.5, dtype=dtype)
@@ -182,7 +182,7 @@ def _candidates(c: Convolution, frozen: bool) -> Mapping[str, Runs]:
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
-        found["packed"] = [partial(packed, keeping(recipe, frozen), weight) for weight in weights]
+        found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
     return found
 
 

@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
-from onegraph.compiler.library.recipe import Recipe, keeping
+from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -87,17 +87,17 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype
     what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
-    what += f" constant {constant} frozen {config.freeze_parameters}"
-    setting = (product.tall, product.bias is not None, constant, config.freeze_parameters)
+    what += f" constant {constant} checked by {check_of(config)}"
+    setting = (product.tall, product.bias is not None, constant, check_of(config))
     return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
 
 
 def _candidates(
-    sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, frozen: bool
+    sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, check: Check
 ) -> Mapping[str, Runs]:
     """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call.
 
-    For few rows the time is that of reading the weight, and the packed one would read it twice.
+    For few rows the time is that of reading the weight, and for a digest the packed one would read it twice.
     """
     rows, inner, columns = sizes
     x = torch.full((rows, inner), 0.5, dtype=dtype)
@@ -108,8 +108,8 @@ def _candidates(
         "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
         "onednn": [partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen],
     }
-    if constant and (frozen or rows > FEW):
-        keeps = [(keeping(_packing(weight, tall, rows), frozen), weight) for weight in weights]
+    if constant and (check != "digest" or rows > FEW):
+        keeps = [(keeping(_packing(weight, tall, rows), check), weight) for weight in weights]
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             return mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)

@@ -1,9 +1,10 @@
 """Values that are made of parameters alone, such as weights packed for a library, and kept from one call to the next.
 
 A parameter may change between two calls in ways that no version counter shows: through `.data`, through a NumPy array
-that shares its memory, in another process. So what was made of it is used only while a digest of its contents is the
-same; reading a weight costs less than packing it. With the option `freeze_parameters`, the program promises not to do
-that, and identity, memory and version counter are compared instead.
+that shares its memory, in another process. So what was made of it is used only while the kernel, which protects the
+memory, has seen no write to it; or where it cannot tell, while a digest of the contents is the same: reading a weight
+costs less than packing it. With the option `freeze_parameters`, the program promises not to do that, and identity,
+memory and version counter are compared instead.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from onegraph import _C
+from onegraph.base.config import Config
 from onegraph.torchlib.state import untraced
 
 #: What was made, by recipe and contents: graphs with the same parameters share it.
@@ -44,13 +46,24 @@ class Recipe:
             return self.function(*(t if t is None else t.detach() for t in tensors), *self.settings)
 
 
-def keeping(recipe: Recipe, trusting: bool) -> Callable[..., Tensor]:
+#: How it is noticed that a parameter has changed.
+Check = Literal["digest", "watch", "version"]
+
+
+def check_of(config: Config) -> Check:
+    """How parameters are checked in this process."""
+    if config.freeze_parameters:
+        return "version"
+    return "watch" if config.watch_parameters and _C.can_watch() else "digest"
+
+
+def keeping(recipe: Recipe, check: Check) -> Callable[..., Tensor]:
     """The recipe as a callable that does its work again only when the tensors have changed.
 
     Where this torch has not what native code needs for it, the work is done in every call.
     """
     try:
-        return _C.Kept(partial(_make, recipe), recipe.itemsizes, trusting)
+        return _C.Kept(partial(_make, recipe), recipe.itemsizes, check)
     except NotImplementedError:
         return recipe
 
