@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import random
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -207,3 +209,32 @@ def test_a_fork_watches_its_own_memory() -> None:
     assert keep(weight) is first and keep.watched == WATCHED
     weight.data[5] = 9
     assert torch.equal(keep(weight), weight)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_change_is_missed_whatever_is_watched(seed: int) -> None:
+    """Weights and parts of them, kept by several at once, while any of them is written to, freed or made anew."""
+    chance = random.Random(seed)
+    memory, pool = private(8 * SIZE)
+    weights = [pool[start:end] for start, end in pairwise(sorted(chance.sample(range(8 * SIZE), 12)))]
+    weights += [pool, pool[5 : 4 * SIZE], torch.ones(SIZE + 3), torch.ones(3 * SIZE)]
+    keeps = [(kept(), chance.randrange(len(weights))) for _ in range(24)]
+    for _ in range(600):
+        number = chance.randrange(len(weights))
+        match chance.randrange(12):
+            case 0:
+                weights[number].data[chance.randrange(len(weights[number]))] += 1
+            case 1:
+                weights[number].numpy()[chance.randrange(len(weights[number])) :] = chance.random()
+            case 2:
+                memory.madvise(
+                    mmap.MADV_DONTNEED, PAGE * chance.randrange(8 * PAGES), PAGE * chance.randrange(1, PAGES)
+                )
+            case 3:
+                weights[-1] = torch.full((chance.choice([SIZE, 3 * SIZE]),), chance.random())
+            case 4:
+                keeps[chance.randrange(len(keeps))] = kept(), number
+            case _:
+                keep, of = chance.choice(keeps)
+                assert torch.equal(keep(weights[of]), weights[of])
+    assert all(torch.equal(keep(weights[of]), weights[of]) for keep, of in keeps)
