@@ -11,7 +11,8 @@ from opinfo.harness import operators
 
 POINTWISE = """
     acos acosh asin asinh atan atan2 atanh cos cosh erf erfc exp exp2 expm1 fmod hypot lgamma log log10 log1p log2
-    nn_functional_silu nn_functional_softplus pow remainder rsqrt sigmoid sin sinh sqrt tan tanh xlogy
+    nn_functional_gelu nn_functional_silu nn_functional_softplus pow remainder rsqrt sigmoid sin sinh
+    sqrt tan tanh xlogy
 """.split()
 OTHERS = "cumsum log_softmax logsumexp mean nn_functional_layer_norm softmax std sum var".split()
 PATTERNS = 1 << 16

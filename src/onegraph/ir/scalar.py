@@ -88,6 +88,10 @@ def _elementwise(function: Callable[[float], float], undefined: float = math.nan
     return lambda *x: np.vectorize(scalar, otypes=[np.float64])(*x).astype(x[0].dtype)
 
 
+def _gelu(a: float) -> float:
+    return a * 0.5 * (1 + math.erf(a * math.sqrt(0.5)))
+
+
 def _truncated_divide(a: Any, b: Any) -> Any:
     quotient = np.abs(a) // np.abs(b)
     return np.where((a < 0) != (b < 0), -quotient, quotient).astype(a.dtype)
@@ -173,6 +177,7 @@ _op("hypot", 2, lambda a, b: np.hypot(a, b), "sqrt(a * a + b * b) without overfl
 _op("sigmoid", 1, lambda a: 1 / (1 + np.exp(-a)), "1 / (1 + exp(-a))", kinds=FLOAT, cost=20)
 _op("erf", 1, _elementwise(math.erf), "error function", kinds=FLOAT, cost=24)
 _op("erfc", 1, _elementwise(math.erfc), "1 - erf(a)", kinds=FLOAT, cost=40)
+_op("gelu", 1, _elementwise(_gelu), "a * (1 + erf(a / sqrt(2))) / 2", kinds=FLOAT, cost=20)
 _op("lgamma", 1, _elementwise(math.lgamma, math.inf), "logarithm of |gamma(a)|", kinds=FLOAT, cost=100)
 
 

@@ -243,6 +243,12 @@ def test_powers_of_two_do_not_overflow_before_the_product() -> None:
     assert torch.equal(ours, torch.ldexp(x, exponents))
 
 
+def test_gelu_of_negative_numbers_does_not_cancel() -> None:
+    x = torch.linspace(-3, 0, 100_001)
+    (ours,) = compiled(lambda x: (F.gelu(x),), x)(x)
+    torch.testing.assert_close(ours.double(), F.gelu(x.double()), rtol=3e-6, atol=0)
+
+
 @pytest.mark.parametrize(
     "function",
     [

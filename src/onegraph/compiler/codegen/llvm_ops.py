@@ -366,10 +366,21 @@ def _trigonometric(name: str, shift: int) -> Emission:
     return emission
 
 
+def _gelu_by_erf(e: Emitter, x: Val) -> Val:
+    """The formula of eager's kernel, for double precision."""
+
+    def constant(value: float) -> Val:
+        return e.constant(value, x.dtype, x.lanes)
+
+    both = e.inst("fadd", _TABLE["erf"](e, e.inst("fmul", x, constant(math.sqrt(0.5)))), constant(1.0))
+    return e.inst("fmul", e.inst("fmul", x, constant(0.5)), both)
+
+
 for _name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid"):
     _function(_name, getattr(vector_math, _name), getattr(vector_math, _name))
 for _name in ("exp2", "log2", "log10", "erf"):
     _function(_name, getattr(vector_math, _name))
+_function("gelu", vector_math.gelu, _gelu_by_erf)
 _function("sin", _trigonometric("sin", 0))
 _function("cos", _trigonometric("cos", 1))
 for _name in ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "hypot", "erfc"):

@@ -349,6 +349,31 @@ def erf(e: Emitter, x: Val) -> Val:
     return e.select(w.compare("ogt", size, w.f(0.927734375)), w.copysign(large, x), small)
 
 
+_GELU = (
+    5.2061426e-7, -9.671523e-6, 7.5626114e-5, -2.8636845e-4, 1.8569663e-5, 6.927464e-3, -5.2432705e-2, -4.5922202e-1,
+    -1.1511042,
+)  # fmt: skip
+_GELU_LIMIT = 5.7  # from here on the factor is 0 or 1
+
+
+def gelu(e: Emitter, x: Val) -> Val:
+    """x * t below 0 and x * (1 - t) above, where t = (1 - erf(|x| / sqrt 2)) / 2 is 2**(r(|x|) * |x|) / 2.
+
+    The factor 1 - t is rounded as a number below 1, so that only the absolute error of t matters.
+    """
+    w = Writer(e, x)
+    size, is_positive = w.absolute(x), w.compare("ogt", x, w.f(0.0))
+    bounded = w.at_most(size, _GELU_LIMIT)
+    exponent = w.mul(w.polynomial(bounded, _GELU), bounded)
+    n, whole = w.rounded(exponent)
+    r = w.sub(exponent, whole)
+    half = w.power_of_two(e.inst("sub", n, w.i(1)))  # t is half * (1 + p)
+    half = e.select(w.compare("ogt", size, w.f(_GELU_LIMIT)), w.f(0.0), half)
+    p = w.mul(w.polynomial(r, _EXP2), r)
+    factor = w.fma(w.copysign(half, e.inst("fneg", x)), p, e.select(is_positive, w.sub(w.f(1.0), half), half))
+    return w.mul(x, factor)
+
+
 _SIN = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
 _COS = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -5.00000000e-1)
 TRIGONOMETRIC_LIMIT = 71476.0  # up to here the reduction below is exact enough

@@ -174,8 +174,8 @@ def _unary(op: str):
 exp, exp2, expm1, log, log2, log10, log1p = map(_unary, "exp exp2 expm1 log log2 log10 log1p".split())
 sin, cos, tan, asin, acos, atan = map(_unary, "sin cos tan asin acos atan".split())
 sinh, cosh, tanh, asinh, acosh, atanh = map(_unary, "sinh cosh tanh asinh acosh atanh".split())
-sqrt, rsqrt, reciprocal, sigmoid, erf, erfc, lgamma = map(
-    _unary, "sqrt rsqrt reciprocal sigmoid erf erfc lgamma".split()
+sqrt, rsqrt, reciprocal, sigmoid, erf, erfc, gelu, lgamma = map(
+    _unary, "sqrt rsqrt reciprocal sigmoid erf erfc gelu lgamma".split()
 )
 floor, ceil, trunc, round_even, sign, absolute = map(_unary, "floor ceil trunc round sign abs".split())
 
