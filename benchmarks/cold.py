@@ -2,7 +2,7 @@
 
 Measured are CPU-seconds and wall of the first call, and the child processes that the process starts in all its life.
 For `x + 1` all caches are empty. For models the stock compiler has its precompiled header, which it makes but once;
-then the same call is measured in another process, with what the first one left in the caches.
+then the same call is measured in three processes more, with what the first one left in the caches.
 """
 
 from __future__ import annotations
@@ -101,19 +101,21 @@ def run(settings: Settings) -> Iterator[Result]:
         first_call("stock", SMALL, caches=header)
         for model in MODELS[:1] if settings.quick and not settings.only else MODELS:
             if settings.wants(model.key):
-                yield from of_model(model, header)
+                yield from of_model(model, header, 1 if settings.quick else 3)
 
 
-def of_model(model: Any, header: str) -> Iterator[Result]:
-    """Its first call with nothing in the caches but the stock compiler's header, and with all that this one left."""
-    cold, warm = {}, {}
-    for name in COMPILERS:
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(header, folder, dirs_exist_ok=True)
-            cold[name] = sample([first_call(name, model.key, caches=folder).cpu])
-            warm[name] = sample([first_call(name, model.key, caches=folder).cpu])
-    yield Result("cold", f"{model.name}: cpu", "s", cold)
-    yield Result("cold", f"{model.name}: cpu, caches warm", "s", warm)
+def of_model(model: Any, header: str, rounds: int) -> Iterator[Result]:
+    """Its first call with nothing in the caches but the stock compiler's header, then with all that this one left."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {name: shutil.copytree(header, f"{folder}/{name}") for name in COMPILERS}
+
+        def turn() -> dict[str, float]:
+            return {name: first_call(name, model.key, caches=caches[name]).cpu for name in COMPILERS}
+
+        cold, *warm = [turn() for _ in range(1 + rounds)]
+    yield Result("cold", f"{model.name}: cpu", "s", {name: sample([cold[name]]) for name in COMPILERS})
+    samples = {name: sample([costs[name] for costs in warm]) for name in COMPILERS}
+    yield Result("cold", f"{model.name}: cpu, caches warm", "s", samples)
 
 
 def without_compiler() -> Result:
