@@ -28,6 +28,14 @@ _RULES: dict[OpOverload, Rule] = {}
 _ALSO_ITERATED = frozenset({aten.floor_divide.default})
 # Element-wise, but their results are contiguous.
 _CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default, aten.pow.Scalar})
+# They take numbers as they are, though other overloads take tensors in their place.
+_WITH_NUMBERS = frozenset(
+    {aten.pow.Tensor_Scalar, aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default, aten.lerp.Scalar}
+)
+# They multiply by a number of their own.
+_WITH_OWN_NUMBER = frozenset({aten.deg2rad.default, aten.rad2deg.default})
+# Element-wise, but their results are made as by `empty_like`.
+_MADE_LIKE = frozenset({aten.hardtanh.default, aten.nan_to_num.default})
 # Marked as element-wise, but with layouts of their own.
 _NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
 
@@ -130,6 +138,17 @@ def _tensor_positions(func: OpOverload) -> frozenset[int]:
     return frozenset(i for i, arg in enumerate(func._schema.arguments) if "Tensor" in str(arg.type))
 
 
+@cache
+def _makes_numbers_tensors(func: OpOverload) -> bool:
+    """Whether the operator takes a number where another overload takes a tensor, which it is made for the iterator."""
+    if func in _WITH_NUMBERS or func in _WITH_OWN_NUMBER:
+        return func in _WITH_OWN_NUMBER
+    packet = func._overloadpacket
+    others = [getattr(packet, name)._schema.arguments for name in packet.overloads()]
+    numbers = [i for i, argument in enumerate(func._schema.arguments) if isinstance(argument.type, torch.NumberType)]
+    return any(i < len(other) and isinstance(other[i].type, torch.TensorType) for i in numbers for other in others)
+
+
 # ---- element-wise operators ------------------------------------------------------------------------------------------
 
 
@@ -143,7 +162,11 @@ def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
         return None
     if func in _CONTIGUOUS:
         return shape, contiguous(shape), sample.dtype
-    numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
+    if func in _MADE_LIKE and is_dense(shape, tensors[0].stride()):
+        return shape, tensors[0].stride(), sample.dtype
+    numbers = _makes_numbers_tensors(func) or any(
+        isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args)
+    )
     return shape, iterator_strides(shape, tensors, numbers), sample.dtype
 
 
@@ -315,6 +338,20 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
         return None
     shape = (*first.shape[:d], sum(x.shape[d] for x in tensors), *first.shape[d + 1 :])
     return shape, contiguous(shape), first.dtype
+
+
+@_rule(
+    *(aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default),
+    *(aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype),
+)
+def _like(
+    x: Tensor, *_: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **how: Any
+) -> Layout | None:
+    """The strides are kept, those of dimensions of size 1 too, which the meta kernels make anew."""
+    if layout not in (None, torch.strided) or torch.device(device or "cpu").type != "cpu" or pin_memory:
+        return None
+    kept = how.get("memory_format") in (None, torch.preserve_format)
+    return (x.shape, x.stride(), dtype or x.dtype) if kept and x.numel() and is_dense(x.shape, x.stride()) else None
 
 
 @_rule(aten.view_copy.default)
