@@ -49,6 +49,9 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "index_fill": lambda x: x.index_fill(1, torch.zeros(1, dtype=torch.long), 1.0),
     "roll of a result": lambda x: [torch.roll(f(x), 1, 3) for f in (torch.neg, torch.tanh, lambda x: x * 2)],
     "cat of results": lambda x: torch.cat([-x, x.abs()], 3),
+    "cat of results with numbers": lambda x: [
+        torch.cat([y, y], 3) for y in (x > 0, x.remainder(2), x / 3, torch.ones_like(x), F.hardtanh(x), x.deg2rad())
+    ],
     "pixel_shuffle": lambda x: F.pixel_shuffle(torch.cat([x] * 4, 1), 2),
     "channel_shuffle": lambda x: F.channel_shuffle(torch.cat([x, x], 1), 2),
 }
@@ -67,7 +70,7 @@ def test_fakes_of_images(image: str, program: str) -> None:
     assert list(map(described, tree_leaves(fakes))) == list(map(described, tree_leaves(PROGRAMS[program](x))))
 
 
-@pytest.mark.parametrize("program", ["roll of a result", "cat of results"])
+@pytest.mark.parametrize("program", ["roll of a result", "cat of results", "cat of results with numbers"])
 def test_strides_of_size_one_count(program: str) -> None:
     """Of one image, the first stride says nothing, and yet decides in which order results are laid out."""
     x, mode = torch.empty_strided((1, 17, 16, 8), (136, 1, 136, 17)).normal_(), FakeMode()

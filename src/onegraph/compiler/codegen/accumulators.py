@@ -1,7 +1,8 @@
 """Reductions of a kernel: accumulators on the stack (LLVM makes them registers), folded at the end of their loop.
 
-Float sums in long loops go through two levels: a bounded number of additions, then their total is added to the second
-accumulator, which keeps the rounding error of long sums small.
+Float sums of many values are made in levels: after a few additions their total is added to the accumulator of the level
+above, which keeps rounding errors small. Source: P. Blanchard, N. J. Higham, T. Mary, "A class of fast and accurate
+summation algorithms" (2020), which calls them blocked.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ _NO_POSITION = (1 << 63) - 1
 class Accumulator:
     statement: Accumulate
     lanes: int
-    cell: str  # the running value
+    cells: list[str]  # the running value; of float sums that of each open level
     folded: bool  # across lanes, when the loop ends
-    second: str = ""  # float sums: the total of earlier levels
     position: str = ""  # positional reductions: the position of the running value
 
 
@@ -40,31 +40,30 @@ class Accumulators:
         self.w = writer
         self.active: dict[str, Accumulator] = {}
 
-    def begin(self, reductions: Sequence[Accumulate], lanes: int, folded: bool, cascade: bool) -> None:
+    def begin(self, reductions: Sequence[Accumulate], lanes: int, folded: bool) -> None:
         """Start the accumulators of a loop at their identities. `folded`: its lanes are folded when it ends."""
         self.active = {}
         for statement in reductions:
             cell = self._cell(value_type(statement, self.w), lanes)
-            active = self.active[statement.name] = Accumulator(statement, lanes, cell, folded and lanes > 1)
+            active = self.active[statement.name] = Accumulator(statement, lanes, [cell], folded and lanes > 1)
             self._set(cell, self._identity(statement, lanes))
-            if cascade and is_float_sum(statement):
-                active.second = self._cell(value_type(statement, self.w), lanes)
-                self._set(active.second, self._identity(statement, lanes))
             if REDUCTIONS[statement.op].positional:
                 active.position = self._cell(I64, lanes)
                 self._set(active.position, self.w.e.constant(_NO_POSITION, I64, lanes))
 
     def open_level(self) -> None:
-        """A block of additions begins: sums start over, and are added to the total when it ends."""
+        """A block of additions begins: sums start over, and are added to what was there when it ends."""
         for a in self.active.values():
-            if a.second:
-                self._set(a.cell, self._identity(a.statement, a.lanes))
+            if is_float_sum(a.statement):
+                a.cells.append(self._cell(value_type(a.statement, self.w), a.lanes))
+                self._set(a.cells[-1], self._identity(a.statement, a.lanes))
 
     def close_level(self) -> None:
         for a in self.active.values():
-            if a.second:
-                total = self._add(a, self._get(a.second, value_type(a.statement, self.w), a.lanes), self._value(a))
-                self._set(a.second, total)
+            if is_float_sum(a.statement):
+                added = self._value(a)
+                a.cells.pop()
+                self._set(a.cells[-1], self._add(a, self._value(a), added))
 
     def add(self, statement: Accumulate) -> None:
         """One more value; in a tail only the lanes that count change."""
@@ -76,12 +75,12 @@ class Accumulators:
             self._add_positional(a, old, value, w.operand(statement.args[1], I64))
             return
         new = self._add(a, old, value)
-        self._set(a.cell, w.e.select(w.mask, new, old) if w.mask is not None and a.folded else new)
+        self._set(a.cells[-1], w.e.select(w.mask, new, old) if w.mask is not None and a.folded else new)
 
     def end(self) -> None:
         """After the loop: the totals get their names; across lanes if the loop was the vector's."""
         for name, a in self.active.items():
-            total = self._get(a.second or a.cell, value_type(a.statement, self.w), a.lanes)
+            total = self._value(a)
             if a.position:
                 position = self._get(a.position, I64, a.lanes)
                 total = self._fold_positional(a, total, position) if a.folded else position
@@ -105,7 +104,7 @@ class Accumulators:
         return self.w.e.value(f"load {Val('', dtype, lanes).type}, ptr {cell}", dtype, lanes, None, pure=False)
 
     def _value(self, a: Accumulator) -> Val:
-        return self._get(a.cell, value_type(a.statement, self.w), a.lanes)
+        return self._get(a.cells[-1], value_type(a.statement, self.w), a.lanes)
 
     def _identity(self, statement: Accumulate, lanes: int) -> Val:
         dtype = value_type(statement, self.w)
@@ -121,7 +120,7 @@ class Accumulators:
         take = self._is_better(a, value, old, position, at)
         if self.w.mask is not None and a.folded:
             take = e.inst("and", take, self.w.mask)
-        self._set(a.cell, e.select(take, value, old))
+        self._set(a.cells[-1], e.select(take, value, old))
         self._set(a.position, e.select(take, position, at))
 
     def _is_better(self, a: Accumulator, value: Val, old: Val, position: Val, at: Val) -> Val:

@@ -6,6 +6,7 @@ lane by lane side by side) or an axis of its inner loops (then these are vectors
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
@@ -41,7 +42,10 @@ from onegraph.ir.types import BF16, BOOL, F16, F32, I8, I64, DType
 
 # What gives a NaN of its operands, cut to a number of bits, or the machine's own, of which the lower bits are zero.
 _KEEP_NAN = frozenset("add sub mul div fma neg abs sqrt rsqrt reciprocal maximum minimum where".split())
-CASCADE = 64  # additions into one accumulator before it is added to the next level
+# Additions into one accumulator before it is added to that of the next level: into one of many lanes, which are added
+# up in pairs in the end, into any other, and on the levels above.
+FOLDED, ALONE, LEVEL = 64, 16, 16
+LEVELS = 4  # where the number of additions is not known
 
 
 class KernelWriter:
@@ -211,33 +215,39 @@ class KernelWriter:
         innermost = vector if vector is not None else scalar_axes.pop()
         width = kernel.vector.width if vector is not None and kernel.vector is not None else 1
         reductions = [s for s in body if isinstance(s, Accumulate)]
-        steps = innermost.extent.constant if innermost.extent is not None else None
-        cascade = any(map(is_float_sum, reductions)) and (steps is None or steps > 2 * CASCADE * width)
-        self.accumulators.begin(reductions, max(width, self.lanes), vector is not None, cascade)
-        for axis in scalar_axes:
-            self.values[axis.name] = self.e.open_loop(self.e.i64(0), self.index(axis.extent or ONE), 1)
-        self.innermost(innermost, width, body, cascade)
-        for _ in scalar_axes:
-            self.e.close_loop()
+        self.accumulators.begin(reductions, max(width, self.lanes), vector is not None)
+        cascade = any(map(is_float_sum, reductions))
+        self.nest((*scalar_axes, innermost), width, body, cascade)
         self.accumulators.end()
         self.memory.passes.update(
             {(load.buffer, load.place.index) for load in loads(body) if isinstance(load.place, Offset)}
         )
 
-    def innermost(self, axis: Symbol, width: int, body: Block, cascade: bool) -> None:
-        e = self.e
+    def nest(self, axes: Sequence[Symbol], width: int, body: Block, cascade: bool) -> None:
+        """Loops within each other, the last one in vectors. With `cascade`, sums of many values are made in levels."""
+        e, (axis, *inner) = self.e, axes
+        step = 1 if inner else width
+        blocks = _blocks(_steps([axis], step), FOLDED if step > 1 else ALONE) if cascade else []
+        apart = cascade and bool(inner) and _steps(inner, width) > LEVEL
         begin, end = e.i64(0), self.index(axis.extent or ONE)
-        if cascade:
-            begin = e.open_loop(begin, end, CASCADE * width)
-            end = e.call("smin", e.inst("add nsw", begin, e.i64(CASCADE * width)), end)
+        for steps in blocks:
+            begin, rest = e.open_loop(begin, end, steps * step), end
+            end = e.call("smin", e.inst("add nsw", begin, e.i64(steps * step)), rest)
             self.accumulators.open_level()
-        if width > 1:
+        if step > 1:
             self.vector_loop(axis, begin, end, lambda: self.block(body))
         else:
             self.values[axis.name] = e.open_loop(begin, end, 1)
-            self.block(body)
+            if apart:
+                self.accumulators.open_level()
+            if inner:
+                self.nest(inner, width, body, cascade)
+            else:
+                self.block(body)
+            if apart:
+                self.accumulators.close_level()
             e.close_loop()
-        if cascade:
+        for _ in blocks:
             self.accumulators.close_level()
             e.close_loop()
 
@@ -271,3 +281,18 @@ class KernelWriter:
             body()
             e.close_loop()
         self.lanes, self.mask = before
+
+
+def _steps(axes: Sequence[Symbol], width: int) -> float:
+    """How many steps the loops over these axes take, the last one with so many positions in each; perhaps infinite."""
+    extents = [math.inf if axis.extent is None or (n := axis.extent.constant) is None else n for axis in axes]
+    return math.prod(extents[:-1]) * math.ceil(extents[-1] / width) if math.inf not in extents else math.inf
+
+
+def _blocks(steps: float, first: int) -> list[int]:
+    """The steps in a block of each level of sums, from the largest: no level adds up more than a few dozen."""
+    sizes: list[int] = []
+    while steps > 2 * first and (math.isfinite(steps) or len(sizes) < LEVELS):
+        sizes.insert(0, first)
+        first *= LEVEL
+    return sizes
