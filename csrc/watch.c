@@ -89,24 +89,13 @@ static bool is_sandboxed(void)
     return mode != 0;
 }
 
-static void close_kernel(void)
-{
-    if (kernel.faults >= 0) {
-        close(kernel.faults);
-    }
-    if (kernel.pagemap >= 0) {
-        close(kernel.pagemap);
-    }
-    kernel.faults = kernel.pagemap = -1;
-}
-
-/* In a child of fork nothing is watched, and the descriptors tell of the memory of its parent. */
+/* In a child of fork nothing is watched, and the descriptors tell of the memory of its parent. They are not closed: a
+   program that closes all that it does not know of may have given their numbers to files of its own. */
 static void after_fork(void)
 {
     for (Watch *watch = all_watches; watch != NULL; watch = watch->next) {
         watch->written = true;
     }
-    close_kernel();
     if (kernel.ability == ABLE) {
         kernel.ability = UNKNOWN;
     }
@@ -123,16 +112,18 @@ static bool open_kernel(void)
     kernel.faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
     kernel.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     struct api api = {.api = UFFD_VERSION, .features = FEATURE_WP_ASYNC};
-    return kernel.faults >= 0 && kernel.pagemap >= 0 && ioctl(kernel.faults, UFFDIO_API, &api) == 0;
+    if (kernel.faults >= 0 && kernel.pagemap >= 0 && ioctl(kernel.faults, UFFDIO_API, &api) == 0) {
+        return true;
+    }
+    close(kernel.faults); /* fails for one that was not opened */
+    close(kernel.pagemap);
+    return false;
 }
 
 bool can_watch(void)
 {
     if (kernel.ability == UNKNOWN) {
         kernel.ability = open_kernel() ? ABLE : UNABLE;
-        if (kernel.ability == UNABLE) {
-            close_kernel();
-        }
     }
     return kernel.ability == ABLE;
 }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
 from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.quick_meta import is_elementwise
 
 
 def last(*shape: int) -> Tensor:
@@ -77,3 +79,37 @@ def test_strides_of_size_one_count(program: str) -> None:
     with mode:
         fakes = PROGRAMS[program](mode.fakeify(x))
     assert list(map(described, tree_leaves(fakes))) == list(map(described, tree_leaves(PROGRAMS[program](x))))
+
+
+def elementwise_calls(x: Tensor) -> Iterator[tuple[OpOverload, list[Any]]]:
+    """Every element-wise operator on the tensor alone, and with a number in the place of the last tensor."""
+    for name in sorted(dir(torch.ops.aten)):
+        packet = getattr(torch.ops.aten, name)
+        for func in [getattr(packet, overload) for overload in getattr(packet, "overloads", list)()]:
+            if not is_elementwise(func):
+                continue
+            arguments = [a for a in func._schema.arguments if not a.kwarg_only and a.default_value is None]
+            given = [x if "Tensor" in str(a.type) else 1.0 if str(a.type) == "float" else 1 for a in arguments]
+            yield func, given
+            if sum(value is x for value in given) > 1 and given[-1] is x:
+                yield func, [*given[:-1], 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool], ids=str)
+def test_elementwise_operators_of_one_image(dtype: torch.dtype) -> None:
+    x = torch.empty_strided((1, 3, 8, 4), (1, 1, 12, 3)).uniform_(0.05, 0.95)
+    x = x if dtype is torch.float32 else (x * 5 + 1).to(dtype)
+    mode, wrong, count = FakeMode(), [], 0
+    fake = mode.fakeify(x)
+    for func, given in elementwise_calls(x):
+        try:
+            expected = func(*given)
+        except (RuntimeError, TypeError):  # not for this type
+            continue
+        with mode:
+            found = func(*[fake if value is x else value for value in given])
+        count += 1
+        if (found.stride(), found.dtype) != (expected.stride(), expected.dtype):
+            wrong.append((str(func), expected.stride(), found.stride()))
+    assert not wrong
+    assert count > 100

@@ -141,8 +141,8 @@ def _tensor_positions(func: OpOverload) -> frozenset[int]:
 @cache
 def _makes_numbers_tensors(func: OpOverload) -> bool:
     """Whether the operator takes a number where another overload takes a tensor, which it is made for the iterator."""
-    if func in _WITH_NUMBERS or func in _WITH_OWN_NUMBER:
-        return func in _WITH_OWN_NUMBER
+    if func in _WITH_NUMBERS:
+        return False
     packet = func._overloadpacket
     others = [getattr(packet, name)._schema.arguments for name in packet.overloads()]
     numbers = [i for i, argument in enumerate(func._schema.arguments) if isinstance(argument.type, torch.NumberType)]
@@ -164,9 +164,8 @@ def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
         return shape, contiguous(shape), sample.dtype
     if func in _MADE_LIKE and is_dense(shape, tensors[0].stride()):
         return shape, tensors[0].stride(), sample.dtype
-    numbers = _makes_numbers_tensors(func) or any(
-        isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args)
-    )
+    numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
+    numbers = numbers or func in _WITH_OWN_NUMBER or _makes_numbers_tensors(func)
     return shape, iterator_strides(shape, tensors, numbers), sample.dtype
 
 
@@ -344,14 +343,30 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
     *(aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default),
     *(aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype),
 )
-def _like(
-    x: Tensor, *_: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **how: Any
-) -> Layout | None:
+def _like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
     """The strides are kept, those of dimensions of size 1 too, which the meta kernels make anew."""
-    if layout not in (None, torch.strided) or torch.device(device or "cpu").type != "cpu" or pin_memory:
+    device, layout = others.get("device"), others.get("layout")
+    ordinary = layout in (None, torch.strided) and torch.device(device or "cpu").type == "cpu"
+    if not ordinary or others.get("pin_memory") or memory_format not in (None, torch.preserve_format):
         return None
-    kept = how.get("memory_format") in (None, torch.preserve_format)
-    return (x.shape, x.stride(), dtype or x.dtype) if kept and x.numel() and is_dense(x.shape, x.stride()) else None
+    return (x.shape, x.stride(), dtype or x.dtype) if x.numel() and is_dense(x.shape, x.stride()) else None
+
+
+@_rule(aten.isinf.default)
+def _isinf(x: Tensor) -> Layout | None:
+    """Of numbers that cannot be infinite, it is made as by `zeros_like`."""
+    never = not x.is_floating_point() and not x.is_complex()
+    return (_like(x, dtype=torch.bool) if never else None) or _elementwise(aten.isinf.default, (x,), {}, (x,))
+
+
+@_rule(aten.ldexp.Tensor)
+def _ldexp(x: Tensor, exponent: Tensor) -> Layout | None:
+    """A product with powers of two, which are contiguous."""
+    if not isinstance(x, Tensor) or not isinstance(exponent, Tensor):
+        return None
+    dtype = aten.pow.Scalar(2.0, _sample(exponent)).dtype
+    powers = torch.empty(exponent.shape, dtype=dtype, device="meta")
+    return _elementwise(aten.mul.Tensor, (x, powers), {}, (x, powers))
 
 
 @_rule(aten.view_copy.default)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -209,6 +211,36 @@ def test_a_fork_watches_its_own_memory() -> None:
     assert keep(weight) is first and keep.watched == WATCHED
     weight.data[5] = 9
     assert torch.equal(keep(weight), weight)
+
+
+SANDBOX = """
+import ctypes, struct
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+allow_all = Program(1, struct.pack("HBBI", 6, 0, 0, 0x7FFF0000))
+prctl = ctypes.CDLL(None).prctl
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, ctypes.byref(allow_all)) == 0
+from onegraph import _C
+assert not _C.can_watch()
+"""
+CLOSED = """
+import os
+from onegraph import _C
+_C.can_watch()
+os.closerange(3, 50)
+files = [os.open(os.devnull, os.O_RDONLY) for _ in range(40)]
+child = os.fork()
+if child == 0:
+    [os.fstat(file) for file in files]
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("program", [SANDBOX, CLOSED], ids=["system calls are filtered", "files are closed"])
+def test_processes_of_other_kinds(program: str) -> None:
+    """A filter might end a process that asks; a program may give the numbers of the descriptors to other files."""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("seed", range(4))

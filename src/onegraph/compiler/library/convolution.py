@@ -149,11 +149,12 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
         packed = config.library_calls == "packed"
         return ["packed" if packed and c.constant else "plain" for c in found]
     forms, gained = [], 0.0
+    check = check_of(config)
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
-        what += f" constant {c.constant} checked by {check_of(config)}"
-        measured = times(what, lambda c=c: _candidates(c, check_of(config)), config)  # type: ignore[misc]
+        what += f" constant {c.constant} checked by {check}"
+        measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]

@@ -87,8 +87,9 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype
     what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
-    what += f" constant {constant} checked by {check_of(config)}"
-    setting = (product.tall, product.bias is not None, constant, check_of(config))
+    check = check_of(config)
+    what += f" constant {constant} checked by {check}"
+    setting = (product.tall, product.bias is not None, constant, check)
     return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
 
 
