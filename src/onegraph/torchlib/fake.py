@@ -455,7 +455,7 @@ def is_plain(tensor: FakeTensor) -> bool:
     return (
         tensor._fake_device.type == "cpu"
         and tensor.layout is torch.strided
-        and not (tensor.dtype.is_complex or tensor.is_neg())
+        and not (tensor.is_conj() or tensor.is_neg())
     )
 
 

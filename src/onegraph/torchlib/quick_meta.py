@@ -35,7 +35,10 @@ _WITH_NUMBERS = frozenset(
 # They multiply by a number of their own.
 _WITH_OWN_NUMBER = frozenset({aten.deg2rad.default, aten.rad2deg.default})
 # Element-wise, but their results are made as by `empty_like`.
-_MADE_LIKE = frozenset({aten.hardtanh.default, aten.nan_to_num.default})
+_MADE_LIKE = frozenset({aten.hardtanh.default, aten.nan_to_num.default, aten._conj_physical.default})
+# Of complex numbers, these are more than one iteration: the last one has an operand of its own or writes in order.
+_COMPLEX_WITH_NUMBERS = frozenset({aten.abs.default, aten.isinf.default})
+_COMPLEX_CONTIGUOUS = frozenset({aten.angle.default})
 # Marked as element-wise, but with layouts of their own.
 _NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
 
@@ -160,12 +163,14 @@ def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
     shape = _broadcast([tensor.shape for tensor in tensors], rank)
     if shape is None:
         return None
-    if func in _CONTIGUOUS:
+    complexes = any(tensor.dtype.is_complex for tensor in tensors)
+    if func in _CONTIGUOUS or (complexes and func in _COMPLEX_CONTIGUOUS):
         return shape, contiguous(shape), sample.dtype
     if func in _MADE_LIKE and is_dense(shape, tensors[0].stride()):
         return shape, tensors[0].stride(), sample.dtype
     numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
     numbers = numbers or func in _WITH_OWN_NUMBER or _makes_numbers_tensors(func)
+    numbers = numbers or (complexes and func in _COMPLEX_WITH_NUMBERS)
     return shape, iterator_strides(shape, tensors, numbers), sample.dtype
 
 
@@ -362,7 +367,7 @@ def _isinf(x: Tensor) -> Layout | None:
 @_rule(aten.ldexp.Tensor)
 def _ldexp(x: Tensor, exponent: Tensor) -> Layout | None:
     """A product with powers of two, which are contiguous."""
-    if not isinstance(x, Tensor) or not isinstance(exponent, Tensor):
+    if not isinstance(x, Tensor) or not isinstance(exponent, Tensor) or exponent.is_complex():
         return None
     dtype = aten.pow.Scalar(2.0, _sample(exponent)).dtype
     powers = torch.empty(exponent.shape, dtype=dtype, device="meta")
