@@ -1,8 +1,12 @@
-"""Keeps torch's own Python operators from importing the stock compiler.
+"""Keeps torch's own Python operators from importing the stock compiler, and distributed tensors.
 
 Torch wraps its reference operators (`torch._refs`, used as meta kernels and decompositions) in a function that, when
 first called, imports the stock compiler in order to exclude them from it. The wrapper looks for an already excluded
 version on the function it wraps; `prepare` puts the function itself there.
+
+When torch's C++ code asks a fake for its device, it first imports `torch.distributed.tensor` (and sympy with it) to see
+whether the fake is one of those, which takes as long as a small compilation. It does not where a rule for this question
+and this class is registered; the rule says what the class itself would.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ import torch._refs.fft
 import torch._refs.linalg
 import torch._refs.nn.functional
 import torch._refs.special
+from torch._library.simple_registry import singleton
+from torch._subclasses.fake_tensor import FakeTensor
 
 _PREFIXES = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
 _EXCLUDED = "__dynamo_disable"  # the attribute where torch's wrapper looks
@@ -29,6 +35,8 @@ _WRAPPER_CODE = torch._compile._disable_dynamo(lambda: None).__code__  # one cod
 @cache
 def prepare() -> None:
     """Make every wrapped operator callable without the stock compiler. Costs a few milliseconds, once."""
+    device = torch.ops.prim.device.default
+    singleton.find(device.__qualname__).torch_dispatch_rules.register(FakeTensor, _device)
     seen: set[int] = set()
     pending = [value for value in _operators() if isinstance(value, FunctionType)]
     while pending:
@@ -44,6 +52,11 @@ def prepare() -> None:
         if function.__code__ is _WRAPPER_CODE and not hasattr(held["fn"], _EXCLUDED):
             setattr(held["fn"], _EXCLUDED, held["fn"])
         pending += [value for value in held.values() if isinstance(value, FunctionType)]
+
+
+def _device(cls: type, func: Any, types: Any, args: tuple[FakeTensor], kwargs: Any) -> torch.device:
+    fake = args[0]
+    return torch.device("meta") if fake.fake_mode.in_kernel_invocation else fake.fake_device
 
 
 def _is_empty(cell: CellType) -> bool:

@@ -35,13 +35,20 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from onegraph.torchlib import compilerless
+from onegraph.torchlib import compilerless, fake_convolution
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
 from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.histories import recorded_as
-from onegraph.torchlib.quick_meta import INDEXING, check_masks, is_lenient, quick_layout, try_on_numbers
+from onegraph.torchlib.quick_meta import (
+    INDEXING,
+    check_masks,
+    fits_in_place,
+    is_lenient,
+    quick_layout,
+    try_on_numbers,
+)
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import symbolic_strides
@@ -220,6 +227,8 @@ class FakeMode(FakeTensorMode):
         if is_lenient(func) and (symbolic or is_mutable(func)) and all(is_plain(tensor) for tensor in tensors):
             with torch._C._DisableTorchDispatch():
                 try_on_numbers(func, args, kwargs)
+                if not symbolic and fits_in_place(func, tensors):
+                    return args[0]
         if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
         if tensors and all(is_plain(tensor) for tensor in tensors):
@@ -266,6 +275,10 @@ class FakeMode(FakeTensorMode):
                 return FakeTensor(self, elem, torch.device(device))
             case "meta":
                 return self._run_meta(func, args, kwargs, tensors)
+            case "convolution":
+                elem = fake_convolution.convolution(self, args, kwargs)
+                if elem is not None:
+                    return self._wrap(elem, tensors[0].fake_device)
             case "decompose":
                 with self:
                     result = func.decompose(*args, **kwargs)

@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 
+from onegraph.torchlib import fake_convolution
 from onegraph.torchlib.aten import has_device_argument
 from onegraph.torchlib.strides import suggested_format
 
@@ -149,6 +150,8 @@ def static_route(func: OpOverload) -> str:
         fake_impls._is_tensor_constructor(func) or func in fake_impls._like_tensor_constructors
     ):
         return "constructor"
+    if func is fake_convolution.FUNC:
+        return "convolution"
     special = func in fake_impls.op_implementations_dict and func not in _SPECIAL_WHEN_SYMBOLIC
     if special or func.namespace == "prims" or func.namespace != "aten" or func in LIFTS:
         return "special"

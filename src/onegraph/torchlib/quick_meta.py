@@ -7,7 +7,6 @@ operator, on one element. Sizes here are plain numbers and all tensors are on th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -17,15 +16,15 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from onegraph.torchlib.aten import is_mutable, is_random, may_view
-from onegraph.torchlib.strides import is_dense, suggested_format
+from onegraph.torchlib.iterator import broadcast, iterator_strides
+from onegraph.torchlib.layouts import RULES, Layout
+from onegraph.torchlib.layouts.shapes import like
+from onegraph.torchlib.strides import contiguous, is_dense
 
 aten = torch.ops.aten
-Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
-Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
-_RULES: dict[OpOverload, Rule] = {}
 
-# Not marked as element-wise, though it is.
-_ALSO_ITERATED = frozenset({aten.floor_divide.default})
+# Not marked as element-wise, though they are.
+_ALSO_ITERATED = frozenset({aten.floor_divide.default, aten.hardswish.default, aten._prelu_kernel.default})
 # Element-wise, but their results are contiguous.
 _CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default, aten.pow.Scalar})
 # They take numbers as they are, though other overloads take tensors in their place.
@@ -35,9 +34,12 @@ _WITH_NUMBERS = frozenset(
 # They multiply by a number of their own.
 _WITH_OWN_NUMBER = frozenset({aten.deg2rad.default, aten.rad2deg.default})
 # Element-wise, but their results are made as by `empty_like`.
-_MADE_LIKE = frozenset({aten.hardtanh.default, aten.nan_to_num.default, aten._conj_physical.default})
-# Of complex numbers, these are more than one iteration: the last one has an operand of its own or writes in order.
-_COMPLEX_WITH_NUMBERS = frozenset({aten.abs.default, aten.isinf.default})
+_MADE_LIKE = frozenset(
+    {aten.hardtanh.default, aten.nan_to_num.default, aten._conj_physical.default, aten._prelu_kernel.default}
+)
+# Of complex numbers, these are composed of others, or not iterated.
+_COMPLEX_MADE_LIKE = frozenset({aten.abs.default})
+_COMPLEX_WITH_NUMBERS = frozenset({aten.isinf.default})
 _COMPLEX_CONTIGUOUS = frozenset({aten.angle.default})
 # Marked as element-wise, but with layouts of their own.
 _NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "contiguous", "to", "lift_fresh_copy"})
@@ -45,7 +47,7 @@ _NOT_ITERATED = frozenset({"clone", "fill", "copy", "full_like", "_to_copy", "co
 
 def quick_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
     """What the results are (one layout or a tuple of them), or None where this file has no rule for the call."""
-    rule = _RULES.get(func)
+    rule = _COMPOSED.get(func) or RULES.get(func)
     if rule is not None:
         return rule(*args, **kwargs)
     return _elementwise(func, args, kwargs, tensors) if is_elementwise(func) else None
@@ -136,6 +138,21 @@ def _hint(number: Any) -> int:
     return number.node.hint if isinstance(number, torch.SymInt) else number
 
 
+def fits_in_place(func: OpOverload, tensors: Sequence[Tensor]) -> bool:
+    """Whether a call of an operator that writes to its first argument alone gives just that, being of its sizes."""
+    if not _is_in_place(func):
+        return False
+    shape = tensors[0].shape
+    return broadcast([tensor.shape for tensor in tensors], max(tensor.dim() for tensor in tensors)) == tuple(shape)
+
+
+@cache
+def _is_in_place(func: OpOverload) -> bool:
+    schema = func._schema
+    written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+    return schema.name.endswith("_") and written[0] and sum(written) == 1 and len(schema.returns) == 1
+
+
 @cache
 def _tensor_positions(func: OpOverload) -> frozenset[int]:
     return frozenset(i for i, arg in enumerate(func._schema.arguments) if "Tensor" in str(arg.type))
@@ -160,28 +177,19 @@ def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Se
     rank = max(tensor.dim() for tensor in tensors)
     if type(sample) is not Tensor or tuple(sample.shape) != (1,) * rank:
         return None
-    shape = _broadcast([tensor.shape for tensor in tensors], rank)
+    shape = broadcast([tensor.shape for tensor in tensors], rank)
     if shape is None:
         return None
     complexes = any(tensor.dtype.is_complex for tensor in tensors)
     if func in _CONTIGUOUS or (complexes and func in _COMPLEX_CONTIGUOUS):
         return shape, contiguous(shape), sample.dtype
-    if func in _MADE_LIKE and is_dense(shape, tensors[0].stride()):
+    made_like = func in _MADE_LIKE or (complexes and func in _COMPLEX_MADE_LIKE)
+    if made_like and (0 in shape or is_dense(shape, tensors[0].stride())):
         return shape, tensors[0].stride(), sample.dtype
     numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
     numbers = numbers or func in _WITH_OWN_NUMBER or _makes_numbers_tensors(func)
     numbers = numbers or (complexes and func in _COMPLEX_WITH_NUMBERS)
     return shape, iterator_strides(shape, tensors, numbers), sample.dtype
-
-
-def _broadcast(shapes: Sequence[Sequence[int]], rank: int) -> tuple[int, ...] | None:
-    found = [1] * rank
-    for shape in shapes:
-        for dim, size in enumerate(shape, rank - len(shape)):
-            if size != 1 and found[dim] not in (1, size):
-                return None
-            found[dim] = found[dim] if size == 1 else size
-    return tuple(found)
 
 
 def _sample(value: Any) -> Any:
@@ -199,212 +207,21 @@ def _one(dtype: torch.dtype, rank: int) -> Tensor:
         return torch.ones((1,) * rank, dtype=dtype)
 
 
-def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbers: bool) -> Sequence[int]:
-    """The strides that torch's iterator over these operands gives to its result."""
-    if not with_numbers and all(tensor.shape == shape for tensor in tensors):
-        if all(tensor.is_contiguous() for tensor in tensors):
-            return contiguous(shape)
-        for layout in (torch.channels_last, torch.channels_last_3d):
-            rank = 4 if layout is torch.channels_last else 5
-            if len(shape) == rank and all(tensor.is_contiguous(memory_format=layout) for tensor in tensors):
-                return _filled(shape, [1, *range(rank - 1, 1, -1), 0])  # dimensions of size 1 have strides too
-        first = tensors[0].stride()
-        if all(tensor.stride() == first for tensor in tensors) and is_dense(shape, first):
-            return first
-    order = _iteration_order(shape, [_broadcast_strides(tensor, shape) for tensor in tensors])
-    return contiguous(shape) if order == list(range(len(shape)))[::-1] else _filled(shape, order)
+# ---- element-wise operators that are composed of others --------------------------------------------------------------
 
 
-def _filled(shape: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The strides of a block of memory that is filled along one dimension after the other."""
-    strides, step = [0] * len(shape), 1
-    for dim in order:
-        strides[dim] = step
-        step *= shape[dim]
-    return strides
-
-
-def contiguous(shape: Sequence[int]) -> list[int]:
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return strides[::-1]
-
-
-def _broadcast_strides(tensor: Tensor, shape: Sequence[int]) -> list[int]:
-    missing = len(shape) - tensor.dim()
-    own = [
-        0 if size == 1 and wanted != 1 else stride
-        for size, stride, wanted in zip(tensor.shape, tensor.stride(), shape[missing:], strict=True)
-    ]
-    return [0] * missing + own
-
-
-def _iteration_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
-    """The dimensions from the fastest to the slowest: an insertion sort by the first operand's strides that tell."""
-
-    def compare(a: int, b: int) -> int:
-        for strides in operands:
-            if strides[a] == 0 or strides[b] == 0:
-                continue
-            if strides[a] != strides[b]:
-                return -1 if strides[a] < strides[b] else 1
-            if shape[a] > shape[b]:
-                return 1
-        return 0
-
-    order = list(range(len(shape)))[::-1]
-    for i in range(1, len(order)):
-        at = i
-        for before in range(i - 1, -1, -1):
-            relation = compare(order[before], order[at])
-            if relation > 0:
-                order[before], order[at] = order[at], order[before]
-                at = before
-            elif relation < 0:
-                break
-    return order
-
-
-# ---- others ----------------------------------------------------------------------------------------------------------
-
-
-def _rule(*ops: OpOverload) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        for op in ops:
-            _RULES[op] = rule
-        return rule
-
-    return register
-
-
-@_rule(aten.mm.default)
-def _mm(a: Tensor, b: Tensor) -> Layout | None:
-    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
-        return None
-    shape = (a.shape[0], b.shape[1])
-    return shape, contiguous(shape), a.dtype
-
-
-@_rule(aten.addmm.default)
-def _addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Layout | None:
-    return _mm(a, b) if bias.dtype == a.dtype and bias.dim() == 1 and bias.shape[0] == b.shape[-1] else None
-
-
-@_rule(aten.bmm.default)
-def _bmm(a: Tensor, b: Tensor) -> Layout | None:
-    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1] or a.dtype != b.dtype:
-        return None
-    shape = (a.shape[0], a.shape[1], b.shape[2])
-    return shape, contiguous(shape), a.dtype
-
-
-@_rule(aten._softmax.default, aten._log_softmax.default)
-def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Layout | None:
-    if half_to_float or not x.is_floating_point() or not x.is_contiguous():
-        return None
-    return x.shape, contiguous(x.shape), x.dtype
-
-
-@_rule(aten.native_layer_norm.default)
-def _layer_norm(x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple[Layout, ...] | None:
-    rank = x.dim() - len(shape)
-    parameters = [p for p in (weight, bias) if p is not None]
-    if any(p.dtype != x.dtype for p in parameters):
-        return None
-    if any(list(sizes) != list(shape) for sizes in (x.shape[rank:], *(p.shape for p in parameters))):
-        return None
-    inner = (*x.shape[:rank], *(1,) * len(shape))
-    statistics = inner, contiguous(inner), x.dtype
-    return (x.shape, contiguous(x.shape), x.dtype), statistics, statistics
-
-
-@_rule(aten.embedding.default)
-def _embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | None:
-    if weight.dim() != 2:
-        return None
-    shape = (*indices.shape, weight.shape[1])
-    return shape, contiguous(shape), weight.dtype
-
-
-@_rule(aten.cat.default)
-def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
-    first = tensors[0]
-    d = dim % max(first.dim(), 1)
-    if suggested_format(first) is not torch.contiguous_format:  # which tensors with sizes of 1 may do too
-        return None
-    for x in tensors:
-        alike = x.dim() == first.dim() and x.dtype == first.dtype and x.is_contiguous() and 0 not in x.shape
-        if not alike or any(n != m for k, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if k != d):
-            return None
-    if not first.dim():
-        return None
-    shape = (*first.shape[:d], sum(x.shape[d] for x in tensors), *first.shape[d + 1 :])
-    return shape, contiguous(shape), first.dtype
-
-
-@_rule(
-    *(aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default),
-    *(aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype),
-)
-def _like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
-    """The strides are kept, those of dimensions of size 1 too, which the meta kernels make anew."""
-    device, layout = others.get("device"), others.get("layout")
-    ordinary = layout in (None, torch.strided) and torch.device(device or "cpu").type == "cpu"
-    if not ordinary or others.get("pin_memory") or memory_format not in (None, torch.preserve_format):
-        return None
-    return (x.shape, x.stride(), dtype or x.dtype) if x.numel() and is_dense(x.shape, x.stride()) else None
-
-
-@_rule(aten.isinf.default)
 def _isinf(x: Tensor) -> Layout | None:
     """Of numbers that cannot be infinite, it is made as by `zeros_like`."""
     never = not x.is_floating_point() and not x.is_complex()
-    return (_like(x, dtype=torch.bool) if never else None) or _elementwise(aten.isinf.default, (x,), {}, (x,))
+    return (like(x, dtype=torch.bool) if never else None) or _elementwise(aten.isinf.default, (x,), {}, (x,))
 
 
-@_rule(aten.ldexp.Tensor)
 def _ldexp(x: Tensor, exponent: Tensor) -> Layout | None:
-    """A product with powers of two, which are contiguous."""
-    if not isinstance(x, Tensor) or not isinstance(exponent, Tensor) or exponent.is_complex():
+    """A product with powers of two, which are contiguous. Of other types, the powers become the product in place."""
+    if x.dtype is not exponent.dtype or (x.dtype is not torch.float32 and (x.is_floating_point() or x.is_complex())):
         return None
-    dtype = aten.pow.Scalar(2.0, _sample(exponent)).dtype
-    powers = torch.empty(exponent.shape, dtype=dtype, device="meta")
+    powers = torch.empty(exponent.shape, dtype=torch.float32, device="meta")
     return _elementwise(aten.mul.Tensor, (x, powers), {}, (x, powers))
 
 
-@_rule(aten.view_copy.default)
-def _view_copy(x: Tensor, size: list[int]) -> Layout | None:
-    """It takes any strides, unlike its meta kernel."""
-    known = math.prod(n for n in size if n != -1)
-    shape = [x.numel() // max(known, 1) if n == -1 else n for n in size]
-    if size.count(-1) > 1 or any(n < 0 for n in shape) or not known or math.prod(shape) != x.numel():
-        return None
-    return shape, contiguous(shape), x.dtype
-
-
-def _reduced(x: Tensor, dims: Any, keepdim: bool, dtype: torch.dtype) -> Layout | None:
-    named = range(x.dim()) if not dims else [d % max(x.dim(), 1) for d in dims]
-    if not x.is_contiguous() or any(not -max(x.dim(), 1) <= d < max(x.dim(), 1) for d in dims or ()):
-        return None
-    if len(set(named)) != len(named):
-        return None
-    shape = [1 if d in named else n for d, n in enumerate(x.shape) if keepdim or d not in named]
-    return shape, contiguous(shape), dtype
-
-
-@_rule(aten.sum.default, aten.sum.dim_IntList)
-def _sum(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
-    small = x.dtype.is_floating_point or x.dtype.is_complex
-    return _reduced(x, dims, keepdim, dtype or (x.dtype if small else torch.int64))
-
-
-@_rule(aten.mean.default, aten.mean.dim)
-def _mean(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
-    return _reduced(x, dims, keepdim, dtype or x.dtype) if (dtype or x.dtype).is_floating_point else None
-
-
-@_rule(aten.amax.default, aten.amin.default)
-def _amax(x: Tensor, dims: Any = (), keepdim: bool = False) -> Layout | None:
-    return _reduced(x, dims, keepdim, x.dtype) if x.numel() else None
+_COMPOSED: dict[OpOverload, Callable[..., Layout | None]] = {aten.isinf.default: _isinf, aten.ldexp.Tensor: _ldexp}

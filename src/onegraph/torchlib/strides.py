@@ -7,6 +7,14 @@ from collections.abc import Sequence
 import torch
 
 
+def contiguous(shape: Sequence[int]) -> list[int]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return strides[::-1]
+
+
 def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory, each in a place of its own, in some order of the dimensions."""
     expected = 1

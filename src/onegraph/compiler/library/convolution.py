@@ -224,7 +224,7 @@ def _factor(gamma: Tensor | None, var: Tensor, eps: float) -> Tensor:
 def _rewrite(graph: Graph, c: Convolution, form: str) -> tuple[Node, Node]:
     """The node of the new form, and the one that it replaces."""
     old = c.result if form == "packed" else c.node
-    with graph.inserting_before(old):
+    with graph.inserting_before(old), old.meta["val"].fake_mode:
         x = with_channels_last(graph, c.node.all_input_nodes[0])  # which may be new by now
         new = {"plain": _plain, "product": _product, "packed": _packed}[form](graph, c, x)
     new.meta.update(old.meta)

@@ -44,15 +44,20 @@ _NORMS = frozenset({aten.native_batch_norm.default, aten._native_batch_norm_legi
 
 def channels_last(value: Tensor) -> Tensor:
     """A fake of the same sizes with the channels last."""
-    n, c, h, w = value.shape
-    return value.new_empty_strided((n, c, h, w), (c * h * w, 1, w * c, c))
+    with value.fake_mode:  # type: ignore[attr-defined]
+        return value.new_empty_strided(value.shape, _channels_last_strides(value))
+
+
+def _channels_last_strides(value: Tensor) -> tuple[int, ...]:
+    _, c, h, w = value.shape
+    return c * h * w, 1, w * c, c
 
 
 def is_channels_last(value: Any) -> bool:
     """Whether the image stands in memory in that order."""
     if not isinstance(value, Tensor) or value.dim() != 4 or static_shape(value) is None:
         return False
-    return value.stride() == channels_last(value).stride()
+    return value.stride() == _channels_last_strides(value)
 
 
 def with_channels_last(graph: Graph, node: Node) -> Node:
@@ -118,7 +123,8 @@ def _reordered(node: Node) -> Any:
         return channels_last(value)
     rows = [item for item in operands if item.dim() > 1 and item.shape[-2:] == value.shape[-2:]]
     if node.target in POINTWISE and any(item.is_contiguous() for item in rows):
-        return value.new_empty(value.shape)
+        with value.fake_mode:  # type: ignore[attr-defined]
+            return value.new_empty(value.shape)
     return value
 
 

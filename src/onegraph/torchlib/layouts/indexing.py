@@ -1,0 +1,85 @@
+"""Gathering and scattering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegraph.torchlib.iterator import broadcast
+from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
+from onegraph.torchlib.strides import is_dense
+
+aten = torch.ops.aten
+
+
+@rule(aten.embedding.default)
+def embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | None:
+    if weight.dim() != 2:
+        return None
+    return laid_out((*indices.shape, weight.shape[1]), weight.dtype)
+
+
+@rule(aten.gather.default)
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Layout | None:
+    return laid_out(index.shape, x.dtype) if _fits(x, dim, index) else None
+
+
+@rule(aten.scatter.src, aten.scatter_add.default)
+def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Layout | None:
+    fits = _fits(x, dim, index) and src.dim() == index.dim() and src.dtype == x.dtype
+    return laid_out(x.shape, x.dtype) if fits and _within(index.shape, src.shape) else None
+
+
+@rule(aten.scatter.value)
+def scatter_number(x: Tensor, dim: int, index: Tensor, value: Any) -> Layout | None:
+    return laid_out(x.shape, x.dtype) if _fits(x, dim, index) else None
+
+
+def _fits(x: Tensor, dim: int, index: Tensor) -> bool:
+    at = wrapped(dim, x)
+    if at is None or not x.dim() or index.dim() != x.dim() or index.dtype is not torch.int64 or not index.numel():
+        return False
+    return _within([0 if d == at else n for d, n in enumerate(index.shape)], x.shape)
+
+
+def _within(sizes: Sequence[int], bounds: Sequence[int]) -> bool:
+    return all(n <= m for n, m in zip(sizes, bounds, strict=True))
+
+
+@rule(aten.index_select.default)
+def index_select(x: Tensor, dim: int, index: Tensor) -> Layout | None:
+    at = wrapped(dim, x)
+    if at is None or not x.dim() or index.dim() != 1 or index.dtype not in (torch.int32, torch.int64) or not x.numel():
+        return None
+    return laid_out([len(index) if d == at else n for d, n in enumerate(x.shape)], x.dtype)
+
+
+@rule(aten.index.Tensor)
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Layout | None:
+    """Whole numbers beside each other, and all of it contiguous: else the order of the result follows the strides."""
+    shape = _indexed(x, indices)
+    return None if shape is None or not x.is_contiguous() else laid_out(shape, x.dtype)
+
+
+@rule(aten.index_put.default)
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Layout | None:
+    shape = _indexed(x, indices)
+    if shape is None or values.dtype != x.dtype or values.dim() > len(shape) or not is_dense(x.shape, x.stride()):
+        return None
+    sizes = shape[len(shape) - values.dim() :]
+    fits = all(n in (1, m) for n, m in zip(values.shape, sizes, strict=True))
+    return (x.shape, x.stride(), x.dtype) if fits else None
+
+
+def _indexed(x: Tensor, indices: Sequence[Tensor | None]) -> Sequence[int] | None:
+    given = [index for index in indices if index is not None]
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    if not given or dims[-1] >= x.dim() or dims != list(range(dims[0], dims[-1] + 1)) or not x.numel():
+        return None
+    if any(index.dtype is not torch.int64 or not index.is_contiguous() for index in given):
+        return None
+    found = broadcast([index.shape for index in given], max(index.dim() for index in given))
+    return None if found is None else (*x.shape[: dims[0]], *found, *x.shape[dims[-1] + 1 :])

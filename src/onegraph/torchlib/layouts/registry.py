@@ -1,0 +1,46 @@
+"""The rules, by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from onegraph.torchlib.strides import contiguous
+
+Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
+Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
+RULES: dict[OpOverload, Rule] = {}
+
+
+def rule(*ops: OpOverload) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        for op in ops:
+            RULES[op] = function
+        return function
+
+    return register
+
+
+def laid_out(shape: Sequence[int], dtype: torch.dtype) -> Layout:
+    """A contiguous result."""
+    return shape, contiguous(shape), dtype
+
+
+def in_format(shape: Sequence[int], form: torch.memory_format, dtype: torch.dtype) -> Layout:
+    """A result in a memory format; dimensions of size 1 have the strides of their places, too."""
+    if form is torch.contiguous_format or 0 in shape:
+        return laid_out(shape, dtype)
+    strides, step = [0] * len(shape), 1
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[dim] = step
+        step *= shape[dim]
+    return shape, strides, dtype
+
+
+def wrapped(dim: int, x: Tensor) -> int | None:
+    """The dimension from the front, or None where the tensor has none such."""
+    rank = max(x.dim(), 1)
+    return dim % rank if -rank <= dim < rank else None
