@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,14 @@ from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, Fa
 def test_common_operators_do_not_import_sympy() -> None:
     script = Path(__file__).with_name("without_sympy.py")
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_first_call_does_not_import_what_takes_longer_than_compiling(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("first_call.py")
+    environment = os.environ | {"ONEGRAPH_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, script]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, env=environment)
     assert result.returncode == 0, result.stderr
 
 
