@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -52,6 +53,50 @@ def test_linear_of_any_shape(shape: tuple[int, ...], calls: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_linear_of_any_type(dtype: torch.dtype, calls: str) -> None:
     compare(nn.Linear(48, 40).to(dtype), torch.randn(8, 48, dtype=dtype), calls=calls)
+
+
+def called(graph: Callable[..., Any], *args: Any) -> list[str]:
+    """The operators outside of kernels that a compiled function calls."""
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        graph(*args)
+    return [event.name for event in profile.events() if "linear" in event.name or "mm" in event.name]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_single_row_is_a_sum(dtype: torch.dtype, bias: bool) -> None:
+    layer = nn.Linear(700, 513, bias=bias).to(dtype)
+    rows = {"ordinary": torch.randn(1, 700), "large": torch.randn(1, 700) * 1e15, "nan": torch.randn(1, 700)}
+    rows["nan"][0, 3], rows["large"][0, 0] = torch.nan, torch.inf
+    for row in rows.values():
+        compare(layer, row.to(dtype), calls="measured")
+    compare(lambda x: F.silu(layer(x * 2)) + x[..., :513], torch.randn(1, 1, 700, dtype=dtype), calls="measured")
+    compare(lambda x: layer(x.t()), torch.randn(700, 1, dtype=dtype), calls="measured")
+    compiled = onegraph.compile(layer)
+    with torch.no_grad():
+        compiled(rows["ordinary"].to(dtype))
+    assert called(compiled, rows["ordinary"].to(dtype)) == []
+    onegraph.reset()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_single_row_is_as_exact_as_in_eager_mode(dtype: torch.dtype) -> None:
+    layer, x = nn.Linear(4096, 512, bias=False).to(dtype), torch.randn(1, 4096, dtype=dtype)
+    with torch.no_grad():
+        exact = F.linear(x.double(), layer.weight.double())
+        ours, theirs = (call(x).double() - exact for call in (onegraph.compile(layer), layer))
+    assert ours.square().mean() <= 1.05 * theirs.square().mean()
+    onegraph.reset()
+
+
+def test_other_products_are_no_sums() -> None:
+    tall, few = nn.Parameter(torch.randn(512, 512)), nn.Linear(512, 512)
+    with torch.no_grad():
+        for function, x in ((lambda x: x @ tall, torch.randn(1, 512)), (few, torch.randn(2, 512))):
+            compiled = onegraph.compile(function)
+            compiled(x)
+            assert len(called(compiled, x)) > 0
+    onegraph.reset()
 
 
 @pytest.mark.parametrize("calls", CALLS)

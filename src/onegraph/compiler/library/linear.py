@@ -1,7 +1,11 @@
-"""Matrix products with a weight: through aten, through oneDNN, or through oneDNN with the weight packed.
+"""Matrix products with a weight: through aten, through oneDNN, through oneDNN with the weight packed, or as sums.
 
 mm(x, t(w))            _linear_pointwise(x, w, None, "none", [], "")
 addmm(b, x, t(w))      _linear_pointwise(x, packed(w), b, "none", [], "")
+addmm(b, x, t(w))      sum(x * w, 1) + b
+
+The last is for a single row: its time is that of reading the weight once, which a kernel of ours does as fast as the
+memory allows, and together with what is computed before and after. No library that torch has comes near.
 
 A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
 """
@@ -28,6 +32,7 @@ mkldnn = torch.ops.mkldnn
 DTYPES = (torch.float32, torch.bfloat16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
+LONG = 64  # what is summed over, so that vectors fill
 EPILOGUE = ("none", [], "")  # nothing is done to the result
 
 
@@ -50,7 +55,11 @@ def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> 
             continue
         choice = _choice(product, product.weight in parameters, config)
         if choice != "aten":
-            _rewrite(graph, node, product, choice)
+            with graph.inserting_before(node), node.meta["val"].fake_mode:
+                new = _as_sum(graph, product) if choice == "sum" else _as_call(graph, product, choice)
+            new.meta.update(node.meta)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
 
 
 def _product(node: Node) -> Product | None:
@@ -84,6 +93,8 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return config.library_calls if constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
+    if rows == 1 and not product.tall and inner >= LONG:
+        return "sum"
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype
     what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
@@ -128,17 +139,33 @@ def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:
     return Recipe(packed_weight, (rows, tall), (weight.element_size(),))
 
 
-def _rewrite(graph: Graph, node: Node, product: Product, choice: str) -> None:
+def _as_call(graph: Graph, product: Product, choice: str) -> Node:
     weight: Any = product.weight
     value = weight.meta["val"]
-    with graph.inserting_before(node):
-        if choice == "packed":
-            weight = graph.call_function(_packing(value, product.tall, product.sizes[0]), (weight,))
-            weight.meta["val"] = value
-        elif product.tall:
-            weight = graph.call_function(aten.t.default, (weight,))
-            weight.meta["val"] = value.t()
-        new = graph.call_function(mkldnn._linear_pointwise.default, (product.x, weight, product.bias, *EPILOGUE))
-    new.meta.update(node.meta)
-    node.replace_all_uses_with(new)
-    graph.erase_node(node)
+    if choice == "packed":
+        weight = graph.call_function(_packing(value, product.tall, product.sizes[0]), (weight,))
+        weight.meta["val"] = value
+    elif product.tall:
+        weight = graph.call_function(aten.t.default, (weight,))
+        weight.meta["val"] = value.t()
+    return graph.call_function(mkldnn._linear_pointwise.default, (product.x, weight, product.bias, *EPILOGUE))
+
+
+def _as_sum(graph: Graph, product: Product) -> Node:
+    """Added up in float32, whatever the type, and rounded once."""
+
+    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
+        node = graph.call_function(target, args, kwargs)
+        node.meta["val"] = target(*[item.meta["val"] if isinstance(item, Node) else item for item in args], **kwargs)
+        return node
+
+    def precise(node: Node) -> Node:
+        return node if dtype is torch.float32 else call(aten._to_copy.default, node, dtype=torch.float32)
+
+    dtype = product.x.meta["val"].dtype
+    row = call(aten.sum.dim_IntList, call(aten.mul.Tensor, precise(product.x), precise(product.weight)), [1])
+    if product.bias is not None:
+        row = call(aten.add.Tensor, row, precise(product.bias))
+    if dtype is not torch.float32:
+        row = call(aten._to_copy.default, row, dtype=dtype)
+    return call(aten.unsqueeze.default, row, 0)
