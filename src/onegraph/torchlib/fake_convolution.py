@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from onegraph.torchlib.layouts.registry import in_format
+from onegraph.torchlib.layouts.registry import each, in_format
 
 FUNC = torch.ops.aten.convolution.default
 _NAMES = [argument.name for argument in FUNC._schema.arguments]
@@ -58,7 +58,7 @@ def _sizes(
 ) -> list[int] | None:
     """torch.nn.Conv2d and ConvTranspose2d document the formulas."""
     rank = weight.dim() - 2
-    numbers = [_each(value, rank) for value in (stride, padding, dilation, output_padding)]
+    numbers = [each(value, rank) for value in (stride, padding, dilation, output_padding)]
     if rank < 1 or input.dim() != weight.dim() or None in numbers or groups < 1 or not input.numel():
         return None
     inner, outer = weight.shape[1] * groups, weight.shape[0]
@@ -74,7 +74,3 @@ def _sizes(
         reach = gap * (k - 1) + 1
         sizes.append((n - 1) * step - 2 * pad + reach + extra if transposed else (n + 2 * pad - reach) // step + 1)
     return sizes if min(sizes) > 0 else None
-
-
-def _each(value: Sequence[int], rank: int) -> Sequence[int] | None:
-    return tuple(value) * rank if len(value) == 1 else value if len(value) == rank else None

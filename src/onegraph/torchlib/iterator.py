@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from onegraph.torchlib.strides import contiguous, is_dense
+from onegraph.torchlib.strides import contiguous, filled, is_dense
 
 
 def broadcast(shapes: Sequence[Sequence[int]], rank: int) -> tuple[int, ...] | None:
@@ -27,21 +27,12 @@ def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbe
             return contiguous(shape)
         last = torch.channels_last  # that of three dimensions is not looked at
         if len(shape) == 4 and all(tensor.is_contiguous(memory_format=last) for tensor in tensors):
-            return _filled(shape, [1, 3, 2, 0])  # dimensions of size 1 have strides too
+            return filled(shape, [1, 3, 2, 0])  # dimensions of size 1 have strides too
         first = tensors[0].stride()
         if all(tensor.stride() == first for tensor in tensors) and is_dense(shape, first):
             return first
     order = _iteration_order(shape, [_broadcast_strides(tensor, shape) for tensor in tensors])
-    return contiguous(shape) if order == list(range(len(shape)))[::-1] else _filled(shape, order)
-
-
-def _filled(shape: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The strides of a block of memory that is filled along one dimension after the other."""
-    strides, step = [0] * len(shape), 1
-    for dim in order:
-        strides[dim] = step
-        step *= shape[dim]
-    return strides
+    return contiguous(shape) if order == list(range(len(shape)))[::-1] else filled(shape, order)
 
 
 def _broadcast_strides(tensor: Tensor, shape: Sequence[int]) -> list[int]:

@@ -15,6 +15,15 @@ def contiguous(shape: Sequence[int]) -> list[int]:
     return strides[::-1]
 
 
+def filled(shape: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The strides of a block of memory that is filled along one dimension after the other."""
+    strides, step = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = step
+        step *= shape[dim]
+    return strides
+
+
 def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory, each in a place of its own, in some order of the dimensions."""
     expected = 1

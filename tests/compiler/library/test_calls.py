@@ -91,8 +91,11 @@ def test_a_single_row_is_as_exact_as_in_eager_mode(dtype: torch.dtype) -> None:
 
 def test_other_products_are_no_sums() -> None:
     tall, few = nn.Parameter(torch.randn(512, 512)), nn.Linear(512, 512)
+    columns = nn.Parameter(torch.randn(600, 512).t().contiguous().t())
     with torch.no_grad():
-        for function, x in ((lambda x: x @ tall, torch.randn(1, 512)), (few, torch.randn(2, 512))):
+        flipped = lambda x: F.linear(x, columns)  # noqa: E731
+        row = torch.randn(1, 512)
+        for function, x in ((lambda x: x @ tall, row), (flipped, row), (few, torch.randn(2, 512))):
             compiled = onegraph.compile(function)
             compiled(x)
             assert len(called(compiled, x)) > 0

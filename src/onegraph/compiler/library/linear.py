@@ -7,7 +7,7 @@ addmm(b, x, t(w))      sum(x * w, 1) + b
 The last is for a single row: its time is that of reading the weight once, which a kernel of ours does as fast as the
 memory allows, and together with what is computed before and after. No library that torch has comes near.
 
-A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
+A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_as_call`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _choice(product: Product, constant: bool, config: Config) -> str:
         return config.library_calls if constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
-    if rows == 1 and not product.tall and inner >= LONG:
+    if rows == 1 and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
         return "sum"
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     dtype = product.x.meta["val"].dtype

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onegraph.torchlib.layouts.registry import Layout, in_format, rule
+from onegraph.torchlib.layouts.registry import Layout, each, in_format, rule
 from onegraph.torchlib.strides import suggested_format
 
 aten = torch.ops.aten
@@ -16,8 +16,8 @@ aten = torch.ops.aten
 
 def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Layout | None:
     """What a window over the last two dimensions gives. A window that begins in the padding at the end is left out."""
-    numbers = [_pair(value) for value in (kernel, stride or kernel, padding, dilation)]
-    if x.dim() not in (3, 4) or not x.numel() or None in numbers:
+    numbers = [each(value, 2) for value in (kernel, stride or kernel, padding, dilation)]
+    if x.dim() not in (3, 4) or not x.numel() or None in numbers or x.is_complex() or x.dtype is torch.bool:
         return None
     shape = list(x.shape)
     for dim, (k, step, pad, gap) in enumerate(zip(*numbers, strict=True), x.dim() - 2):  # type: ignore[arg-type]
@@ -29,14 +29,9 @@ def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ce
     return in_format(shape, suggested_format(x), x.dtype) if min(shape[-2:]) > 0 else None
 
 
-def _pair(value: Any) -> Sequence[int] | None:
-    found = (value, value) if isinstance(value, int) else value
-    return tuple(found) * 2 if len(found) == 1 else found if len(found) == 2 else None
-
-
 @rule(aten.max_pool2d_with_indices.default)
 def max_pool(
-    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+    x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
 ) -> tuple[Layout, ...] | None:
     found = _pooled(x, kernel, stride, padding, dilation, ceil)
     return None if found is None else (found, (*found[:2], torch.int64))
@@ -44,9 +39,15 @@ def max_pool(
 
 @rule(aten.avg_pool2d.default)
 def average_pool(
-    x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, counted: bool = True, by: Any = None
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = (0,),
+    ceil: bool = False,
+    counted: bool = True,
+    by: Any = None,
 ) -> Layout | None:
-    return _pooled(x, kernel, stride, padding, 1, ceil) if by != 0 and x.is_floating_point() else None
+    return _pooled(x, kernel, stride, padding, (1,), ceil) if by != 0 and x.is_floating_point() else None
 
 
 @rule(aten._adaptive_avg_pool2d.default)
@@ -67,13 +68,11 @@ def padded(x: Tensor, pad: Sequence[int], value: Any = 0) -> Layout | None:
     return in_format(shape, suggested_format(x), x.dtype) if min(shape) > 0 else None
 
 
-@rule(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default)
-def upsampled(x: Tensor, size: Any, *_: Any, **__: Any) -> Layout | None:
-    if x.dim() != 4 or not x.numel() or len(size) != 2 or min(size) < 1:
+@rule(
+    *(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default),
+    *(aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default),
+)
+def interpolated(x: Tensor, size: Any, *_: Any, **__: Any) -> Layout | None:
+    if x.dim() != 4 or not x.numel() or not x.is_floating_point() or len(size) != 2 or min(size) < 1:
         return None
     return in_format((*x.shape[:2], *size), suggested_format(x), x.dtype)
-
-
-@rule(aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default)
-def interpolated(x: Tensor, size: Any, *_: Any, **__: Any) -> Layout | None:
-    return upsampled(x, size) if x.is_floating_point() else None

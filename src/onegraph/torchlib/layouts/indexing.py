@@ -69,12 +69,10 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     shape = _indexed(x, indices)
     if shape is None or values.dtype != x.dtype or values.dim() > len(shape) or not is_dense(x.shape, x.stride()):
         return None
-    sizes = shape[len(shape) - values.dim() :]
-    fits = all(n in (1, m) for n, m in zip(values.shape, sizes, strict=True))
-    return (x.shape, x.stride(), x.dtype) if fits else None
+    return (x.shape, x.stride(), x.dtype) if broadcast([values.shape, shape], len(shape)) == shape else None
 
 
-def _indexed(x: Tensor, indices: Sequence[Tensor | None]) -> Sequence[int] | None:
+def _indexed(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, ...] | None:
     given = [index for index in indices if index is not None]
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     if not given or dims[-1] >= x.dim() or dims != list(range(dims[0], dims[-1] + 1)) or not x.numel():

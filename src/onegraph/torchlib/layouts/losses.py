@@ -37,7 +37,7 @@ def negative_log_likelihood(
 ) -> tuple[Layout, ...] | None:
     if x.dim() not in (1, 2) or target.dim() != x.dim() - 1 or target.dtype is not torch.int64 or not x.numel():
         return None
-    if target.shape != x.shape[:-1]:
+    if target.shape != x.shape[:-1] or not x.is_floating_point():
         return None
     if weight is not None and (weight.shape != x.shape[-1:] or weight.dtype != x.dtype):
         return None

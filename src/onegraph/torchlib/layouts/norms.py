@@ -17,7 +17,7 @@ aten = torch.ops.aten
 def layer_norm(x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple[Layout, ...] | None:
     rank = x.dim() - len(shape)
     parameters = [p for p in (weight, bias) if p is not None]
-    if any(p.dtype != x.dtype for p in parameters):
+    if not x.is_floating_point() or any(p.dtype != x.dtype for p in parameters):
         return None
     if any(list(sizes) != list(shape) for sizes in (x.shape[rank:], *(p.shape for p in parameters))):
         return None
@@ -31,6 +31,8 @@ def group_norm(
 ) -> tuple[Layout, ...] | None:
     parameters = [p for p in (weight, bias) if p is not None]
     if any(p.dtype != x.dtype or p.shape != (channels,) for p in parameters) or x.dim() < 2 or not x.numel():
+        return None
+    if not x.is_floating_point():
         return None
     if groups < 1 or channels % groups or x.shape[:2] != (images, channels) or x.numel() != images * channels * pixels:
         return None

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.iterator import broadcast
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule
 
 aten = torch.ops.aten
@@ -14,48 +15,53 @@ aten = torch.ops.aten
 
 @rule(aten.mm.default)
 def mm(a: Tensor, b: Tensor) -> Layout | None:
-    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or not _multiply(a, b):
         return None
     return laid_out((a.shape[0], b.shape[1]), a.dtype)
 
 
 @rule(aten.addmm.default)
 def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Layout | None:
-    return _added(bias, mm(a, b))
+    return _added(bias, mm(a, b), beta, alpha)
 
 
 @rule(aten.bmm.default)
 def bmm(a: Tensor, b: Tensor) -> Layout | None:
-    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1] or a.dtype != b.dtype:
+    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1] or not _multiply(a, b):
         return None
     return laid_out((a.shape[0], a.shape[1], b.shape[2]), a.dtype)
 
 
 @rule(aten.baddbmm.default)
 def baddbmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Layout | None:
-    return _added(bias, bmm(a, b))
+    return _added(bias, bmm(a, b), beta, alpha)
 
 
 @rule(aten.mv.default)
 def mv(a: Tensor, b: Tensor) -> Layout | None:
-    if a.dim() != 2 or b.dim() != 1 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
+    if a.dim() != 2 or b.dim() != 1 or a.shape[1] != b.shape[0] or not _multiply(a, b):
         return None
     return laid_out((a.shape[0],), a.dtype)
 
 
 @rule(aten.addmv.default)
 def addmv(bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Layout | None:
-    return _added(bias, mv(a, b))
+    return _added(bias, mv(a, b), beta, alpha)
 
 
 @rule(aten.dot.default, aten.vdot.default)
 def dot(a: Tensor, b: Tensor) -> Layout | None:
-    return laid_out((), a.dtype) if a.dim() == b.dim() == 1 and a.shape == b.shape and a.dtype == b.dtype else None
+    return laid_out((), a.dtype) if a.dim() == b.dim() == 1 and a.shape == b.shape and _multiply(a, b) else None
 
 
-def _added(bias: Tensor, product: Layout | None) -> Layout | None:
-    """The product, if the bias can be added to it."""
+def _multiply(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.dtype is not torch.bool
+
+
+def _added(bias: Tensor, product: Layout | None, *factors: Any) -> Layout | None:
+    """The product, if the bias can be added to it, and the factors are of no type that the tensors do not hold."""
     if product is None or bias.dtype != product[2] or bias.dim() > len(product[0]):
         return None
-    sizes = product[0][len(product[0]) - bias.dim() :]
-    return product if all(n in (1, m) for n, m in zip(bias.shape, sizes, strict=True)) else None
+    if not (product[2].is_floating_point or all(type(factor) is int for factor in factors)):
+        return None
+    return product if broadcast([bias.shape, product[0]], len(product[0])) == product[0] else None

@@ -49,7 +49,7 @@ def mean(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 @rule(aten.amax.default, aten.amin.default)
 def amax(x: Tensor, dims: Any = (), keepdim: bool = False) -> Layout | None:
-    return _reduced(x, dims, keepdim, x.dtype) if x.numel() else None
+    return _reduced(x, dims, keepdim, x.dtype) if x.numel() and not x.is_complex() else None
 
 
 @rule(aten.max.default, aten.min.default)
@@ -107,7 +107,8 @@ def vector_norm(
 
 @rule(aten.cumsum.default, aten.cumprod.default)
 def scanned(x: Tensor, dim: int, *, dtype: Any = None) -> Layout | None:
-    return None if wrapped(dim, x) is None else laid_out(x.shape, _summed(x, dtype))
+    summed = _summed(x, dtype)
+    return None if wrapped(dim, x) is None or summed is torch.bool else laid_out(x.shape, summed)
 
 
 @rule(aten.sort.default)
@@ -127,7 +128,7 @@ def stable_sort(
 @rule(aten.topk.default)
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Layout, ...] | None:
     at = wrapped(dim, x)
-    if at is None or x.is_complex() or not 0 <= k <= (x.shape[at] if x.dim() else 1):
+    if at is None or x.is_complex() or x.dtype is torch.bool or not 0 <= k <= (x.shape[at] if x.dim() else 1):
         return None
     shape = [k if d == at else n for d, n in enumerate(x.shape)]
     return laid_out(shape, x.dtype), laid_out(shape, torch.int64)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from onegraph.torchlib.strides import contiguous
+from onegraph.torchlib.strides import contiguous, filled
 
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
 Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
@@ -33,14 +33,15 @@ def in_format(shape: Sequence[int], form: torch.memory_format, dtype: torch.dtyp
     """A result in a memory format; dimensions of size 1 have the strides of their places, too."""
     if form is torch.contiguous_format or 0 in shape:
         return laid_out(shape, dtype)
-    strides, step = [0] * len(shape), 1
-    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[dim] = step
-        step *= shape[dim]
-    return shape, strides, dtype
+    return shape, filled(shape, (1, *range(len(shape) - 1, 1, -1), 0)), dtype
 
 
 def wrapped(dim: int, x: Tensor) -> int | None:
     """The dimension from the front, or None where the tensor has none such."""
     rank = max(x.dim(), 1)
     return dim % rank if -rank <= dim < rank else None
+
+
+def each(value: Sequence[int], rank: int) -> Sequence[int] | None:
+    """One number per dimension, of a list that may have a single one for all, or None for any other list."""
+    return tuple(value) * rank if len(value) == 1 else value if len(value) == rank else None

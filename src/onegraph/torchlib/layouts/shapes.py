@@ -75,7 +75,6 @@ def triangle(x: Tensor, diagonal: int = 0) -> Layout | None:
 
 @rule(
     *(aten.empty_like.default, aten.zeros_like.default, aten.ones_like.default, aten.full_like.default),
-    *(aten.rand_like.default, aten.randn_like.default, aten.randint_like.default, aten.randint_like.low_dtype),
 )
 def like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
     """The strides are kept, those of dimensions of size 1 too, which the meta kernels make anew."""
@@ -84,6 +83,17 @@ def like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **oth
     if not ordinary or others.get("pin_memory") or memory_format not in (None, torch.preserve_format):
         return None
     return (x.shape, x.stride(), dtype or x.dtype) if x.numel() and is_dense(x.shape, x.stride()) else None
+
+
+@rule(aten.rand_like.default, aten.randn_like.default)
+def drawn_like(x: Tensor, *_: Any, dtype: Any = None, **others: Any) -> Layout | None:
+    return like(x, dtype=dtype, **others) if (dtype or x.dtype).is_floating_point else None
+
+
+@rule(aten.randint_like.default, aten.randint_like.low_dtype)
+def integers_like(x: Tensor, *_: Any, dtype: Any = None, **others: Any) -> Layout | None:
+    drawn = dtype or x.dtype
+    return None if drawn.is_complex or drawn is torch.bool else like(x, dtype=dtype, **others)
 
 
 @rule(aten.view_copy.default)
