@@ -9,9 +9,10 @@ from onegraph.base.config import Config
 from onegraph.compiler.library.convolution import choose_convolutions
 from onegraph.compiler.library.layout import spread
 from onegraph.compiler.library.linear import choose_linear
+from onegraph.compiler.library.widened import WIDENED, widen
 from onegraph.torchlib.graph import LazyGraphModule
 
-_CANDIDATES = frozenset({torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.convolution.default})
+_CANDIDATES = WIDENED | {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.convolution.default}
 
 
 def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config) -> GraphModule:
@@ -31,4 +32,5 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
     choose_linear(graph, constants, config)
+    widen(graph, config)
     return LazyGraphModule(module, graph)

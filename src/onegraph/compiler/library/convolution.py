@@ -4,6 +4,8 @@ c = convolution(x, w, b, ...)                              x' = clone(x), channe
 n = native_batch_norm(c, gamma, beta, mean, var, False)    w' = packed(w, gamma, var)
 y = n[0]                                                   y = _convolution_pointwise(x', w', folded(b, ...), ...)
 
+Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once.
+
 It pays only if a graph's convolutions gain on the whole: the times of all decide together. `layout` makes what stands
 between them agree. oneDNN's own epilogues are not used: its relu turns NaN into 0.
 
@@ -22,15 +24,16 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, multiplied_in, static_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
+from onegraph.compiler.library.nodes import as_type
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 EPILOGUE = ("none", [], "")  # nothing is done to the result
 NORMS = (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default)
 
@@ -152,7 +155,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     check = check_of(config)
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
-        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
+        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype} in {multiplied_in(x.dtype)}"
         what += f" constant {c.constant} checked by {check}"
         measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
@@ -164,6 +167,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
 def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
     """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
     dtype = c.x.meta["val"].dtype
+    within = multiplied_in(dtype)
     x = torch.full(c.image, 0.5, dtype=dtype)
     last = x.to(memory_format=torch.channels_last)
     pixels = c.image[0] * c.image[2] * c.image[3]
@@ -181,7 +185,8 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
         recipe = Recipe(packed_weight, (c.window, c.image), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
-            return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
+            settings = (padding, stride, dilation, groups, *EPILOGUE)
+            return mkldnn._convolution_pointwise(last.to(within), keep(weight), None, *settings).to(dtype)
 
         found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
     return found
@@ -192,7 +197,7 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
 
 def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...]) -> Tensor:
     """The filters as oneDNN wants them for images of this size with channels last."""
-    last = weight.contiguous(memory_format=torch.channels_last)
+    last = weight.to(multiplied_in(weight.dtype), memory_format=torch.channels_last)
     return mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
 
 
@@ -201,7 +206,7 @@ def folded_weight(
 ) -> Tensor:
     """The filters with the factor of the normalization, packed."""
     scaled = weight.double() * _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
-    return packed_weight(scaled.to(weight.dtype), window, image)
+    return packed_weight(scaled.to(multiplied_in(weight.dtype)), window, image)
 
 
 def folded_bias(
@@ -267,22 +272,26 @@ def _product(graph: Graph, c: Convolution, x: Node) -> Node:
 
 def _packed(graph: Graph, c: Convolution, x: Node) -> Node:
     norm, dtype = c.norm, x.meta["val"].dtype
+    within = multiplied_in(dtype)
     if norm is None:
         weight = _made(graph, c.weight, packed_weight, (c.weight,), (c.window, c.image))
-        bias = c.bias
+        bias = None if c.bias is None else as_type(graph, c.bias, within)
     else:
         settings = (norm.eps, c.window, c.image)
         weight = _made(graph, c.weight, folded_weight, (c.weight, norm.weight, norm.var), settings)
         parts = (c.bias, norm.weight, norm.bias, norm.mean, norm.var)
-        bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(dtype).removeprefix("torch.")))
-        bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=dtype)
-    args = (x, weight, bias, *c.window.arguments(), *EPILOGUE)
-    return graph.call_function(mkldnn._convolution_pointwise.default, args)
+        bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(within).removeprefix("torch.")))
+        bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=within)
+    args = (as_type(graph, x, within), weight, bias, *c.window.arguments(), *EPILOGUE)
+    result = graph.call_function(mkldnn._convolution_pointwise.default, args)
+    result.meta["val"] = channels_last(c.node.meta["val"]).to(within)
+    return as_type(graph, result, dtype)
 
 
 def _made(graph: Graph, like: Node, function: Any, tensors: Sequence[Node | None], settings: tuple[Any, ...]) -> Node:
-    """A value made of constants, of the type of one of them."""
+    """A value made of constants, of the shape of one of them, in the type that oneDNN is given."""
     itemsizes = tuple(0 if t is None else t.meta["val"].element_size() for t in tensors)
     node = graph.call_function(Recipe(function, settings, itemsizes), tuple(tensors))
-    node.meta["val"] = like.meta["val"]
+    value = like.meta["val"]
+    node.meta["val"] = value.to(multiplied_in(value.dtype))
     return node

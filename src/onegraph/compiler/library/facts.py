@@ -9,6 +9,8 @@ from torch import Tensor
 
 from onegraph.torchlib.strides import is_dense
 
+mkldnn = torch.ops.mkldnn
+
 
 def static_shape(value: Tensor) -> tuple[int, ...] | None:
     """The sizes, if all are known and none is zero."""
@@ -24,3 +26,9 @@ def is_ordinary(value: Tensor, dtypes: Sequence[torch.dtype]) -> bool:
 def fills_memory(value: Tensor) -> bool:
     """Whether the elements fill a block of memory, in some order of the dimensions."""
     return is_dense(value.shape, value.stride())
+
+
+def multiplied_in(dtype: torch.dtype) -> torch.dtype:
+    """The element type in which oneDNN is to multiply: float32, if this processor has no instructions for the type."""
+    known = {torch.bfloat16: mkldnn._is_mkldnn_bf16_supported, torch.float16: mkldnn._is_mkldnn_fp16_supported}
+    return dtype if dtype in known and known[dtype]() else torch.float32

@@ -88,7 +88,7 @@ def spread(graph: Graph, before: Mapping[Node, Any]) -> None:
     changed: dict[Node, Tensor] = {}  # nodes in another order, with the value that they would have had
     for node in list(graph.nodes):
         touched = [source for source in node.all_input_nodes if source in changed]
-        if touched and node not in before and is_channels_last(node.meta.get("val")) and node.target in _COPIES:
+        if touched and node not in before and node.target is aten.clone.default and is_channels_last(node.meta["val"]):
             node.replace_all_uses_with(touched[0])
             graph.erase_node(node)
             continue

@@ -4,7 +4,10 @@ mm(x, t(w))            _linear_pointwise(x, w, None, "none", [], "")
 addmm(b, x, t(w))      _linear_pointwise(x, packed(w), b, "none", [], "")
 addmm(b, x, t(w))      sum(x * w, 1) + b
 
-The last is for a single row: its time is that of reading the weight once, which a kernel of ours does as fast as the
+Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once:
+in aten such a product takes several times as long.
+
+A sum is for a single row: its time is that of reading the weight once, which a kernel of ours does as fast as the
 memory allows, and together with what is computed before and after. No library that torch has comes near.
 
 A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_as_call`.
@@ -12,24 +15,24 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import fills_memory, is_ordinary, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, multiplied_in, static_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
+from onegraph.compiler.library.nodes import as_type, call
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
 LONG = 64  # what is summed over, so that vectors fill
@@ -44,16 +47,21 @@ class Product:
     weight: Node
     bias: Node | None
     tall: bool
+    constant: bool  # whether the weight may be packed
     sizes: tuple[int, int, int]  # rows of x, what is summed over, columns of the result
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.meta["val"].dtype
 
 
 def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> None:
     """Rewrite the products for which something else than aten is faster."""
     for node in list(graph.nodes):
-        product = _product(node)
+        product = _product(node, parameters)
         if product is None:
             continue
-        choice = _choice(product, product.weight in parameters, config)
+        choice = _choice(product, config)
         if choice != "aten":
             with graph.inserting_before(node), node.meta["val"].fake_mode:
                 new = _as_sum(graph, product) if choice == "sum" else _as_call(graph, product, choice)
@@ -62,7 +70,7 @@ def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> 
             graph.erase_node(node)
 
 
-def _product(node: Node) -> Product | None:
+def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
     """The product that the node is; None for any other node, and where aten alone can do it."""
     match node.target, node.args:
         case aten.mm.default, (Node() as x, Node() as y):
@@ -84,24 +92,24 @@ def _product(node: Node) -> Product | None:
         return None
     if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):  # type: ignore[union-attr]
         return None
-    return Product(x, weight, bias, tall, (rows, inner, columns))
+    return Product(x, weight, bias, tall, weight in parameters, (rows, inner, columns))
 
 
-def _choice(product: Product, constant: bool, config: Config) -> str:
+def _choice(product: Product, config: Config) -> str:
     rows, inner, columns = product.sizes
     if config.library_calls != "measured":
-        return config.library_calls if constant or config.library_calls != "packed" else "onednn"
+        return config.library_calls if product.constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
     if rows == 1 and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
         return "sum"
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
-    dtype = product.x.meta["val"].dtype
-    what = f"linear, cold {timed} {dtype} bias {product.bias is not None} tall {product.tall}"
+    what = f"linear, cold {timed} {product.dtype} in {multiplied_in(product.dtype)}"
+    what += f" bias {product.bias is not None} tall {product.tall}"
     check = check_of(config)
-    what += f" constant {constant} checked by {check}"
-    setting = (product.tall, product.bias is not None, constant, check)
-    return fastest(times(what, lambda: _candidates(timed, dtype, *setting), config))
+    what += f" constant {product.constant} checked by {check}"
+    setting = (product.tall, product.bias is not None, product.constant, check)
+    return fastest(times(what, lambda: _candidates(timed, product.dtype, *setting), config))
 
 
 def _candidates(
@@ -116,56 +124,51 @@ def _candidates(
     weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype), rows)
     bias = torch.full((columns,), 0.5, dtype=dtype) if biased else None
     seen = [weight if tall else weight.t() for weight in weights]
+    within = multiplied_in(dtype)
+
+    def multiplied(weight: Tensor) -> object:
+        added = None if bias is None else bias.to(within)
+        return mkldnn._linear_pointwise(x.to(within), weight, added, *EPILOGUE).to(dtype)
+
     found: dict[str, Runs] = {
         "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
-        "onednn": [partial(mkldnn._linear_pointwise, x, w.t(), bias, *EPILOGUE) for w in seen],
+        "onednn": [partial(lambda w: multiplied(w.t().to(within)), w) for w in seen],
     }
     if constant and (check != "digest" or rows > FEW):
         keeps = [(keeping(_packing(weight, tall, rows), check), weight) for weight in weights]
-
-        def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
-            return mkldnn._linear_pointwise(x, keep(weight), bias, *EPILOGUE)
-
-        found["packed"] = [partial(packed, *pair) for pair in keeps]
+        found["packed"] = [partial(lambda keep, weight: multiplied(keep(weight)), *pair) for pair in keeps]
     return found
 
 
-def packed_weight(weight: Tensor, rows: int, tall: bool) -> Tensor:
-    """The weight as oneDNN wants it for so many rows of the other factor."""
-    return mkldnn._reorder_linear_weight(weight.t() if tall else weight, rows)
+def packed_weight(weight: Tensor, rows: int, tall: bool, dtype: torch.dtype) -> Tensor:
+    """The weight as oneDNN wants it for so many rows of the other factor, in an element type."""
+    return mkldnn._reorder_linear_weight((weight.t() if tall else weight).to(dtype), rows)
 
 
 def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:
-    return Recipe(packed_weight, (rows, tall), (weight.element_size(),))
+    return Recipe(packed_weight, (rows, tall, multiplied_in(weight.dtype)), (weight.element_size(),))
 
 
 def _as_call(graph: Graph, product: Product, choice: str) -> Node:
-    weight: Any = product.weight
+    within = multiplied_in(product.dtype)
+    x, weight, bias = product.x, product.weight, product.bias
     value = weight.meta["val"]
     if choice == "packed":
         weight = graph.call_function(_packing(value, product.tall, product.sizes[0]), (weight,))
-        weight.meta["val"] = value
-    elif product.tall:
-        weight = graph.call_function(aten.t.default, (weight,))
-        weight.meta["val"] = value.t()
-    return graph.call_function(mkldnn._linear_pointwise.default, (product.x, weight, product.bias, *EPILOGUE))
+        weight.meta["val"] = value.to(within)
+    else:
+        weight = as_type(graph, call(graph, aten.t.default, weight) if product.tall else weight, within)
+    bias = None if bias is None else as_type(graph, bias, within)
+    args = (as_type(graph, x, within), weight, bias, *EPILOGUE)
+    result = graph.call_function(mkldnn._linear_pointwise.default, args)
+    result.meta["val"] = torch.empty(product.sizes[::2], dtype=within)
+    return as_type(graph, result, product.dtype)
 
 
 def _as_sum(graph: Graph, product: Product) -> Node:
     """Added up in float32, whatever the type, and rounded once."""
-
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
-        node = graph.call_function(target, args, kwargs)
-        node.meta["val"] = target(*[item.meta["val"] if isinstance(item, Node) else item for item in args], **kwargs)
-        return node
-
-    def precise(node: Node) -> Node:
-        return node if dtype is torch.float32 else call(aten._to_copy.default, node, dtype=torch.float32)
-
-    dtype = product.x.meta["val"].dtype
-    row = call(aten.sum.dim_IntList, call(aten.mul.Tensor, precise(product.x), precise(product.weight)), [1])
+    x, weight = (as_type(graph, node, torch.float32) for node in (product.x, product.weight))
+    row = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, x, weight), [1])
     if product.bias is not None:
-        row = call(aten.add.Tensor, row, precise(product.bias))
-    if dtype is not torch.float32:
-        row = call(aten._to_copy.default, row, dtype=dtype)
-    return call(aten.unsqueeze.default, row, 0)
+        row = call(graph, aten.add.Tensor, row, as_type(graph, product.bias, torch.float32))
+    return call(graph, aten.unsqueeze.default, as_type(graph, row, product.dtype), 0)

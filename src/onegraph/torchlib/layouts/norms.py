@@ -17,6 +17,8 @@ aten = torch.ops.aten
 def layer_norm(x: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple[Layout, ...] | None:
     rank = x.dim() - len(shape)
     parameters = [p for p in (weight, bias) if p is not None]
+    if not (x.is_floating_point() or parameters):
+        aten.native_layer_norm(torch.ones(1, dtype=x.dtype), [1], None, None, eps)  # raises what the program would see
     if not x.is_floating_point() or any(p.dtype != x.dtype for p in parameters):
         return None
     if any(list(sizes) != list(shape) for sizes in (x.shape[rank:], *(p.shape for p in parameters))):
@@ -32,6 +34,8 @@ def group_norm(
     parameters = [p for p in (weight, bias) if p is not None]
     if any(p.dtype != x.dtype or p.shape != (channels,) for p in parameters) or x.dim() < 2 or not x.numel():
         return None
+    if not (x.is_floating_point() or parameters):
+        aten.native_group_norm(torch.ones(1, 1, 1, dtype=x.dtype), None, None, 1, 1, 1, 1, eps)  # it raises, too
     if not x.is_floating_point():
         return None
     if groups < 1 or channels % groups or x.shape[:2] != (images, channels) or x.numel() != images * channels * pixels:

@@ -1,0 +1,22 @@
+"""New nodes of a graph, with what they give: their operators are called on the fakes of what they take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+aten = torch.ops.aten
+
+
+def call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """A node with a tensor for its result, where the graph inserts. To be called in the fakes' own mode."""
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = target(*(item.meta["val"] if isinstance(item, Node) else item for item in args), **kwargs)
+    return node
+
+
+def as_type(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
+    """The node itself, or its values in another element type."""
+    return node if node.meta["val"].dtype is dtype else call(graph, aten._to_copy.default, node, dtype=dtype)

@@ -1,0 +1,87 @@
+"""Where the processor has no instructions for an element type: products in float32, rounded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import onegraph
+from onegraph.compiler.library import widened
+
+CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], str]] = {
+    "mm": (lambda a, b: (a + 1) @ b, [(6, 48), (48, 40)], "mkldnn::_linear_pointwise"),
+    "addmm": (lambda x, w, b: F.linear(x, w, b).relu(), [(6, 48), (40, 48), (40,)], "mkldnn::_linear_pointwise"),
+    "bmm": (lambda a, b: a.mul(2) @ b.transpose(1, 2), [(3, 5, 16), (3, 7, 16)], "aten::bmm"),
+    "baddbmm": (lambda c, a, b: c.baddbmm(a, b, beta=0.5, alpha=2), [(7,), (3, 5, 16), (3, 16, 7)], "aten::baddbmm"),
+    "images": (lambda x, w, b: F.conv2d(x, w, b, 2, 1), [(2, 4, 9, 8), (6, 4, 3, 3), (6,)], "aten::convolution"),
+    "signals": (lambda x, w, b: F.conv1d(x, w, b, 2, 1), [(2, 4, 19), (6, 4, 3), (6,)], "aten::convolution"),
+    "back": (lambda x, w: F.conv_transpose2d(x, w, None, 2, 1), [(1, 4, 9, 8), (4, 6, 3, 3)], "aten::convolution"),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q + 1, k, v, is_causal=True),
+        [(2, 3, 40, 16)] * 3,
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bf16", "fp16"):
+        monkeypatch.setattr(torch.ops.mkldnn, f"_is_mkldnn_{name}_supported", lambda: False)
+
+
+def types(compiled: Callable[..., object], *args: Tensor) -> dict[str, str]:
+    """The element type of the first argument of each operator that is called."""
+    with torch.profiler.profile(record_shapes=True) as profile:
+        compiled(*args)
+    return {event.name: event.input_dtypes[0] for event in profile.events() if event.input_dtypes}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_as_exact_as_in_eager_mode(name: str, dtype: torch.dtype) -> None:
+    function, shapes, expected = CASES[name]
+    args = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    compiled = onegraph.compile(function, fullgraph=True, options={"library_calls": "onednn", "verify": True})
+    found, eager = compiled(*args), function(*args)
+    exact = function(*(x.double() for x in args))
+    assert found.dtype is dtype and found.stride() == eager.stride()
+    assert (found - exact).abs().max() <= (eager - exact).abs().max() * 1.01
+    assert types(compiled, *args)[expected] == "float"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_packed_and_folded(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 5))
+    model, x = model.eval().to(dtype), torch.randn(2, 3, 8, 8, dtype=dtype)
+    compiled = onegraph.compile(model, fullgraph=True, options={"library_calls": "packed", "verify": True})
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
+        found = types(compiled, x)
+        assert found["mkldnn::_convolution_pointwise"] == found["mkldnn::_linear_pointwise"] == "float"
+        model[4].weight.mul_(3)  # what was packed is packed again
+        torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def times(what: str, candidates: Callable[[], object], config: object) -> dict[str, float]:
+        asked.append(what)
+        assert set(candidates()) == {"aten", "wide"}  # type: ignore[call-overload]
+        return {"aten": 1.0, "wide": 2.0 if len(asked) == 1 else 0.5}
+
+    monkeypatch.setattr(widened, "times", times)
+    a, b, c = (torch.randn(2, n, 5, dtype=torch.bfloat16) for n in (3, 5, 5))
+    compiled = onegraph.compile(lambda a, b, c: (a @ b, b @ c), fullgraph=True)
+    compiled(a, b, c)
+    with torch.profiler.profile(record_shapes=True) as profile:
+        compiled(a, b, c)
+    products = [event.input_dtypes[0] for event in profile.events() if event.name == "aten::bmm"]
+    assert products == ["c10::BFloat16", "float"] and len(asked) == 2
