@@ -25,6 +25,11 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], str]] = {
         [(2, 3, 40, 16)] * 3,
         "aten::_scaled_dot_product_flash_attention_for_cpu",
     ),
+    "masked": (
+        lambda q, k, v, m: F.scaled_dot_product_attention(q + 1, k, v, m * 2),
+        [(2, 3, 40, 16), (2, 3, 50, 16), (2, 3, 50, 16), (2, 1, 40, 50)],
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+    ),
 }
 
 

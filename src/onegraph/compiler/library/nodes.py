@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, Node, map_arg
 
 aten = torch.ops.aten
 
@@ -13,7 +13,8 @@ aten = torch.ops.aten
 def call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """A node with a tensor for its result, where the graph inserts. To be called in the fakes' own mode."""
     node = graph.call_function(target, args, kwargs)
-    node.meta["val"] = target(*(item.meta["val"] if isinstance(item, Node) else item for item in args), **kwargs)
+    given, named = map_arg((args, kwargs), lambda source: source.meta["val"])  # type: ignore[misc]
+    node.meta["val"] = target(*given, **named)
     return node
 
 
