@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import onegraph
-from onegraph.compiler.library import widened
+from onegraph.compiler.library import convolution, linear, widened
 
 CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]], str]] = {
     "mm": (lambda a, b: (a + 1) @ b, [(6, 48), (48, 40)], "mkldnn::_linear_pointwise"),
@@ -90,3 +90,18 @@ def test_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
         compiled(a, b, c)
     products = [event.input_dtypes[0] for event in profile.events() if event.name == "aten::bmm"]
     assert products == ["c10::BFloat16", "float"] and len(asked) == 2
+
+
+def test_what_takes_seconds_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(*_: object) -> None:
+        raise AssertionError("timed")
+
+    monkeypatch.setattr(convolution, "times", times)
+    monkeypatch.setattr(linear, "times", times)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36 * 36, 500)).bfloat16()
+    x = torch.randn(9, 3, 38, 38, dtype=torch.bfloat16)
+    compiled = onegraph.compile(model, fullgraph=True, options={"raise_compiler_errors": True})
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
+        found = types(compiled, x)
+    assert found["mkldnn::_convolution_pointwise"] == found["mkldnn::_linear_pointwise"] == "float"

@@ -14,6 +14,7 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -155,7 +156,11 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
     check = check_of(config)
     for c in found:
         x, weight = c.x.meta["val"], c.weight.meta["val"]
-        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype} in {multiplied_in(x.dtype)}"
+        if c.constant and multiplied_in(x.dtype) is not x.dtype:  # aten takes so long that timing it takes seconds
+            forms.append("packed")
+            gained = math.inf
+            continue
+        what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
         what += f" constant {c.constant} checked by {check}"
         measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
@@ -167,7 +172,6 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
 def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
     """A convolution as it is, and with channels last; the packed one checks its weight as it does in a call."""
     dtype = c.x.meta["val"].dtype
-    within = multiplied_in(dtype)
     x = torch.full(c.image, 0.5, dtype=dtype)
     last = x.to(memory_format=torch.channels_last)
     pixels = c.image[0] * c.image[2] * c.image[3]
@@ -185,8 +189,7 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
         recipe = Recipe(packed_weight, (c.window, c.image), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
-            settings = (padding, stride, dilation, groups, *EPILOGUE)
-            return mkldnn._convolution_pointwise(last.to(within), keep(weight), None, *settings).to(dtype)
+            return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
         found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
     return found

@@ -103,6 +103,8 @@ def _choice(product: Product, config: Config) -> str:
         return "aten"
     if rows == 1 and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
         return "sum"
+    if product.constant and rows > FEW and multiplied_in(product.dtype) is not product.dtype:
+        return "packed"  # aten takes so long that timing it takes seconds
     timed = (min(rows, SIDE), min(inner, SIDE), min(columns, SIDE))
     what = f"linear, cold {timed} {product.dtype} in {multiplied_in(product.dtype)}"
     what += f" bias {product.bias is not None} tall {product.tall}"
