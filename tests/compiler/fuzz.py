@@ -1,8 +1,8 @@
 """The long run: `python -m tests.compiler.fuzz --count 50000 --seed 0 --jobs 2` compiles so many random graphs.
 
 Each is run and compared with eager; the checker of the loop IR runs after every pass. `--symbolic` leaves sizes to the
-call, `--cpu x86-64-v3` makes code for an older machine. Work is done in child processes, so that a crash is one line.
-The exit status is 1 if there was any difference.
+call, `--networks` has products with weights among the operators, `--cpu x86-64-v3` makes code for an older machine.
+Work is done in child processes, so that a crash is one line. The exit status is 1 if there was any difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.compiler.graphs import compare, compiled
-from tests.compiler.random_graphs import RandomGraph, Unfit, symbolic_dims
+from tests.compiler.random_graphs import RandomGraph, RandomNetwork, Unfit, symbolic_dims
 
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8}
 CHUNK = 50  # graphs of one child
@@ -44,18 +44,22 @@ class FloatingTypes(TorchDispatchMode):
         return result
 
 
-def difference(seed: int, symbolic: bool, cpu: str = "") -> str:
+def difference(seed: int, symbolic: bool = False, networks: bool = False, cpu: str = "") -> str:
     """What is wrong with the graph of this seed, in one line; empty if nothing is."""
     try:
-        graph = RandomGraph(seed)
+        graph = RandomNetwork(seed) if networks else RandomGraph(seed)
         with FloatingTypes() as types:
             expected = graph.expected()
     except Unfit:
         return ""
     tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in {graph.dtype, *types.seen})
     run: Any = None
+    dims = symbolic_dims(graph) if symbolic else None
+    options: dict[str, Any] = {"target_cpu": cpu}
+    if isinstance(graph, RandomNetwork):
+        options |= {"library_calls": graph.calls, "parameters": graph.parameters}
     try:
-        run = compiled(graph.function, *graph.inputs, symbolic=symbolic_dims(graph) if symbolic else None, cpu=cpu)
+        run = compiled(graph.function, *graph.inputs, symbolic=dims, **options)
         compare(run(*graph.inputs), expected, rtol=tolerance, atol=tolerance)
     except Exception as error:
         if run is not None and isinstance(error, AssertionError) and is_as_good(graph, run(*graph.inputs), expected):
@@ -92,7 +96,7 @@ def run_chunk(seeds: range, options: argparse.Namespace, pipe: Any) -> None:
     for seed in seeds:
         signal.setitimer(signal.ITIMER_PROF, options.seconds)
         pipe.send(("began", seed))
-        pipe.send(("ended", difference(seed, options.symbolic, options.cpu)))
+        pipe.send(("ended", difference(seed, options.symbolic, options.networks, options.cpu)))
     pipe.send(("done", None))
 
 
@@ -110,6 +114,7 @@ def search(options: argparse.Namespace, console: Console) -> int:
         for first in reversed(range(options.seed, options.seed + options.count, CHUNK))
     ]
     running: dict[Any, list[Any]] = {}
+    what = "RandomNetwork" if options.networks else "RandomGraph"
     bad = done = 0
     start = time.monotonic()
     with progress:
@@ -136,7 +141,7 @@ def search(options: argparse.Namespace, console: Console) -> int:
                     progress.update(task, advance=1, description=f"{bad} differ")
                     if found:
                         bad += 1
-                        print(f"RandomGraph({entry[2]}): {found}", flush=True)
+                        print(f"{what}({entry[2]}): {found}", flush=True)
                     if done % 500 == 0 and not console.is_terminal:
                         print(f"{done} graphs, {done / (time.monotonic() - start):.1f} a second", flush=True)
                 if kind != "ended":
@@ -155,6 +160,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first graph's number")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--cpu", default="", help="the machine to make code for, as LLVM names it (default: this one)")
+    parser.add_argument("--networks", action="store_true", help="with products, convolutions and attention")
     parser.add_argument("--seconds", type=int, default=60, help="of CPU for one graph")
     parser.add_argument("--symbolic", action="store_true", help="sizes are known at the call only")
     return search(parser.parse_args(), Console(stderr=True))

@@ -46,9 +46,14 @@ def record(function: Callable[..., Any], *inputs: Tensor, symbolic: SymbolicDims
 
 
 def compiled(
-    function: Callable[..., Any], *inputs: Tensor, symbolic: SymbolicDims | None = None, cpu: str = ""
+    function: Callable[..., Any],
+    *inputs: Tensor,
+    symbolic: SymbolicDims | None = None,
+    parameters: frozenset[int] = frozenset(),
+    **options: Any,
 ) -> NativeGraph:
-    return compile_graph(record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, target_cpu=cpu)))
+    """`parameters` are the positions of the inputs that are parameters, `options` those of the configuration."""
+    return compile_graph(record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, **options)), parameters)
 
 
 def check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ class RandomGraph:
     dtype: torch.dtype = torch.float32
     inputs: list[Tensor] = field(default_factory=list)
     choices: list[tuple[float, float, float, float]] = field(default_factory=list)
+    products: ClassVar[float] = 0.0  # the share of products with weights
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -87,6 +89,8 @@ class RandomGraph:
                 result, keeps = _unary(x, which), False
             elif x.dim() == 0:
                 result = x + 1
+            elif operand < self.products:
+                result, keeps = self._product(x, which, operand), False
             elif family < 0.5:
                 result, keeps = _reduction(x, which, int(operand * 997) % x.dim(), keep < 0.4), False
             elif family < 0.7:
@@ -107,6 +111,76 @@ class RandomGraph:
                 results.append(result)
         results.append(values[-1])
         return tuple(result + 0 for result in results)
+
+    def _product(self, x: Tensor, which: float, operand: float) -> Tensor:
+        raise NotImplementedError
+
+
+class RandomNetwork(RandomGraph):
+    """A random graph with products, convolutions and attention; the weights are inputs behind the others.
+
+    They are drawn where the function is called with the other inputs alone. `calls` is how they are to be computed.
+    """
+
+    products = 0.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.dtype = self.dtype if self.dtype.is_floating_point else torch.float32
+        self.inputs = [x.to(self.dtype) for x in self.inputs]
+        self.first = len(self.inputs)
+        self.calls = self.random.choice(("onednn", "packed", "packed"))
+        self.expected()
+
+    @property
+    def parameters(self) -> frozenset[int]:
+        return frozenset(range(self.first, len(self.inputs)))
+
+    def function(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        self.weights = iter(inputs[self.first :]) if len(inputs) > self.first else None
+        return super().function(*inputs[: self.first])
+
+    def _weight(self, x: Tensor, *shape: int, scale: float = 1.0) -> Tensor:
+        if self.weights is None:
+            drawn = torch.rand(shape) + 0.5 if scale < 0 else torch.randn(shape) * scale
+            self.inputs.append(drawn.to(x.dtype))
+            return self.inputs[-1]
+        return next(self.weights).to(x.dtype)  # which is another one in double precision alone
+
+    def _product(self, x: Tensor, which: float, operand: float) -> Tensor:
+        if not x.is_floating_point() or not x.numel() or x.dim() > 4:
+            return x + 1
+        n, out = x.shape[-1], SIZES[int(operand / self.products * len(SIZES))]
+        scale = n**-0.5
+        rows = x.reshape(-1, n)
+        batch = x.reshape(-1, min(x.shape[-2], 8) if x.dim() > 1 and x.shape[-2] <= 8 else 1, n)
+        image = x.reshape(1, 1, -1, n)[:, :, :40]
+        channels = rows[: min(len(rows), 24)].reshape(1, -1, 1, n)
+        linear = lambda x, bias: F.linear(  # noqa: E731
+            x, self._weight(x, out, n, scale=scale), self._weight(x, out) if bias else None
+        )
+
+        def normed(x: Tensor) -> Tensor:
+            found = F.conv2d(x, self._weight(x, out, x.shape[1], 1, 3, scale=0.3), None, 1, (0, 1))
+            mean, var = self._weight(x, out), self._weight(x, out, scale=-1)
+            return F.batch_norm(found, mean, var, self._weight(x, out), self._weight(x, out))
+
+        return _pick(
+            [
+                lambda: linear(x, True),
+                lambda: linear(rows, False),
+                lambda: linear(rows[:1], True),
+                lambda: rows @ self._weight(x, n, out, scale=scale),
+                lambda: torch.bmm(batch, batch.transpose(1, 2)) * scale**2,
+                lambda: torch.baddbmm(batch, torch.bmm(batch, batch.mT) * scale**2, batch, beta=0.5, alpha=0.25),
+                lambda: F.conv2d(image, self._weight(x, out, 1, 3, 2), self._weight(x, out), 2, 1),
+                lambda: F.conv2d(channels, self._weight(x, out, channels.shape[1], 1, 1, scale=0.3)),
+                lambda: normed(channels),
+                lambda: F.conv1d(channels[0], self._weight(x, out, channels.shape[1], 1, scale=0.3)),
+                lambda: F.scaled_dot_product_attention(batch[None], batch[None], batch[None])[0],
+            ],
+            which,
+        )
 
 
 def _pick(functions: list[Callable[[], Tensor]], which: float) -> Tensor:

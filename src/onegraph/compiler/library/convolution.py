@@ -124,8 +124,10 @@ def _convolution(node: Node, parameters: frozenset[Node], inputs: frozenset[Node
 
 def _norm(node: Node, constants: frozenset[Node]) -> tuple[Norm | None, Node]:
     """The normalization that alone uses the convolution, and the node of its result."""
-    user = next(iter(node.users))
-    if len(node.users) != 1 or user.target not in NORMS or user.kwargs or user.args[0] is not node:
+    if len(node.users) != 1:
+        return None, node
+    (user,) = node.users
+    if user.target not in NORMS or user.kwargs or user.args[0] is not node:
         return None, node
     if user.target is aten.native_batch_norm.default:
         _, weight, bias, mean, var, training, _, eps = user.args
