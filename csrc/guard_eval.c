@@ -325,6 +325,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_ATTR: r[ip->d] = PyObject_GetAttr(r[ip->s], ip->k); REQUIRE(r[ip->d] != NULL); break;
         case OP_DICTOF: LOAD(dict_of(r[ip->s])); break;
         case OP_ITEM: LOAD(item_of(r[ip->s], ip->k)); break;
+        case OP_ITEM_AT: LOAD(item_of(r[ip->s], r[ip->t])); break;
         case OP_TYPE: LOAD((PyObject *)Py_TYPE(r[ip->s])); break;
         case OP_CELL: REQUIRE(PyCell_Check(r[ip->s])); LOAD(PyCell_GET(r[ip->s])); break;
         case OP_CALL: r[ip->d] = PyObject_CallOneArg(ip->k, r[ip->s]); REQUIRE(r[ip->d] != NULL); break;
@@ -341,10 +342,12 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_TENSOR: REQUIRE(tensor_spec_matches((TensorSpecObject *)ip->k, r[ip->s])); break;
         case OP_HAS: REQUIRE(contains(r[ip->s], ip->k)); break;
         case OP_LACKS: REQUIRE(contains(r[ip->s], ip->k) == 0); break;
+        case OP_HAS_AT: REQUIRE(contains(r[ip->s], r[ip->t])); break;
+        case OP_LACKS_AT: REQUIRE(contains(r[ip->s], r[ip->t]) == 0); break;
         case OP_LACKS_ATTR: REQUIRE(lacks_attribute(r[ip->s], ip->k)); break;
         case OP_CHECK: REQUIRE(satisfies(ip->k, r[ip->s])); break;
         case OP_MEMORY: REQUIRE(meets_as_before(ip->k, r)); break;
-        case OP_CLASS: REQUIRE(class_fact_holds((ClassFactObject *)ip->k, r[ip->s])); break;
+        case OP_FACT: REQUIRE(fact_holds((FactObject *)ip->k, r[ip->s])); break;
         case OP_STATE: REQUIRE(global_state_holds((GlobalStateObject *)ip->k)); break;
 
         case OP_ISIZE: REQUIRE(tensor_size(r[ip->s], ip->v, &i[ip->d])); break;

@@ -88,8 +88,8 @@ static int read_constant(Assembly *assembly, char kind, PyObject *operand, PyObj
         return Py_IS_TYPE(constant, &TensorSpec_Type) ? 0
                                                       : bad(assembly, "a constant TensorSpec is expected", constant);
     case 'F':
-        return Py_IS_TYPE(constant, &ClassFact_Type) ? 0
-                                                     : bad(assembly, "a constant ClassFact is expected", constant);
+        return Py_IS_TYPE(constant, &Fact_Type) ? 0
+                                                     : bad(assembly, "a constant Fact is expected", constant);
     case 'G':
         return Py_IS_TYPE(constant, &GlobalState_Type) ? 0
                                                        : bad(assembly, "a constant GlobalState is expected", constant);

@@ -223,7 +223,7 @@ static struct PyModuleDef module_definition = {
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
-    &Rest_Type, &ClassFact_Type,
+    &Rest_Type, &Fact_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

@@ -73,18 +73,18 @@ int same_value(PyObject *a, PyObject *b);
 /* Comparing with this constant by same_value runs no Python code, whatever the other side is. */
 bool is_plain_value(PyObject *value);
 
-/* ---- ClassFact: that a class is as it was (class_fact.c) ---- */
+/* ---- Fact: that a class or a namespace is as it was (fact.c) ---- */
 typedef struct {
     PyObject_HEAD
     PyObject *check;
-    unsigned int version; /* of the class for which check(cls) was True; 0: none */
-} ClassFactObject;
+    uint64_t version; /* of the class or dict for which check(object) was True; 0: none */
+} FactObject;
 
-extern PyTypeObject ClassFact_Type;
+extern PyTypeObject Fact_Type;
 
 PyObject *module_class_version(PyObject *module, PyObject *cls);
 /* 1, 0, or -1 with an exception set. */
-int class_fact_holds(ClassFactObject *self, PyObject *object);
+int fact_holds(FactObject *self, PyObject *object);
 
 /* ---- Entry: one compiled version of a code object (entry.c) ---- */
 typedef struct {

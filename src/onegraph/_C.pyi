@@ -183,10 +183,10 @@ class Graph:
     @property
     def function(self) -> Callable[..., Any]: ...
 
-class ClassFact:
-    """`check(cls)` is True; asked again only when the version of the class is another one."""
+class Fact:
+    """`check(object)` of a class or dict is True; asked again only when the version of that is another one."""
 
-    def __new__(cls, check: Callable[[type], bool]) -> ClassFact: ...
+    def __new__(cls, check: Callable[[Any], bool]) -> Fact: ...
 
 class GlobalState:
     """A snapshot of torch's state: grad and inference mode, autocast, default dtype, determinism, active

@@ -155,7 +155,9 @@ def test_guards_are_conditions() -> None:
     )
     assert [line for line in lines if not line.endswith(f"no global of {__name__}")] == [
         "state of the process",
+        "the class Tensor is as it was",
         "the class Config is as it was",
+        "hasattr, max, len of builtins are what they were",
         "x is a float32 tensor on cpu of size [2, 3] and strides [3, 1]",
         f"type(config) is {__name__}.Config",
         "flag is True",

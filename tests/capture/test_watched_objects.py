@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import logging
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -191,3 +193,34 @@ def test_our_own_references_watch_nothing() -> None:
         for _ in range(4):
             compiled(torch.ones(2), module)
     assert {event.code for event in watch.of(ev.GraphBroken)} == {"forced-graph-break"}
+
+
+def total(values):
+    return sum(values)
+
+
+def test_what_a_module_has_is_not_let_go_of_with_a_variable_that_holds_its_names() -> None:
+    """`inspect.signature` has the names of a function's module in a variable; here, a handler in them is watched."""
+
+    class Processor:
+        def __call__(self, x, scale: float = 1.0):
+            return x
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.processor, self.other = Processor(), OTHER
+
+        def forward(self, x):
+            offset = total(i for i in range(2))
+            return x + offset + len(inspect.signature(self.processor.__call__).parameters)
+
+    x = torch.ones(2)
+    with Watch() as watch:
+        assert torch.equal(onegraph.compile(Model(), backend="eager")(x), x + 3)
+    assert watch.of(ev.GraphBroken) == []
+
+
+HANDLER = logging.StreamHandler()
+OTHER = Plain()
+WATCHING = weakref.ref(OTHER)

@@ -258,7 +258,7 @@ class Attributes(Machine):
         own = getattr(real, "__dict__", None)
         if real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
-        if find_in_class(cls, name)[0] is not None:
+        if self.type_lookup(cls, name) is not NULL:
             return getattr(obj, name)
         if real is not obj:
             self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
@@ -282,6 +282,9 @@ class Attributes(Machine):
             deleted = name in namespace
         if deleted:
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+        own = type(namespace.get("__getattr__")) is types.FunctionType and not is_library(module.__name__)
+        if own and self.type_lookup(type(module), name) is NULL:
+            return self.call_before(ATTRIBUTE, self.world.read_global(namespace, None, "__getattr__"), (name,), {})
         return getattr(module, name)
 
     def _type_attribute(self, cls: type, name: str) -> Any:

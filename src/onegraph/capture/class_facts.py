@@ -1,4 +1,4 @@
-"""What is guarded of a class of the program as a whole: its bases, its names, its methods and other descriptors.
+"""What is guarded of a class as a whole: its bases, its names, its methods and other descriptors.
 
 A trace asks a class for many things, most of which it does not have: `__bool__`, `__getattr__`, a property that hides
 an attribute. So a class is compared as a whole. Plain values in it may change: those that a trace reads have guards of
@@ -11,15 +11,18 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from onegraph.capture.guards import Guard
 from onegraph.capture.interp.lookup import dict_of, mro_of
 from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 from onegraph.capture.known import WRAPPERS, Known, names_of, parts_of, weakrefs_of
-from onegraph.capture.policy.registry import is_library
 from onegraph.capture.source import Const
 from onegraph.capture.world import World
+from onegraph.torchlib.fake import FakeTensor
 
 #: What classes get when they are asked for it, or copied.
+IMMUTABLE_TYPE = 1 << 8
 MADE_LATER = frozenset({"__annotations__", "__slotnames__"})
 DATA = "a value"
 
@@ -92,14 +95,14 @@ def is_known_part(known: Any, value: Any) -> bool:
 
 
 def guards_of_classes(world: World, looked_at: Iterable[type]) -> list[Guard]:
-    """A guard for each class of the program that a trace has looked at or knows, for its bases and its metaclass."""
+    """A guard for each class that a trace has looked at or knows, for its bases and its metaclass."""
     known = (guard.arg for guard in world.guards if guard.kind in ("is", "type") and isinstance(guard.arg, type))
     seen: dict[int, type] = {}
-    for cls in (*looked_at, *known):
+    for cls in (torch.Tensor, *looked_at, *known):
         seen.update((id(base), base) for base in (*mro_of(cls), *mro_of(type(cls))))
-    named = ((cls, names_of(cls)) for cls in seen.values() if id(cls) not in world.made_classes)
+    outside = (cls for cls in seen.values() if id(cls) not in world.made_classes and cls is not FakeTensor)
     return [
         Guard(Const(id(cls), names[1], cls), "class", as_defined(cls))
-        for cls, names in named
-        if names is not None and not is_library(str(names[0]))
+        for cls in outside
+        if (names := names_of(cls)) is not None and not cls.__flags__ & IMMUTABLE_TYPE
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import FunctionType
 from typing import Any, Literal, assert_never
 
 import torch
@@ -18,7 +19,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away
+from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away, referred
 from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import (
     Arg,
@@ -38,7 +39,6 @@ from onegraph.capture.texts import short
 
 Kind = Literal[
     "is",
-    "is_not",
     "type",
     "equal",
     "length",
@@ -53,6 +53,7 @@ Kind = Literal[
     "together",
     "memory",
     "class",
+    "names",
 ]
 mro_of = type.__dict__["__mro__"].__get__
 
@@ -60,7 +61,6 @@ mro_of = type.__dict__["__mro__"].__get__
 OPCODES: dict[str, str] = {
     "type": "TYPE_IS",
     "is": "IS",
-    "is_not": "NOT",
     "equal": "EQ",
     "length": "LEN",
     "keys": "KEYS",
@@ -73,7 +73,8 @@ OPCODES: dict[str, str] = {
     "check": "CHECK",
     "together": "CHECK",
     "memory": "MEMORY",
-    "class": "CLASS",
+    "class": "FACT",
+    "names": "FACT",
 }
 
 
@@ -83,7 +84,8 @@ class Guard:
 
     Of the kind "together", `arg` is the other sources, and a predicate of all the values, as nested pairs. Of the kind
     "memory", it is the other sources, and how all the tensors lie to each other. Of the kind "class", the class is as
-    the `onegraph.capture.class_facts.AsDefined` says.
+    the `onegraph.capture.class_facts.AsDefined` says; of the kind "names", the names of a module as the
+    `onegraph.capture.bound_names.AsBound` does.
     """
 
     source: Source
@@ -101,8 +103,8 @@ def guard_text(guard: Guard) -> str:
     match guard.kind:
         case "type":
             return f"type({what}) is {type_text(arg)}"
-        case "is" | "is_not":
-            return f"{what} {guard.kind.replace('_', ' ')} {short(arg)}"
+        case "is":
+            return f"{what} is {short(arg)}"
         case "equal":
             return f"{what} == {short(arg)}"
         case "length":
@@ -118,9 +120,9 @@ def guard_text(guard: Guard) -> str:
         case "has" | "lacks" if isinstance(guard.source, Globals):
             return f"{arg} is {'a' if guard.kind == 'has' else 'no'} global of {guard.source.module}"
         case "has":
-            return f"{arg!r} in {what}"
+            return f"{referred(arg)!r} in {what}"
         case "lacks":
-            return f"{arg!r} not in {what}"
+            return f"{referred(arg)!r} not in {what}"
         case "lacks_attr":
             return f"not hasattr({what}, {arg!r})"
         case "check":
@@ -133,6 +135,8 @@ def guard_text(guard: Guard) -> str:
             return memory_text(memory, [what, *map(written, others)])
         case "class":
             return f"the class {what} is as it was"
+        case "names":
+            return str(arg)
         case _:
             assert_never(guard.kind)
 
@@ -231,7 +235,7 @@ class Assembler:
     def __init__(self, frame_globals: dict[str, Any], known: dict[int, Known]) -> None:
         self.frame_globals = frame_globals
         self.known = known
-        self.referents: dict[int, int] = {}
+        self.referents: dict[Known, int] = {}
         self.code: list[tuple[Any, ...]] = []
         self.why: list[Reason] = []
         self.consts: list[Any] = []
@@ -283,10 +287,14 @@ class Assembler:
                 return ("CONST", self.const(namespace))
             case Const(identity, _, _) if identity in self.known:
                 return ("REFERENT", self.const(self.known[identity]))
+            case Const() if type(source.held) is Known:
+                return ("REFERENT", self.const(source.held))
             case Const(_, _, value):
                 return ("CONST", self.const(value))
             case Attr(base, name):
                 return ("ATTR", self.load(base, why), self.const(name))
+            case Item(base, Known() as key):
+                return ("ITEM_AT", self.load(base, why), self.referent(key, why))
             case Item(base, key):
                 return ("ITEM", self.load(base, why), self.const(key))
             case DictOf(base):
@@ -301,19 +309,19 @@ class Assembler:
             case _:
                 assert_never(source)
 
-    def referent(self, value: Any, why: Reason) -> int:
+    def referent(self, known: Known, why: Reason) -> int:
         """The register of an object that is known weakly."""
-        if id(value) not in self.referents:
-            register = self.referents[id(value)] = self.new_register()
-            self.emit(why, "REFERENT", register, self.const(self.known[id(value)]))
-        return self.referents[id(value)]
+        if known not in self.referents:
+            register = self.referents[known] = self.new_register()
+            self.emit(why, "REFERENT", register, self.const(known))
+        return self.referents[known]
 
     def check_weakly(self, guard: Guard, register: int) -> None:
         """The identity of a value, or of its type, with what is known weakly. A wrapper has its functions."""
         if guard.kind == "type":
             kind = self.new_register()
             self.emit(guard, "TYPE", kind, register)
-            self.emit(guard, "SAME", kind, self.referent(guard.arg, guard))
+            self.emit(guard, "SAME", kind, self.referent(self.known[id(guard.arg)], guard))
         elif type(guard.arg) in WRAPPERS:
             self.emit(guard, "TYPE_IS", register, self.const(type(guard.arg)))
             for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
@@ -322,9 +330,9 @@ class Assembler:
                 if part is None:
                     self.emit(guard, "IS", held, self.const(None))
                 else:
-                    self.emit(guard, "SAME", held, self.referent(part, guard))
+                    self.emit(guard, "SAME", held, self.referent(self.known[id(part)], guard))
         else:
-            self.emit(guard, "SAME", register, self.referent(guard.arg, guard))
+            self.emit(guard, "SAME", register, self.referent(self.known[id(guard.arg)], guard))
 
     def check(self, guard: Guard) -> None:
         register = self.load(guard.source, guard)
@@ -335,6 +343,8 @@ class Assembler:
         match guard.kind:
             case "length":
                 self.emit(guard, opcode, register, guard.arg)
+            case "has" | "lacks" if type(guard.arg) is Known:
+                self.emit(guard, f"{opcode}_AT", register, self.referent(guard.arg, guard))
             case "same" | "different":
                 other = self.load(guard.arg, guard)
                 self.emit(guard, opcode, register, other)
@@ -346,8 +356,8 @@ class Assembler:
                     first, second, register = register, self.load(other, guard), self.new_register()
                     self.emit(guard, "PAIR", register, first, second)
                 self.emit(guard, opcode, self.const(predicate), register)
-            case "class":
-                self.emit(guard, opcode, register, self.const(_C.ClassFact(guard.arg)))
+            case "class" | "names":
+                self.emit(guard, opcode, register, self.const(_C.Fact(guard.arg)))
             case "memory":
                 others, memory = guard.arg
                 registers = [register, *(self.load(other, guard) for other in others)]
@@ -389,14 +399,14 @@ def assemble(
     conditions: tuple[ShapeCondition, ...],
     state: Any | None,
     frame_globals: dict[str, Any],
-    classes: Sequence[Guard] = (),
+    facts: Sequence[Guard] = (),
 ) -> GuardProgram:
-    """The program that checks `state` (the global state), the `classes`, all of `guards`, then the shape conditions."""
-    known = known_weakly([*classes, *guards])
+    """The program that checks `state` (the global state), the `facts`, all of `guards`, then the shape conditions."""
+    known = known_weakly([*facts, *guards])
     assembler = Assembler(frame_globals, known)
     if state is not None:
         assembler.emit(state, "STATE", assembler.const(state))
-    for guard in classes:  # before anything is loaded that would have to be kept while one of them is looked at
+    for guard in facts:  # before anything is loaded that would have to be kept while one of them is looked at
         assembler.check(guard)
     relations = []
     for guard in guards:
@@ -443,7 +453,10 @@ def letting_go(why: Reason) -> Reason:
     """An explanation that does not hold what is known weakly."""
     if not isinstance(why, Guard) or not is_weak(why):
         return why
-    return replace(why, arg=Named(type_text(why.arg) if why.kind == "type" else short(why.arg)))
+    if why.kind == "type":
+        return replace(why, arg=Named(type_text(why.arg)))
+    named = isinstance(why.arg, type | FunctionType)
+    return replace(why, arg=Named(short(why.arg) if named else f"that {type(why.arg).__name__}"))
 
 
 def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -11,14 +12,19 @@ import torch
 from onegraph import _C
 from onegraph.capture.breaks import TEXT_DECIDES, GraphBreak
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.layout import compares_in_python
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.known import weakly
+from onegraph.capture.layout import compares_in_python, instance_dict, slots_of
+from onegraph.capture.shadows import ATOMS, Record, keys_of, members_of
 from onegraph.capture.source import Source
 from onegraph.capture.special_methods import is_stateful
-from onegraph.capture.texts import is_marked
+from onegraph.capture.texts import is_marked, refuse_marked
 
 T = TypeVar("T")
 BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
+
+
+class Unknowable(Exception):
+    """There is no object of the world that is found as a key of the trace is."""
 
 
 class Keys:
@@ -27,8 +33,10 @@ class Keys:
     origin: dict[int, Source]
     guard: Callable[..., None]
     real: Callable[[Any], Any]
+    is_pinned: Callable[[Any], bool]
     realize_deep: Callable[..., Any]
     refuse_opaque: Callable[[Any], None]
+    length_matters: Callable[[Any], None]
     #: Runs native code that may call methods of the program's objects: they are traced.
     natively: Callable[..., Any]
     _library: Callable[[str], bool]
@@ -44,15 +52,56 @@ class Keys:
         if type(value) in ATOMS or id(value) in self._hashed:
             return
         self._hashed.add(id(value))
-        if isinstance(value, tuple | frozenset):
-            for item in value:
-                self.hashed(item)
+        parts = parts_of(value)
+        if parts is not None:
+            for part in parts:
+                self.hashed(part)
             return
         if type(value).__hash__ not in BY_IDENTITY or is_stateful(type(value).__eq__):
             self.refuse_opaque(value)
         origin = self.origin.get(id(value))
         if origin is not None and type(value).__hash__ in BY_IDENTITY:
             self.guard(origin, "is", self.real(value))
+
+    def note_hashed(self, *containers: Any) -> None:
+        """What native code has put into dicts and sets of the trace."""
+        for container in containers:
+            if isinstance(container, set | frozenset | dict) and id(container) not in self.origin:
+                members = keys_of(container) if isinstance(container, dict) else members_of(container)
+                if len(members) > 1:  # of texts that are not known yet, two may be one
+                    refuse_marked(*members)
+                for member in members:
+                    self.hashed(member)
+
+    def is_new(self, key: Any) -> bool:
+        """Whether no container from outside can have the key: an object of the trace that equals nothing else."""
+        parts = parts_of(key)
+        if parts is not None:
+            return any(map(self.is_new, parts))
+        return type(key) not in ATOMS and id(key) not in self.origin and type(key).__hash__ in BY_IDENTITY
+
+    def original(self, key: Any) -> Any:
+        """The object by which containers from outside are asked for a key that is not in them.
+
+        Raises:
+            Unknowable: a key that is found by its value holds more than atoms, which may be others in another call.
+        """
+        kind = type(key)
+        if kind in ATOMS or self.is_pinned(key):
+            return key
+        parts = parts_of(key)
+        if parts is not None:
+            found = tuple(map(self.original, parts))
+            if all(a is b for a, b in zip(parts, found, strict=True)):
+                return key
+            if kind not in (*PARTS, tuple, frozenset):
+                raise Unknowable
+            return kind(*found) if kind in PARTS else kind(found)
+        if kind.__hash__ in BY_IDENTITY:
+            return self.real(key)
+        if id(key) in self.origin or not all(type(value) in ATOMS for value in state_of(key)):
+            raise Unknowable
+        return key
 
     def added(self, key: Any, container: Any) -> None:
         """The program puts a key into a dict or a set. A text that is not known yet may be one that is there."""
@@ -66,12 +115,27 @@ class Keys:
     def settled(self, key: Any) -> Any:
         """A key whose hash and equality native code may ask for."""
         self.hashed(key)
-        if isinstance(key, tuple | frozenset):
-            for item in key:
-                self.settled(item)
+        parts = parts_of(key)
+        if parts is not None:
+            for part in parts:
+                self.settled(part)
         elif type(key) not in ATOMS and compares_in_python(type(key)):
             self.realize_deep(key)
         return key
+
+    def guard_presence(self, entry: Record, key: Any) -> None:
+        """Guard whether the original dict has the key, unless a guard on the whole dict already says so."""
+        if not entry.guarded or entry.complete or key in entry.snapshot:
+            return
+        if self.runs_code(key):  # more of it than in eager mode, if it were asked again
+            self.length_matters(entry.shadow)
+        elif key in (entry.real if entry.keys is None else entry.keys):
+            self.guard(entry.source, "has", weakly(entry.original_key(key)))
+        elif not self.is_new(key):
+            try:
+                self.guard(entry.source, "lacks", weakly(self.original(key)))
+            except Unknowable:
+                self.length_matters(entry.shadow)
 
     def find(self, operation: Any, container: Any, key: Any, *more: Any) -> Any:
         """A native operation on a dict or a set: what it asks the key is code of the program that is traced too."""
@@ -80,9 +144,31 @@ class Keys:
 
     def runs_code(self, key: Any) -> bool:
         """Whether a dict or a set that looks for this key runs code of the program."""
-        if isinstance(key, tuple | frozenset):
-            return any(map(self.runs_code, key))
+        parts = parts_of(key)
+        if parts is not None:
+            return any(map(self.runs_code, parts))
         return compares_in_python(type(key)) and not self._library(type(key).__module__ or "")
+
+
+#: Objects that are one key if their parts are, and how to get at these: each is made of them again.
+PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    weakref.ref: lambda reference: () if reference() is None else (reference(),),
+    MethodType: lambda method: (method.__func__, method.__self__),
+}
+
+
+def parts_of(key: Any) -> tuple[Any, ...] | None:
+    """What decides in place of a key whether two are one; None for a key that decides itself."""
+    if isinstance(key, tuple | frozenset):
+        return tuple(members_of(key))
+    return PARTS[type(key)](key) if type(key) in PARTS else None
+
+
+def state_of(value: Any) -> list[Any]:
+    """What an object holds in attributes and slots."""
+    kind = type(value)
+    slots = [member.__get__(value, kind) for name, member in slots_of(kind) if hasattr(value, name)]
+    return [*(instance_dict(value) or {}).values(), *slots]
 
 
 class Compared(Exception):

@@ -1,11 +1,12 @@
-"""What compiled code knows by identity without keeping it alive: classes and functions that a program lets go of.
+"""What compiled code knows by identity without keeping it alive: whatever a program may let go of.
 
-What was compiled for one of them ends with it: its guards hold no longer. A class or function that is found where it
+What was compiled for such an object ends with it: its guards hold no longer. A class or function that is found where it
 says that it is (`module.name`) lives as long as its module, and is held as it is.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 import weakref
@@ -31,9 +32,19 @@ class Named:
 
 
 class Known(weakref.ref[Any]):
-    """A weak reference of ours, which the program does not see."""
+    """A weak reference of ours, which the program does not see. Two are one if they refer to one object."""
 
-    __slots__ = ()
+    __slots__ = ("identity",)
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.identity = id(value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Known and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return self.identity
 
     def is_dead(self) -> bool:
         return self() is None
@@ -48,8 +59,13 @@ WRAPPERS: dict[type, tuple[str, ...]] = {
 
 
 def weakly(value: Any) -> Any:
-    """What refers to a class or a function without keeping it alive; the value itself where there is no such thing."""
-    return value if type(value) in WRAPPERS else Known(value)
+    """What refers to a value without keeping it alive, if its program may let go of it; or the value itself."""
+    return Known(value) if passes_away(value) and type(value) not in WRAPPERS else value
+
+
+def referred(value: Any) -> Any:
+    """The value that `weakly` was given; None when it has died."""
+    return value() if type(value) is Known else value
 
 
 def parts_of(wrapper: Any) -> tuple[Any, ...]:
@@ -57,12 +73,16 @@ def parts_of(wrapper: Any) -> tuple[Any, ...]:
 
 
 def passes_away(value: Any) -> bool:
-    """Whether the object is a class or a function that its program may let go of, and that can be known weakly."""
-    if type(value) in WRAPPERS:
+    """Whether the object is one that its program may let go of, and that can be known weakly."""
+    kind = type(value)
+    if kind in WRAPPERS:
         parts = [part for part in parts_of(value) if part is not None]
         return all(weakrefs_of(type(part)) for part in parts) and any(map(passes_away, parts))
     names = names_of(value)
-    return names is not None and not is_found(*names)
+    if names is None:
+        own = bool(weakrefs_of(kind) and kind.__flags__ & HEAP_TYPE)
+        return own and not issubclass(kind, type | enum.Enum | ModuleType)
+    return not is_found(*names)
 
 
 def names_of(value: Any) -> tuple[Any, Any] | None:

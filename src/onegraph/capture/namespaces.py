@@ -8,13 +8,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from onegraph.capture.shadows import Namespace, Record
+from onegraph.capture.layout import instance_dict
+from onegraph.capture.shadows import DELETED, Namespace, Record
 from onegraph.capture.source import Globals, Item, Source
 
 #: Kinds of what libraries keep their settings in.
 DATA = frozenset({type(None), bool, int, float, str, bytes, list, dict, set})
+
+
+def is_of_module(namespace: dict[Any, Any]) -> bool:
+    """Whether a dict is that of a module, which holds it as long as the process has the module."""
+    name = dict.get(namespace, "__name__")
+    return type(name) is str and instance_dict(sys.modules.get(name)) is namespace
+
+
+def note_bound(space: Namespace, name: str) -> None:
+    """Note what a library has under a name, if that is code or nothing: its data are its own business."""
+    found = space.real.get(name, DELETED)
+    if found is DELETED or type(found) is ModuleType or callable(found):
+        space.bound[name] = found
 
 
 class Namespaces:
@@ -56,11 +71,7 @@ class Namespaces:
 
     def known_namespace(self, real: dict[Any, Any]) -> Namespace | None:
         """The globals that a dict holds, if it is that of a module, or functions of the trace have it."""
-        if id(real) not in self.namespaces:
-            name = dict.get(real, "__name__")
-            if type(name) is not str or getattr(sys.modules.get(name), "__dict__", None) is not real:
-                return None
-        return self.namespace(real)
+        return self.namespace(real) if id(real) in self.namespaces or is_of_module(real) else None
 
     def go_on_as(self, entry: Record) -> None:
         """From here on the shadow of the dict is what the program has seen of the globals, and what it has written."""
@@ -83,7 +94,10 @@ class Namespaces:
         except KeyError:
             if builtins is None:
                 raise
-        return self._own_global(builtins, name) if id(builtins) in self.shadow_of else builtins[name]
+        if id(builtins) in self.shadow_of:
+            return self._own_global(builtins, name)
+        note_bound(self.namespace(builtins), name)
+        return builtins[name]
 
     def _own_global(self, real: dict[str, Any], name: str, watched: bool = False) -> Any:
         space = self.namespace(real)
@@ -94,6 +108,8 @@ class Namespaces:
             return space.written[name]
         if name in space.read:
             return space.read[name]
+        if not space.guarded:
+            note_bound(space, name)
         if name not in space.real:
             if space.guarded or watched:
                 self.guard(space.source, "lacks", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onegraph.capture.known import Known, referred, weakly
 from onegraph.capture.texts import short, written_atom
 
 
@@ -22,17 +23,19 @@ class SameMembers(Predicate):
     """A dict or set has exactly these members, in this order."""
 
     def __init__(self, members: tuple[Any, ...]) -> None:
-        self.members = members
+        self.members = tuple(map(weakly, members))
 
     def text(self, *what: str) -> str:
-        return f"list({what[0]}) == {short(list(self.members))}"
+        return f"list({what[0]}) == {short(list(map(referred, self.members)))}"
 
     def __call__(self, container: Any) -> bool:
         return len(container) == len(self.members) and all(map(same_member, container, self.members))
 
 
 def same_member(a: Any, b: Any) -> bool:
-    """Whether two members are one object, or cannot be told apart."""
+    """Whether a member is the other, which may be known weakly, or cannot be told apart from it."""
+    if type(b) is Known:
+        return b() is a
     if a is b:
         return True
     if type(a) is not type(b):

@@ -11,7 +11,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, type_text
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import Named
+from onegraph.capture.known import Named, referred
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import (
     Arg,
@@ -67,7 +67,7 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
     try:
         match source:
             case Item(_, key) if type(owner) in (dict, list, tuple):
-                return owner[key]
+                return owner[referred(key)]
             case DictOf() if owner is not _MISSING:
                 return object.__getattribute__(owner, "__dict__")
             case CellOf() if owner is not _MISSING:

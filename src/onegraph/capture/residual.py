@@ -34,7 +34,7 @@ from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import raised_through, stand_ins
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import passes_away
+from onegraph.capture.known import Known, passes_away, referred, weakly
 from onegraph.capture.recipes import RECIPES, rebuild_object
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import (
@@ -154,7 +154,7 @@ class Rebuild:
                 assert_never(source)
 
     def known(self, value: Any) -> str:
-        """A class or a function that the guards know by identity. The code does not keep one that passes away."""
+        """An object that the guards know by identity. The code does not keep one that passes away."""
         if not passes_away(value):
             return self.const(value)
         origin = self.world.origin.get(id(value)) or self.world.found_at.get(id(value))
@@ -186,8 +186,12 @@ class Rebuild:
         return name
 
     def key(self, key: Any) -> str:
+        """A key of a dict from outside, which the guards know."""
         text = literal(key)
-        return text if text is not None else self.const(key)
+        if text is not None:
+            return text
+        known = weakly(referred(key))
+        return self._loaded(f"{self.const(self.world.keep(known))}()") if type(known) is Known else self.const(known)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 

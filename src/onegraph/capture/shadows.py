@@ -55,6 +55,8 @@ class Namespace:
     guarded: bool
     read: dict[str, Any] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict)
+    #: What a library has under the names that the trace has looked up in it (DELETED: nothing), as far as it is code.
+    bound: dict[str, Any] = field(default_factory=dict)
 
 
 #: Types that are guarded by value and used as they are.

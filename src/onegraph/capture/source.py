@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from onegraph.capture.known import Known, passes_away, weakly
+from onegraph.capture.known import referred, weakly
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,9 @@ class Globals:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Const:
-    """An object that the trace knows by identity: a class, a function or a module of a library.
+    """An object that the trace knows by identity: a class, a function or a module of a library, a key of a dict.
 
-    The source outlives the trace, which keeps the object; a class or function that the program may let go of is
-    referred to weakly.
+    The source outlives the trace, which keeps the object; one that the program may let go of is referred to weakly.
     """
 
     __match_args__ = ("identity", "text", "value")
@@ -60,12 +59,12 @@ class Const:
     def __init__(self, identity: int, text: str, value: Any) -> None:
         object.__setattr__(self, "identity", identity)
         object.__setattr__(self, "text", text)
-        object.__setattr__(self, "held", weakly(value) if passes_away(value) else value)
+        object.__setattr__(self, "held", weakly(value))
 
     @property
     def value(self) -> Any:
         """The object; None when it has died."""
-        return self.held() if type(self.held) is Known else self.held
+        return referred(self.held)
 
 
 class Path:
@@ -99,7 +98,7 @@ class Attr(Path):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Item(Path):
-    """`base[key]` of an exact dict, list or tuple, read without calling user code."""
+    """`base[key]` of an exact dict, list or tuple, read without calling user code; a key may be known weakly."""
 
     base: Source
     key: Any
@@ -190,7 +189,7 @@ def describe(source: Source) -> str:
         case Item(Globals(_, _), str(key)):
             return key
         case Item(base, key):
-            return f"{describe(base)}[{key!r}]"
+            return f"{describe(base)}[{referred(key)!r}]"
         case DictOf(base):
             return f"{describe(base)}.__dict__"
         case CellOf(base):

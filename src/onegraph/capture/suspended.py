@@ -22,6 +22,7 @@ from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.tracebacks import is_stand_in
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.namespaces import is_of_module
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.unread import Unread
 
@@ -68,6 +69,8 @@ def waiting_in(
             if issubclass(type(part), _CLOSED) or id(part) in seen:
                 continue
             seen.add(id(part))
+            if type(part) is dict and is_of_module(part):
+                continue
             if is_watched(part):
                 yield part
             if type(part) is FunctionType:

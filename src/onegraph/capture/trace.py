@@ -28,10 +28,12 @@ from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import (
     builtins,
+    classes,
     copies,
     deques,
     floats,
     formatting,
+    imports,
     iteration,
     library,
     module,
@@ -62,11 +64,13 @@ from onegraph.torchlib.state import GlobalState
 
 POLICIES = (
     builtins,
+    classes,
     copies,
     deques,
     floats,
     formatting,
     generators,
+    imports,
     iteration,
     library,
     module,

@@ -35,7 +35,7 @@ from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.kinds import defines, isinstance, plain
-from onegraph.capture.layout import behind_proxy
+from onegraph.capture.layout import behind_proxy, native_method
 from onegraph.capture.marks import MARKS
 from onegraph.capture.native_calls import (
     NATIVE_FUNCTIONS,
@@ -52,6 +52,7 @@ from onegraph.capture.native_calls import (
     taken,
 )
 from onegraph.capture.operators import SYMBOLIC
+from onegraph.capture.policy.classes import AbstractAnswers
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.module import NoGlobalHooks
@@ -66,6 +67,7 @@ from onegraph.capture.policy.registry import (
     COMPARING,
     DEPTHS,
     HANDLERS,
+    KEYED,
     PASSING,
     PURE_MODULES,
     READS,
@@ -80,7 +82,7 @@ from onegraph.capture.policy.registry import (
 from onegraph.capture.record import Recorder
 from onegraph.capture.reentry import Reentry
 from onegraph.capture.resume import deepest
-from onegraph.capture.shadows import ATOMS, keys_of, members_of
+from onegraph.capture.shadows import ATOMS, members_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import NOWHERE, Through
 from onegraph.capture.texts import holds_marked, refuse_marked, with_real_types
@@ -117,6 +119,7 @@ class Tracer(Frames, Containers, Drops):
         self.recorder = recorder
         self.numbers = numbers
         self.no_global_hooks = NoGlobalHooks()
+        self.abstract_answers = AbstractAnswers()
         #: Messages that the program gives (warnings, logging): made when the compiled program runs.
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         #: What functions with a cache have given for objects that the program has made.
@@ -381,6 +384,8 @@ class Tracer(Frames, Containers, Drops):
         if function.__name__ not in READS:
             self.world.touch(receiver)
             self.refuse_removal(receiver, function.__name__)
+        if isinstance(receiver, dict | set | frozenset) and function.__name__ in KEYED and args:
+            self.world.settled(args[0])
         if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
@@ -410,6 +415,8 @@ class Tracer(Frames, Containers, Drops):
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
         descriptor = find_in_class(owner, function.__name__)[1]
+        if isinstance(descriptor, types.FunctionType):  # of a subclass, which asks that of its base
+            descriptor = native_method(receiver, function) or MISSING
         if descriptor is MISSING and isinstance(receiver, type):
             descriptor = find_in_class(receiver, function.__name__)[1]
         if id(descriptor) in BREAKS:
@@ -452,7 +459,7 @@ class Tracer(Frames, Containers, Drops):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)
         made = run_among(self.frames[-1].globals, _C.trace_hook(self._reentry), function, args, kwargs)
-        self._note_hashed(made, bound_to(function))
+        self.world.note_hashed(made, bound_to(function))
         if type(made) is str:
             return self.world.with_addresses(made)
         if isinstance(made, type) and (isinstance(function, type) or function.__name__ == "__new__"):
@@ -464,16 +471,6 @@ class Tracer(Frames, Containers, Drops):
             return function(*args)
         with _C.trace_hook(self._reentry):
             return function(*args)
-
-    def _note_hashed(self, *containers: Any) -> None:
-        """What native code has put into dicts and sets."""
-        for container in containers:
-            if isinstance(container, set | frozenset | dict) and not self.world.is_outside(container):
-                members = keys_of(container) if isinstance(container, dict) else members_of(container)
-                if len(members) > 1:  # of texts that are not known yet, two may be one
-                    refuse_marked(*members)
-                for member in members:
-                    self.world.hashed(member)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else MISSING

@@ -21,6 +21,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
+from onegraph.capture.bound_names import guards_of_names
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
 from onegraph.capture.class_facts import guards_of_classes
 from onegraph.capture.collector import COLLECTOR
@@ -282,8 +283,9 @@ def finish(
         code = letting_go(code, start.code, trace.gone(), start.values)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
-    classes = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
-    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, classes)
+    facts = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
+    facts += guards_of_names(trace.world.namespaces.values())
+    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, facts)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
     return Translated(code, guards, trace.tracer.levels, 0 if continuation is None else continuation.opened)

@@ -31,7 +31,7 @@ from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind
 from onegraph.capture.keys import Keys
 from onegraph.capture.kinds import defined, isinstance, plain
-from onegraph.capture.known import Known
+from onegraph.capture.known import Known, passes_away, weakly
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
@@ -41,8 +41,6 @@ from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source,
 from onegraph.capture.special_methods import StatefulClasses
 from onegraph.capture.texts import refuse_marked
 from onegraph.capture.unread import Unread
-
-#: The hash functions of objects that equal nothing but themselves.
 
 
 class World(Namespaces, Keys):
@@ -297,13 +295,6 @@ class World(Namespaces, Keys):
             self.guard_presence(entry, key)
         return found
 
-    def guard_presence(self, entry: Record, key: Any) -> None:
-        """Guard whether the original dict has the key, unless a guard on the whole dict already says so."""
-        if not entry.guarded or entry.complete or key in entry.snapshot:
-            return
-        original = entry.original_key(key)
-        self.guard(entry.source, "has" if dict.__contains__(entry.real, original) else "lacks", original)
-
     def element(self, container: list[Any], index: int) -> Any:
         """`container[index]` of a list, whose length is guarded."""
         self.length_matters(container)
@@ -330,7 +321,7 @@ class World(Namespaces, Keys):
 
     def _fill_key(self, entry: Record, key: Any) -> Any:
         original = entry.original_key(key)
-        value = self.admit(dict.__getitem__(entry.real, original), Item(entry.source, original), entry.guarded)
+        value = self.admit(dict.__getitem__(entry.real, original), Item(entry.source, weakly(original)), entry.guarded)
         entry.snapshot[key] = value
         dict.__setitem__(entry.shadow, key, value)
         return value
@@ -345,7 +336,7 @@ class World(Namespaces, Keys):
         match entry.real:
             case dict():
                 keys = tuple(keys_of(entry.real))
-                exact = all(type(key) in ATOMS or type(key).__eq__ is object.__eq__ for key in keys)
+                exact = all(type(key) in ATOMS or is_exact(key) for key in keys)
                 self.guard(entry.source, *(("keys", keys) if exact else ("check", SameMembers(keys))))
             case list():
                 self.guard(entry.source, "length", list.__len__(entry.real))
@@ -496,3 +487,8 @@ class World(Namespaces, Keys):
         for entry in self.records.values():
             if differs(entry):
                 yield entry
+
+
+def is_exact(key: Any) -> bool:
+    """Whether a key equals nothing but itself, and may be kept alive."""
+    return type(key).__eq__ is object.__eq__ and not passes_away(key)

@@ -6,7 +6,6 @@ import builtins
 import contextlib
 import datetime
 import functools
-import importlib
 import inspect
 import io
 import itertools
@@ -26,19 +25,16 @@ from typing import Any
 
 import torch
 
-from onegraph import _C
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.interp.rests import HASHED
 from onegraph.capture.interp.substitutes import SUBSTITUTES
-from onegraph.capture.kinds import answers_itself, defines, isinstance
+from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.native_calls import taken
-from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Through
-from onegraph.torchlib.state import tracing_suspended
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
 native("identity", callable, contextlib.nullcontext)
@@ -93,49 +89,6 @@ def fspath(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(path, str | bytes) or not defines(type(path), "__fspath__"):
         return os.fspath(path)
     return tracer.call(tracer.getattr(path, "__fspath__"), (), {})
-
-
-@policy(builtins.isinstance)
-def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    value, kinds = args
-    if isinstance(value, StandIn):
-        return issubclass(value.kind, kinds)
-    if isinstance(kinds, tuple):
-        return any(isinstance_(tracer, (value, kind), {}) for kind in kinds)
-    if isinstance(value, torch.Tensor):
-        return tensor_is(tracer, value, kinds)
-    hook = getattr(type(kinds), "__instancecheck__", None)
-    if isinstance(hook, types.FunctionType) and not tracer.is_library_function(hook):
-        return tracer.truth(tracer.call(hook, (kinds, value), {}))
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return builtins.isinstance(tracer.type_of(value)(), kinds)
-    if not answers_itself(type(value)):
-        return builtins.isinstance(value, kinds)
-    return bool(tracer.natively(builtins.isinstance, value, kinds))
-
-
-@policy(_C.is_of)
-def is_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """What functions of ours ask that finish an instruction behind a break, and are traced."""
-    value, kinds = args
-    return issubclass(tracer.type_of(value), kinds)
-
-
-native("identity", _C.answers_itself)
-
-
-def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
-    """isinstance of a fake tensor: answered for the type that the program would see."""
-    shown = tracer.type_of(value)
-    if isinstance(kinds, types.UnionType):
-        return any(tensor_is(tracer, value, kind) for kind in typing.get_args(kinds))
-    if kinds is torch.nn.Parameter:
-        return builtins.isinstance(value, torch.nn.Parameter)
-    if kinds is torch.nn.Buffer:  # an attribute, by which other tensors of this kind are told apart
-        return hasattr_(tracer, (value, "_is_buffer"), {}) and builtins.isinstance(value, torch.nn.Buffer)
-    if isinstance(kinds, type) and issubclass(kinds, torch.Tensor) and type(kinds) is type(torch.Tensor):
-        return issubclass(shown, kinds)
-    return builtins.isinstance(value, kinds)
 
 
 @policy(type)
@@ -349,6 +302,34 @@ def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return default[0] if default else None
 
 
+@policy(dict.setdefault)
+def dict_setdefault(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    container, key, *default = args
+    key = tracer.concrete_deep(key, "hash")
+    if tracer.world.runs_code(tracer.world.settled(key)):
+        return tracer.run_native(dict.setdefault, (tracer.world.realize(container), key, *default), kwargs)
+    try:
+        return tracer.world.lookup(container, key)
+    except KeyError:
+        tracer.world.added(key, container)
+        return dict.setdefault(container, key, *default)
+
+
+@policy(dict.pop)
+def dict_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Where a key was is told by all of them: the program may put it back."""
+    container, key, *default = args
+    key = tracer.concrete_deep(key, "hash")
+    if tracer.world.runs_code(tracer.world.settled(key)):
+        return tracer.run_native(dict.pop, (tracer.world.realize(container), key, *default), kwargs)
+    try:
+        tracer.world.lookup(container, key)
+    except KeyError:
+        return dict.pop(container, key, *default)
+    tracer.world.length_matters(container)
+    return dict.pop(container, key)
+
+
 @policy(dict.popitem)
 def dict_popitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container = tracer.world.realize(args[0])
@@ -396,19 +377,6 @@ def ascii_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 @policy(str.join)
 def join(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return str.join(args[0], list(tracer.iterate(args[1])))
-
-
-@policy(builtins.__import__)
-def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A module is imported for real, outside of the tracing modes: its own tensors must not be fake."""
-    with tracing_suspended():
-        return builtins.__import__(*args, **kwargs)
-
-
-@policy(importlib.import_module)
-def import_module(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with tracing_suspended():
-        return importlib.import_module(*args, **kwargs)
 
 
 @policy(super)

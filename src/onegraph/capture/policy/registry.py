@@ -93,6 +93,10 @@ READS = frozenset(
 )
 #: Methods of lists and tuples that compare their argument with the items.
 COMPARING = frozenset({"count", "index", "remove", "__contains__"})
+#: Methods of dicts and sets that look for their first argument.
+KEYED = frozenset(
+    "get pop setdefault move_to_end add discard remove __contains__ __getitem__ __setitem__ __delitem__".split()
+)
 #: Types whose native methods may run on values that the trace owns.
 SAFE_RECEIVERS: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
