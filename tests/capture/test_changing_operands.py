@@ -190,3 +190,17 @@ def test_hits_of_a_cache_compile_nothing() -> None:
     found, recompiled = values(step)
     assert all(torch.equal(y, torch.tensor([1.0, 2.0])) for y in found)
     assert recompiled == 0
+
+
+class Registry:
+    instances: dict[str, Counted] = {}
+
+
+def test_number_of_an_object_in_a_container_of_a_class() -> None:
+    def step(x: Any) -> Any:
+        return place(x, Registry.instances["a"])
+
+    Registry.instances["a"] = Counted()
+    found, recompiled = values(step)
+    assert [int(y[0]) for y in found] == list(range(1, 11))
+    assert recompiled == 1

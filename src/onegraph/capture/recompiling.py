@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
 from typing import Any, assert_never
 
 import torch
@@ -69,6 +69,8 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
         match source:
             case Item(_, key) if isinstance(owner, dict):
                 return dict.get(owner, key, _MISSING)
+            case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
+                return owner.get(key, _MISSING)
             case Item(_, key) if type(owner) in (list, tuple, deque):
                 return owner[key]
             case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
