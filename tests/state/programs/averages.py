@@ -330,6 +330,42 @@ def codebook(compile):
     return lambda: forward(torch.randn(32, 3)), lambda: layer
 
 
+class ActivationStatistics:
+    """Statistics by module, gathered by forward hooks."""
+
+    def __init__(self, model):
+        self.stats = {}
+        self.handles = [m.register_forward_hook(self.hook) for m in model.modules() if isinstance(m, nn.Linear)]
+
+    def hook(self, module, args, output):
+        if module not in self.stats:
+            self.stats[module] = {"calls": 0, "mean": torch.zeros(()), "max": torch.tensor(-math.inf)}
+        stats = self.stats[module]
+        stats["calls"] += 1
+        stats["mean"] = stats["mean"] + (output.detach().mean() - stats["mean"]) / stats["calls"]
+        stats["max"] = torch.maximum(stats["max"], output.detach().max())
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+
+
+@kept(recompiles=3)
+def activation_statistics(compile):
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    statistics = ActivationStatistics(model)
+    forward = compile(model)
+    calls = iter(range(10))
+
+    def call():
+        if next(calls) == 7:
+            statistics.remove()
+        return forward(torch.randn(4, 3))
+
+    return call, lambda: (model, statistics.stats)
+
+
 @kept(recompiles=1)
 def teacher_and_student(compile):
     student = nn.Linear(3, 2)

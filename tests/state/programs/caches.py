@@ -143,6 +143,30 @@ def rotary_tables(compile):
     return lambda: rotate(torch.randn(2, next(lengths), 4)), lambda: rotary
 
 
+class LazyTables(nn.Module):
+    """Tables by length, type and device."""
+
+    def __init__(self):
+        super().__init__()
+        self._tables = {}
+
+    def forward(self, x):
+        key = (x.shape[-1], x.dtype, x.device)
+        try:
+            table = self._tables[key]
+        except KeyError:
+            table = self._tables[key] = torch.arange(key[0], dtype=key[1], device=key[2]).cos()
+        return x * table
+
+
+@kept(recompiles=1)
+def tables_by_type(compile):
+    layer = LazyTables()
+    forward = compile(layer)
+    types = iter([torch.float32, torch.float32, torch.float64, torch.float32, torch.float64] * 2)
+    return lambda: forward(torch.rand(2, 3, dtype=next(types))), lambda: layer
+
+
 class LazyMLP(nn.Module):
     """Built by the first input that it sees."""
 
