@@ -50,15 +50,14 @@ class Question:
         """The result that the cache of the function has, or MISSING. The cache does not notice.
 
         The cache is a dict of results or, if its size is limited, of links; an object's references are then those of
-        each link, to its key, the result and its type, before that to the dict.
+        each link, to its key, the result and its type, before that to the dict. (No key is a dict.)
         """
-        known = function.cache_parameters()
-        links = function.cache_info().currsize if known["maxsize"] is not None else 0
         _, *held = gc.get_referents(function)
-        key, cache = self.key(known["typed"]), held[3 * links]
+        links = next(at for at in range(0, len(held), 3) if type(held[at]) is dict)
+        key, cache = self.key(function.cache_parameters()["typed"]), held[links]
         if key not in cache:
             return MISSING
-        results = zip(held[: 3 * links : 3], held[1 : 3 * links : 3], strict=True)
+        results = zip(held[:links:3], held[1:links:3], strict=True)
         return next((result for other, result in results if other == key), MISSING) if links else cache[key]
 
     @property

@@ -92,8 +92,7 @@ class Operators(Attributes):
         super().generic_setattr(self.concrete(obj, "attribute"), name, value)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        kinds = SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
-        if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=kinds):
+        if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=beside_floats(a, b)):
             return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
@@ -105,6 +104,8 @@ class Operators(Attributes):
             if measured:
                 refuse_marked(text)
             return self.world.with_addresses(text)
+        if is_reflected(a, b):
+            return FUNCTIONS[op.rstrip("=")](a, b)
         if op[-1] == "=":
             self.world.touch(a)
         return super().binary(op, self._filled(a), self._filled(b))
@@ -117,7 +118,7 @@ class Operators(Attributes):
         return super().unary(op, self._filled(obj))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
-        if self.is_symbolic(a, b):
+        if self.is_symbolic(a, b, kinds=beside_floats(a, b)):
             return self.asked(FUNCTIONS[op], a, b)
         if op in ("==", "!=") and any(
             self.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
@@ -130,7 +131,7 @@ class Operators(Attributes):
         left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
         self.world.told_apart(a, b)
         try:
-            answer = super().compare(op, left, right)
+            answer = FUNCTIONS[op](left, right) if is_reflected(left, right) else super().compare(op, left, right)
             if isinstance(answer, torch.SymBool) and not self.numbers.decide(answer):
                 return bool(answer)  # which native code takes where it takes no symbolic one
             return answer
@@ -260,6 +261,16 @@ class Operators(Attributes):
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.added(key, container)
         super().map_add(container, self.concrete_deep(key, "hash"), value)
+
+
+def beside_floats(a: Any, b: Any) -> Any:
+    """The kinds of symbolic numbers that are computed with in floating point."""
+    return SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
+
+
+def is_reflected(a: Any, b: Any) -> bool:
+    """Whether a plain number meets a symbolic one: native code of its own would ask for the digits of the other."""
+    return type(a) in (int, float) and isinstance(b, torch.SymInt | torch.SymFloat)
 
 
 def expression(value: Any) -> Any:

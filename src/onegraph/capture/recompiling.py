@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections import deque
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
 from typing import Any, assert_never
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, type_text
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.kinds import defined, isinstance
 from onegraph.capture.known import Named, referred
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import (
@@ -66,14 +67,22 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
             assert_never(source)
     try:
         match source:
-            case Item(_, key) if type(owner) in (dict, list, tuple):
-                return owner[referred(key)]
+            case Item(_, key) if isinstance(owner, dict):
+                return dict.get(owner, referred(key), _MISSING)
+            case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
+                return owner.get(key, _MISSING)
+            case Item(_, key) if type(owner) in (list, tuple, deque):
+                return owner[key]
+            case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
+                return found.__get__(owner)
             case DictOf() if owner is not _MISSING:
                 return object.__getattribute__(owner, "__dict__")
             case CellOf() if owner is not _MISSING:
                 return owner.cell_contents
             case TypeOf() if owner is not _MISSING:
                 return type(owner)
+            case Through(_, function) if owner is not _MISSING:
+                return function(owner)
     except (LookupError, AttributeError, TypeError, ValueError):
         pass
     return _MISSING

@@ -51,7 +51,7 @@ from onegraph.capture.native_calls import (
     run_among,
     taken,
 )
-from onegraph.capture.operators import SYMBOLIC
+from onegraph.capture.operators import NUMBERS, SYMBOLIC
 from onegraph.capture.policy.classes import AbstractAnswers
 from onegraph.capture.policy.hatches import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.policy.iteration import StandIn
@@ -205,7 +205,7 @@ class Tracer(Frames, Containers, Drops):
     def is_op(self, a: Any, b: Any) -> bool:
         """Identity, which is guarded for two objects from outside."""
         a, b = self.truth_value(a), self.truth_value(b)
-        if a is not b and isinstance(a, float | torch.SymFloat) and isinstance(b, float | torch.SymFloat):
+        if a is not b and isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
             a, b = self.concrete(a, "operator is"), self.concrete(b, "operator is")
         if type(a) not in ATOMS and type(b) not in ATOMS:
             self.world.identity_matters(a, b)
