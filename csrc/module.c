@@ -24,8 +24,10 @@ static PyTypeObject Marker_Type = {
 };
 
 static MarkerObject skip = {PyObject_HEAD_INIT(&Marker_Type) "SKIP"};
+static MarkerObject eagerly = {PyObject_HEAD_INIT(&Marker_Type) "EAGERLY"};
 static MarkerObject null = {PyObject_HEAD_INIT(&Marker_Type) "NULL"};
 PyObject *const og_skip = (PyObject *)&skip;
+PyObject *const og_eagerly = (PyObject *)&eagerly;
 PyObject *const og_null = (PyObject *)&null;
 
 /* ---- functions ---- */
@@ -243,7 +245,9 @@ PyMODINIT_FUNC PyInit__C(void)
     }
     PyObject *hand_over = resume_hand_over_new();
     if (hand_over == NULL || PyModule_AddObjectRef(module, "hand_over", hand_over) < 0 ||
-        PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 || PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
+        PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 ||
+        PyModule_AddObjectRef(module, "EAGERLY", og_eagerly) < 0 ||
+        PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
         Py_XDECREF(hand_over);
         Py_DECREF(module);
         return NULL;

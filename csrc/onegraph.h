@@ -15,6 +15,7 @@
 
 /* ---- markers (module.c): what the callback may return, and what stands for an unset slot ---- */
 extern PyObject *const og_skip;
+extern PyObject *const og_eagerly;
 extern PyObject *const og_null;
 
 /* ---- Context: one compiled region, the owner of all that was compiled for it (context.c) ---- */

@@ -11,6 +11,8 @@ class Marker: ...
 
 #: Returned by a context's callback: leave this code alone in this context from now on.
 SKIP: Final[Marker]
+#: Returned by a context's callback: run this frame, and all that it calls, as they are written.
+EAGERLY: Final[Marker]
 #: Stands for an unset slot in the `values` that callbacks are given.
 NULL: Final[Marker]
 
