@@ -14,6 +14,20 @@ enum {
     FEW = 64,
 };
 
+/* Whether this thread takes denormal numbers for zero: `torch.set_flush_denormal`. */
+static bool flushes_denormals(void)
+{
+#if defined(__x86_64__)
+    return (__builtin_ia32_stmxcsr() & 0x8040) != 0; /* flush to zero, denormals are zero */
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return (control & (1u << 24)) != 0;
+#else
+    return false;
+#endif
+}
+
 /* ---- slots ---- */
 
 static int slot_data(Slot *slot, void **data)
@@ -212,7 +226,8 @@ static int run_launch(Call *call, const Step *step)
         bytes += slot->bytes;
     }
     read_numbers(call, launch->sizes, launch->n_sizes, call->numbers);
-    int64_t threads = !launch->parallel ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
+    bool alone = !launch->parallel || flushes_denormals(); /* which other threads do not know of */
+    int64_t threads = alone ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
     PyThreadState *released = bytes >= HEAVY_LAUNCH ? PyEval_SaveThread() : NULL;
     int64_t code = launch->kernel(call->pointers, call->numbers, threads);
     if (released != NULL) {
