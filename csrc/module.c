@@ -198,6 +198,8 @@ static PyMethodDef module_functions[] = {
      "answers_itself(cls, /)\n--\n\nWhether objects of the class say with code of the program what their class is."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
+    {"flush_denormals", module_flush_denormals, METH_O,
+     "flush_denormals(flush)\n--\n\nHave this thread take denormal numbers for zero, or not; whether it did before."},
     {"can_watch", module_can_watch, METH_NOARGS,
      "can_watch()\n--\n\nWhether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,

@@ -170,6 +170,10 @@ extern bool eager_is_forced; /* regions run their functions as they are written,
 PyObject *module_exchange_setting(PyObject *module, PyObject *args);
 PyObject *module_force_eager(PyObject *module, PyObject *forced);
 
+/* Whether this thread takes denormal numbers for zero. */
+bool flushes_denormals(void);
+PyObject *module_flush_denormals(PyObject *module, PyObject *flush);
+
 /* ---- what an object is, told by its type alone (kinds.c) ---- */
 PyObject *module_is_of(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *module_answers_itself(PyObject *module, PyObject *cls);

@@ -14,20 +14,6 @@ enum {
     FEW = 64,
 };
 
-/* Whether this thread takes denormal numbers for zero: `torch.set_flush_denormal`. */
-static bool flushes_denormals(void)
-{
-#if defined(__x86_64__)
-    return (__builtin_ia32_stmxcsr() & 0x8040) != 0; /* flush to zero, denormals are zero */
-#elif defined(__aarch64__)
-    uint64_t control;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    return (control & (1u << 24)) != 0;
-#else
-    return false;
-#endif
-}
-
 /* ---- slots ---- */
 
 static int slot_data(Slot *slot, void **data)

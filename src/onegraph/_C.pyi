@@ -257,6 +257,9 @@ def answers_itself(cls: type, /) -> bool:
     """Whether objects of the class say with code of the program what their class is."""
 
 def force_eager(forced: bool, /) -> None: ...
+def flush_denormals(flush: bool, /) -> bool:
+    """Have this thread take denormal numbers for zero, or not; whether it did before."""
+
 def tensor_abi(use: Literal["libtorch", "python"] | None = None) -> Literal["libtorch", "python"]: ...
 def can_watch() -> bool:
     """Whether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."""

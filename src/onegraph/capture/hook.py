@@ -145,6 +145,7 @@ class Region:
         Graph breaks that are errors are still errors, and under `fullgraph` everything is.
         """
         policy = versions.history.policy(self.dynamic)
+        flushing = _C.flush_denormals(False)  # the program's constants are what they are
         try:
             with timed(cx, "translate"), saving_plainly():
                 return translate(start, self.compile_graph, cx, self.fullgraph, policy)
@@ -160,6 +161,8 @@ class Region:
                     raise
                 LOGGER.warning(CAPTURE_FAILED, cx.frame, reason)  # a defect of ours costs speed
             return Skipped(reason)
+        finally:
+            _C.flush_denormals(flushing)
 
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""

@@ -64,11 +64,13 @@ def is_traced_by_fx() -> bool:
 COMPARED, ASKED, NODE, EAGER, IRRELEVANT = Treatment
 
 STATES: tuple[State, ...] = (
+    # ---- the whole call runs as it is written ----
     State(
         "function modes of the program",
         ("torch.overrides.TorchFunctionMode",),
         EAGER,
         "they see, and may change, each call of a torch function",
+        compared=("function_modes",),
         is_there=has_unknown_function_modes,
     ),
     State(
@@ -76,6 +78,7 @@ STATES: tuple[State, ...] = (
         ("torch.utils._python_dispatch.TorchDispatchMode", "torch.utils.flop_counter.FlopCounterMode", "make_fx"),
         EAGER,
         "they see, and may change, each operator that runs",
+        compared=("dispatch_modes",),
         is_there=has_dispatch_modes,
     ),
     State(
@@ -83,13 +86,14 @@ STATES: tuple[State, ...] = (
         ("torch.jit.trace",),
         EAGER,
         "it records the operators that run",
+        compared=("tracing",),
         is_there=torch._C._is_tracing,
     ),
     State(
         "symbolic tracing by FX",
         ("torch.fx.symbolic_trace",),
         EAGER,
-        "it runs the program on stand-ins for tensors",
+        "it runs the program on stand-ins for tensors, which fit no guard",
         is_there=is_traced_by_fx,
     ),
     State(
@@ -97,6 +101,7 @@ STATES: tuple[State, ...] = (
         ("torch.func.vmap", "torch.func.grad", "torch.func.jvp", "torch.func.functionalize"),
         EAGER,
         "tensors are levels of others; a transform that compiled code itself calls is a part of its graph",
+        compared=("functorch_level",),
         is_there=has_transforms,
     ),
     State(
@@ -106,6 +111,140 @@ STATES: tuple[State, ...] = (
         "operators carry tangents along",
         compared=("forward_level",),
         is_there=has_forward_level,
+    ),
+    State(
+        "trace functions",
+        ("sys.settrace",),
+        EAGER,
+        "they see each line that runs; compiled code is used again when they are gone",
+    ),
+    # ---- compared before each call ----
+    State("grad mode", ("torch.no_grad", "torch.set_grad_enabled"), COMPARED, "", compared=("grad_mode",)),
+    State("inference mode", ("torch.inference_mode",), COMPARED, "", compared=("inference_mode",)),
+    State("default dtype", ("torch.set_default_dtype",), COMPARED, "", compared=("default_dtype",)),
+    State(
+        "default device",
+        ("torch.set_default_device", "with torch.device"),
+        COMPARED,
+        "by the devices, not by the modes that hold them",
+        compared=("default_device",),
+    ),
+    State(
+        "autocast",
+        ("torch.autocast",),
+        COMPARED,
+        "for each kind of device, whether it is on and its type",
+        compared=("autocast_cpu", "autocast_cpu_dtype", "autocast_cuda", "autocast_cuda_dtype"),
+    ),
+    State(
+        "deterministic algorithms",
+        ("torch.use_deterministic_algorithms", "torch.utils.deterministic.fill_uninitialized_memory"),
+        COMPARED,
+        "operators that mind it are left to PyTorch: they raise, warn, and fill new memory as in eager mode",
+        compared=("deterministic", "deterministic_warn_only", "deterministic_fill"),
+    ),
+    # ---- compared where compiled code depends on it ----
+    State(
+        "hooks for all modules",
+        ("torch.nn.modules.module.register_module_forward_hook", "torch.utils.module_tracker.ModuleTracker"),
+        ASKED,
+        "in graphs that call modules: that there are none, or which; those for what modules are given likewise",
+    ),
+    State(
+        "hooks for all optimizers",
+        ("torch.optim.optimizer.register_optimizer_step_pre_hook",),
+        ASKED,
+        "a step of an optimizer breaks the graph, and runs what is registered then",
+    ),
+    State(
+        "cache of parametrizations",
+        ("torch.nn.utils.parametrize.cached",),
+        ASKED,
+        "as is every global that functions of its own library bind anew",
+    ),
+    State(
+        "settings that a program asks for",
+        ("torch.backends", "torch.get_float32_matmul_precision", "torch.get_num_threads"),
+        ASKED,
+        "the answer is guarded; setting them breaks the graph",
+    ),
+    State("environment", ("os.environ",), ASKED, "guarded as any dict is"),
+    # ---- a node of the graph, or done by the code around it ----
+    State(
+        "kernels of attention",
+        ("torch.nn.attention.sdpa_kernel",),
+        NODE,
+        "chosen by the program in the graph, and around a call read by the operator",
+    ),
+    State(
+        "filters of warnings",
+        ("warnings.simplefilter", "warnings.catch_warnings"),
+        NODE,
+        "the program's warnings are given in each call, through the filters of that call",
+    ),
+    State(
+        "standard output",
+        ("contextlib.redirect_stdout", "sys.stdout"),
+        NODE,
+        "what is printed goes where it goes at that call",
+    ),
+    # ---- irrelevant ----
+    State(
+        "hooks for saved tensors",
+        ("torch.autograd.graph.saved_tensors_hooks", "torch.utils.checkpoint.checkpoint"),
+        IRRELEVANT,
+        "what records gradients runs operator by operator, and shows them what it saves; a trace shows them nothing",
+    ),
+    State(
+        "anomaly mode",
+        ("torch.autograd.set_detect_anomaly",),
+        IRRELEVANT,
+        "what records gradients runs operator by operator, and its backward pass is PyTorch's",
+    ),
+    State(
+        "precision of products",
+        ("torch.set_float32_matmul_precision", "torch.backends.cudnn", "torch.backends.mkldnn"),
+        IRRELEVANT,
+        "the libraries read it at each call; kernels that are made here compute no less precisely",
+    ),
+    State(
+        "flushing of denormal numbers",
+        ("torch.set_flush_denormal",),
+        IRRELEVANT,
+        "a state of the processor, which kernels run in, with one thread while it is on; compilation does not",
+    ),
+    State(
+        "number of threads", ("torch.set_num_threads",), IRRELEVANT, "read at each call; results do not depend on it"
+    ),
+    State(
+        "profilers",
+        ("torch.profiler.profile", "torch.autograd.profiler.profile", "sys.setprofile"),
+        IRRELEVANT,
+        "they measure what runs: graphs and kernels in place of functions and operators",
+    ),
+    State(
+        "cache of autocast",
+        ("torch.set_autocast_cache_enabled",),
+        IRRELEVANT,
+        "it changes how often a weight is cast, not to what",
+    ),
+    State(
+        "print options",
+        ("torch.set_printoptions",),
+        IRRELEVANT,
+        "the texts of tensors are made in eager code",
+    ),
+    State(
+        "context variables, thread-local objects, locale",
+        ("contextvars.ContextVar", "threading.local", "locale.setlocale"),
+        IRRELEVANT,
+        "reading them, and formatting by the locale, breaks the graph or is read anew in each call",
+    ),
+    State(
+        "limit of recursion",
+        ("sys.setrecursionlimit",),
+        IRRELEVANT,
+        "close to it the program runs as it is written, and meets it where it would",
     ),
 )
 
