@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
+import locale
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -146,6 +150,15 @@ def written(x: Tensor) -> str:
     return f"{x / 3}"
 
 
+SCALE = contextvars.ContextVar("SCALE", default=1)
+LOCAL = threading.local()
+LOCAL.scale = 1
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x * SCALE.get() + LOCAL.scale
+
+
 LINEAR = nn.Linear(4, 4)
 PARAMETRIZED = nn.Linear(4, 4)
 
@@ -209,6 +222,17 @@ CHANGES = [
     Change("flushing of denormal numbers", lambda: setting(torch.set_flush_denormal, True, False), denormal),
     Change("number of threads", lambda: setting(torch.set_num_threads, 1, torch.get_num_threads()), denormal),
     Change("cache of autocast", lambda: setting(torch.set_autocast_cache_enabled, False, True), product),
+    Change("context variables, thread-local objects, locale", lambda: setting(SCALE.set, 5, 1), scaled),
+    Change(
+        "context variables, thread-local objects, locale",
+        lambda: setting(partial(setattr, LOCAL, "scale"), 5, 1),
+        scaled,
+    ),
+    Change(
+        "context variables, thread-local objects, locale",
+        lambda: setting(partial(locale.setlocale, locale.LC_ALL), "C", locale.setlocale(locale.LC_ALL)),
+        lambda x: (x + 1, f"{1234567:n}", locale.setlocale(locale.LC_ALL)),
+    ),
     Change("print options", lambda: torch._tensor_str.printoptions(precision=1), written),
 ]
 
@@ -305,7 +329,7 @@ def test_the_page_shows_the_table(golden: Callable[..., None]) -> None:
     start = lines.index("|---|---|---|---|\n") + 1
     end = next(index for index in range(start, len(lines)) if not lines[index].startswith("|"))
     rows = [
-        f"| {state.name} | {', '.join(f'`{name}`' for name in state.setters)} | {state.treatment.value} | {state.why} |\n"
+        f"| {state.name} | {', '.join(map('`{}`'.format, state.setters))} | {state.treatment.value} | {state.why} |\n"
         for state in STATES
     ]
     golden(path, "".join([*lines[:start], *rows, *lines[end:]]))
