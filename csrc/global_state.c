@@ -19,7 +19,7 @@ typedef struct {
     bool inference_mode;
     bool deterministic;
     bool deterministic_warns;
-    bool deterministic_fills; /* new tensors; counts where determinism is wanted */
+    bool deterministic_fills; /* new tensors, where determinism is wanted */
 } NativeState;
 
 struct GlobalStateObject {
@@ -197,7 +197,7 @@ static bool is_state(const Libtorch *torch, const NativeState *state)
            torch->functions_disabled() == state->functions_disabled && torch->default_dtype() == state->default_dtype &&
            torch->deterministic(context) == state->deterministic &&
            torch->deterministic_warns(context) == state->deterministic_warns &&
-           (!state->deterministic || torch->deterministic_fills(context) == state->deterministic_fills) &&
+           torch->deterministic_fills(context) == state->deterministic_fills &&
            /* the excluded keys have told whether autocast is on */
            (state->cpu_autocast_dtype < 0 || torch->autocast_dtype(CPU) == state->cpu_autocast_dtype) &&
            (state->cuda_autocast_dtype < 0 || torch->autocast_dtype(CUDA) == state->cuda_autocast_dtype);
