@@ -19,6 +19,7 @@ typedef struct {
     bool inference_mode;
     bool deterministic;
     bool deterministic_warns;
+    bool deterministic_fills; /* new tensors, where determinism is wanted */
 } NativeState;
 
 struct GlobalStateObject {
@@ -28,14 +29,15 @@ struct GlobalStateObject {
     bool unhandled; /* does not hold where an exception is being handled */
     bool unheld;    /* does not hold where others hold on to the frame that goes on */
     NativeState state;
-    PyObject *values; /* what Python says, one value for each question */
+    PyObject *values;  /* what Python says, one value for each question */
+    PyObject *devices; /* those that modes of torch functions give to new tensors, outermost first */
 };
 
 /* ---- through Python ---- */
 
 typedef struct {
     const char *name;
-    const char *function; /* of torch */
+    const char *function; /* of torch, or a number that is kept there */
     const char *argument;
 } Question;
 
@@ -49,11 +51,14 @@ static const Question questions[] = {
     {"autocast_cuda_dtype", "get_autocast_dtype", "cuda"},
     {"deterministic", "are_deterministic_algorithms_enabled", NULL},
     {"deterministic_warn_only", "is_deterministic_algorithms_warn_only_enabled", NULL},
+    {"deterministic_fill", "_C._get_deterministic_fill_uninitialized_memory", NULL},
     {"function_modes", "_C._len_torch_function_stack", NULL},
     {"dispatch_modes", "_C._len_torch_dispatch_stack", NULL},
     {"functorch_level", "_C._functorch.maybe_current_level", NULL},
+    {"forward_level", "autograd.forward_ad._current_level", NULL},
+    {"tracing", "_C._is_tracing", NULL},
 };
-enum { N_QUESTIONS = sizeof(questions) / sizeof(questions[0]) };
+enum { N_QUESTIONS = sizeof(questions) / sizeof(questions[0]), FORWARD_LEVEL = N_QUESTIONS - 2 };
 
 static PyObject *answer(PyObject *torch, const Question *question)
 {
@@ -65,7 +70,9 @@ static PyObject *answer(PyObject *torch, const Question *question)
         Py_SETREF(function, PyObject_GetAttr(function, PyList_GET_ITEM(names, i)));
     }
     PyObject *value = NULL;
-    if (names != NULL && function != NULL) {
+    if (names != NULL && function != NULL && PyLong_Check(function)) {
+        value = Py_NewRef(function);
+    } else if (names != NULL && function != NULL) {
         value = question->argument == NULL ? PyObject_CallNoArgs(function)
                                            : PyObject_CallFunction(function, "s", question->argument);
     }
@@ -92,7 +99,76 @@ static PyObject *ask_python(void)
     return values;
 }
 
+/* ---- devices of new tensors ---- */
+
+/* What a mode gives to new tensors: its device for one of `torch.device` or `torch.set_default_device`, else itself. */
+static PyObject *device_of(PyObject *mode)
+{
+    static PyObject *device_type;
+    if (device_type == NULL) {
+        PyObject *module = PyImport_ImportModule("torch.utils._device");
+        device_type = module == NULL ? NULL : PyObject_GetAttrString(module, "DeviceContext");
+        Py_XDECREF(module);
+        if (device_type == NULL) {
+            return NULL;
+        }
+    }
+    return Py_IS_TYPE(mode, (PyTypeObject *)device_type) ? PyObject_GetAttrString(mode, "device") : Py_NewRef(mode);
+}
+
+static PyObject *mode_devices(void)
+{
+    static PyObject *length, *at;
+    if (at == NULL) {
+        PyObject *native = PyImport_ImportModule("torch._C");
+        length = native == NULL ? NULL : PyObject_GetAttrString(native, "_len_torch_function_stack");
+        at = length == NULL ? NULL : PyObject_GetAttrString(native, "_get_function_stack_at");
+        Py_XDECREF(native);
+        if (at == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *count = PyObject_CallNoArgs(length);
+    PyObject *devices = count == NULL ? NULL : PyTuple_New(PyLong_AsSsize_t(count));
+    Py_XDECREF(count);
+    for (Py_ssize_t i = 0; devices != NULL && i < PyTuple_GET_SIZE(devices); i++) {
+        PyObject *mode = PyObject_CallFunction(at, "n", i);
+        PyObject *device = mode == NULL ? NULL : device_of(mode);
+        Py_XDECREF(mode);
+        if (device == NULL) {
+            Py_CLEAR(devices);
+        } else {
+            PyTuple_SET_ITEM(devices, i, device);
+        }
+    }
+    return devices;
+}
+
+static int same_devices(GlobalStateObject *self)
+{
+    PyObject *devices = mode_devices();
+    int same = devices == NULL ? -1 : PyObject_RichCompareBool(devices, self->devices, Py_EQ);
+    Py_XDECREF(devices);
+    return same;
+}
+
 /* ---- through libtorch ---- */
+
+/* Of forward-mode differentiation: PyTorch has it in a global of Python. Borrowed. */
+static PyObject *forward_level(void)
+{
+    static PyObject *globals, *name;
+    if (name == NULL) {
+        PyObject *module = PyImport_ImportModule("torch.autograd.forward_ad");
+        globals = module == NULL ? NULL : Py_XNewRef(PyModule_GetDict(module));
+        name = globals == NULL ? NULL : PyUnicode_InternFromString("_current_level");
+        Py_XDECREF(module);
+        if (name == NULL) {
+            return NULL;
+        }
+    }
+    return PyDict_GetItemWithError(globals, name);
+}
 
 static void read_state(const Libtorch *torch, NativeState *out)
 {
@@ -109,6 +185,7 @@ static void read_state(const Libtorch *torch, NativeState *out)
     out->inference_mode = torch->inference_mode();
     out->deterministic = torch->deterministic(context);
     out->deterministic_warns = torch->deterministic_warns(context);
+    out->deterministic_fills = torch->deterministic_fills(context);
 }
 
 static bool is_state(const Libtorch *torch, const NativeState *state)
@@ -120,6 +197,7 @@ static bool is_state(const Libtorch *torch, const NativeState *state)
            torch->functions_disabled() == state->functions_disabled && torch->default_dtype() == state->default_dtype &&
            torch->deterministic(context) == state->deterministic &&
            torch->deterministic_warns(context) == state->deterministic_warns &&
+           torch->deterministic_fills(context) == state->deterministic_fills &&
            /* the excluded keys have told whether autocast is on */
            (state->cpu_autocast_dtype < 0 || torch->autocast_dtype(CPU) == state->cpu_autocast_dtype) &&
            (state->cuda_autocast_dtype < 0 || torch->autocast_dtype(CUDA) == state->cuda_autocast_dtype);
@@ -142,7 +220,10 @@ int global_state_holds(GlobalStateObject *self)
     }
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
-        return is_state(torch, &self->state);
+        /* small numbers are one object each */
+        return !is_state(torch, &self->state) || forward_level() != PyTuple_GET_ITEM(self->values, FORWARD_LEVEL)
+                   ? 0
+                   : self->state.function_modes == 0 || same_devices(self);
     }
     PyObject *values = ask_python();
     if (values == NULL) {
@@ -150,7 +231,7 @@ int global_state_holds(GlobalStateObject *self)
     }
     int same = PyObject_RichCompareBool(values, self->values, Py_EQ);
     Py_DECREF(values);
-    return same;
+    return same == 1 ? same_devices(self) : same;
 }
 
 /* ---- the type ---- */
@@ -162,15 +243,15 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     PyObject *values = ask_python();
-    if (values == NULL) {
-        return NULL;
-    }
-    GlobalStateObject *self = (GlobalStateObject *)type->tp_alloc(type, 0);
+    PyObject *devices = values == NULL ? NULL : mode_devices();
+    GlobalStateObject *self = devices == NULL ? NULL : (GlobalStateObject *)type->tp_alloc(type, 0);
     if (self == NULL) {
-        Py_DECREF(values);
+        Py_XDECREF(values);
+        Py_XDECREF(devices);
         return NULL;
     }
     self->values = values;
+    self->devices = devices;
     const Libtorch *torch = libtorch();
     self->native = torch != NULL;
     if (self->native) {
@@ -182,6 +263,7 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void state_dealloc(GlobalStateObject *self)
 {
     Py_XDECREF(self->values);
+    Py_XDECREF(self->devices);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
@@ -192,6 +274,9 @@ static PyObject *state_values(GlobalStateObject *self, void *UNUSED(closure))
         if (PyDict_SetItemString(dict, questions[i].name, PyTuple_GET_ITEM(self->values, i)) < 0) {
             Py_CLEAR(dict);
         }
+    }
+    if (dict != NULL && PyDict_SetItemString(dict, "default_device", self->devices) < 0) {
+        Py_CLEAR(dict);
     }
     return dict;
 }
@@ -223,6 +308,12 @@ static PyObject *state_changed(GlobalStateObject *self, PyObject *UNUSED(ignored
         Py_XDECREF(name);
     }
     Py_XDECREF(now);
+    int same = changed == NULL ? 1 : same_devices(self);
+    PyObject *name = same == 0 ? PyUnicode_FromString("default_device") : NULL;
+    if (same < 0 || (same == 0 && (name == NULL || PyList_Append(changed, name) < 0))) {
+        Py_CLEAR(changed);
+    }
+    Py_XDECREF(name);
     if (changed != NULL) {
         Py_SETREF(changed, PyList_AsTuple(changed));
     }
@@ -268,8 +359,8 @@ static PyGetSetDef state_attributes[] = {
 PyTypeObject GlobalState_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.GlobalState",
-    .tp_doc = PyDoc_STR("GlobalState(): torch's state now: grad and inference mode, autocast, default dtype, determinism, "
-                        "active modes and transforms."),
+    .tp_doc = PyDoc_STR("GlobalState(): torch's state now: grad and inference mode, autocast, default dtype and device, "
+                        "determinism, active modes and transforms."),
     .tp_basicsize = sizeof(GlobalStateObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = state_new,

@@ -126,12 +126,26 @@ static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject 
     return resume_tail_calls(result);
 }
 
+/* Nothing of what the frame calls is looked at either. */
+static PyObject *run_eagerly(PyThreadState *tstate, Frame *frame, HookState *state)
+{
+    ContextObject *context = state->context;
+    state->context = NULL;
+    PyObject *result = run_as_it_is(tstate, frame, 0);
+    state->context = context;
+    return result;
+}
+
 static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObject *context, bool is_tail)
 {
     PyCodeObject *code = frame_code(frame);
     PyObject *answer = ask_region(tstate, frame, context->callback);
     if (answer == NULL) {
         return frame_abandon(tstate, frame);
+    }
+    if (answer == og_eagerly) {
+        Py_DECREF(answer);
+        return run_eagerly(tstate, frame, &hook_state);
     }
     PyCodeObject *replacement = NULL;
     int opened = 0;
@@ -151,7 +165,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
             }
         }
     } else if (answer != Py_None) {
-        PyErr_Format(PyExc_TypeError, "the callback must return an Entry, SKIP or None, not %.200s",
+        PyErr_Format(PyExc_TypeError, "the callback must return an Entry, SKIP, EAGERLY or None, not %.200s",
                      Py_TYPE(answer)->tp_name);
         failed = true;
     }

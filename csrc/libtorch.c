@@ -34,6 +34,7 @@ static const Symbol symbols[] = {
     SYMBOL(global_context, "_ZN2at13globalContextEv"),
     SYMBOL(deterministic, "_ZNK2at7Context23deterministicAlgorithmsEv"),
     SYMBOL(deterministic_warns, "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv"),
+    SYMBOL(deterministic_fills, "_ZNK2at7Context36deterministicFillUninitializedMemoryEv"),
 };
 
 static const char thread_keys_symbol[] = "_ZN3c104impl26raw_local_dispatch_key_setE";
@@ -101,7 +102,8 @@ static const char python_view[] =
     "            torch._C._dispatch_keys(t).raw_repr(), tuple(t.shape), t.stride()) for t, dtype in made]\n"
     "context = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack(),\n"
     "           torch.are_deterministic_algorithms_enabled(),\n"
-    "           torch.is_deterministic_algorithms_warn_only_enabled(), torch.is_autocast_enabled('cpu'))\n";
+    "           torch.is_deterministic_algorithms_warn_only_enabled(), torch.is_autocast_enabled('cpu'),\n"
+    "           torch._C._get_deterministic_fill_uninitialized_memory())\n";
 
 static bool same_numbers(PyObject *tuple, const int64_t *numbers)
 {
@@ -146,15 +148,17 @@ static bool check_tensor(PyObject *row, bool *candidates)
 
 static bool check_context(PyObject *expected)
 {
-    int grad, inference, deterministic, warns, autocast;
+    int grad, inference, deterministic, warns, autocast, fills;
     long long modes;
-    if (!PyArg_ParseTuple(expected, "ppLppp", &grad, &inference, &modes, &deterministic, &warns, &autocast)) {
+    if (!PyArg_ParseTuple(expected, "ppLpppp", &grad, &inference, &modes, &deterministic, &warns, &autocast,
+                          &fills)) {
         return false;
     }
     void *context = found.global_context();
     return found.grad_mode() == (bool)grad && found.inference_mode() == (bool)inference &&
            found.function_modes() == modes && found.deterministic(context) == (bool)deterministic &&
-           found.deterministic_warns(context) == (bool)warns && found.autocast_enabled(0) == (bool)autocast;
+           found.deterministic_warns(context) == (bool)warns && found.autocast_enabled(0) == (bool)autocast &&
+           found.deterministic_fills(context) == (bool)fills;
 }
 
 static bool check_against(PyObject *view)

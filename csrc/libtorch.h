@@ -30,6 +30,7 @@ typedef struct {
     void *(*global_context)(void);
     bool (*deterministic)(const void *context);
     bool (*deterministic_warns)(const void *context);
+    bool (*deterministic_fills)(const void *context);
     /* where a TensorImpl keeps its dispatch keys, in 64-bit words */
     Py_ssize_t keys_at;
 } Libtorch;

@@ -24,8 +24,10 @@ static PyTypeObject Marker_Type = {
 };
 
 static MarkerObject skip = {PyObject_HEAD_INIT(&Marker_Type) "SKIP"};
+static MarkerObject eagerly = {PyObject_HEAD_INIT(&Marker_Type) "EAGERLY"};
 static MarkerObject null = {PyObject_HEAD_INIT(&Marker_Type) "NULL"};
 PyObject *const og_skip = (PyObject *)&skip;
+PyObject *const og_eagerly = (PyObject *)&eagerly;
 PyObject *const og_null = (PyObject *)&null;
 
 /* ---- functions ---- */
@@ -196,6 +198,8 @@ static PyMethodDef module_functions[] = {
      "answers_itself(cls, /)\n--\n\nWhether objects of the class say with code of the program what their class is."},
     {"force_eager", module_force_eager, METH_O,
      "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
+    {"flush_denormals", module_flush_denormals, METH_O,
+     "flush_denormals(flush)\n--\n\nHave this thread take denormal numbers for zero, or not; whether it did before."},
     {"can_watch", module_can_watch, METH_NOARGS,
      "can_watch()\n--\n\nWhether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."},
     {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
@@ -243,7 +247,9 @@ PyMODINIT_FUNC PyInit__C(void)
     }
     PyObject *hand_over = resume_hand_over_new();
     if (hand_over == NULL || PyModule_AddObjectRef(module, "hand_over", hand_over) < 0 ||
-        PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 || PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
+        PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 ||
+        PyModule_AddObjectRef(module, "EAGERLY", og_eagerly) < 0 ||
+        PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
         Py_XDECREF(hand_over);
         Py_DECREF(module);
         return NULL;

@@ -15,6 +15,7 @@
 
 /* ---- markers (module.c): what the callback may return, and what stands for an unset slot ---- */
 extern PyObject *const og_skip;
+extern PyObject *const og_eagerly;
 extern PyObject *const og_null;
 
 /* ---- Context: one compiled region, the owner of all that was compiled for it (context.c) ---- */
@@ -168,6 +169,10 @@ void hook_leave(void);
 extern bool eager_is_forced; /* regions run their functions as they are written, in all threads */
 PyObject *module_exchange_setting(PyObject *module, PyObject *args);
 PyObject *module_force_eager(PyObject *module, PyObject *forced);
+
+/* Whether this thread takes denormal numbers for zero. */
+bool flushes_denormals(void);
+PyObject *module_flush_denormals(PyObject *module, PyObject *flush);
 
 /* ---- what an object is, told by its type alone (kinds.c) ---- */
 PyObject *module_is_of(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -212,7 +212,8 @@ static int run_launch(Call *call, const Step *step)
         bytes += slot->bytes;
     }
     read_numbers(call, launch->sizes, launch->n_sizes, call->numbers);
-    int64_t threads = !launch->parallel ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
+    bool alone = !launch->parallel || flushes_denormals(); /* which other threads do not know of */
+    int64_t threads = alone ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
     PyThreadState *released = bytes >= HEAVY_LAUNCH ? PyEval_SaveThread() : NULL;
     int64_t code = launch->kernel(call->pointers, call->numbers, threads);
     if (released != NULL) {

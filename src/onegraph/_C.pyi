@@ -11,6 +11,8 @@ class Marker: ...
 
 #: Returned by a context's callback: leave this code alone in this context from now on.
 SKIP: Final[Marker]
+#: Returned by a context's callback: run this frame, and all that it calls, as they are written.
+EAGERLY: Final[Marker]
 #: Stands for an unset slot in the `values` that callbacks are given.
 NULL: Final[Marker]
 
@@ -255,6 +257,9 @@ def answers_itself(cls: type, /) -> bool:
     """Whether objects of the class say with code of the program what their class is."""
 
 def force_eager(forced: bool, /) -> None: ...
+def flush_denormals(flush: bool, /) -> bool:
+    """Have this thread take denormal numbers for zero, or not; whether it did before."""
+
 def tensor_abi(use: Literal["libtorch", "python"] | None = None) -> Literal["libtorch", "python"]: ...
 def can_watch() -> bool:
     """Whether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."""

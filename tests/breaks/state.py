@@ -9,6 +9,7 @@ import signal
 import sys
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from onegraph.capture import breaks as b
 from tests.breaks.table import breaks
@@ -62,6 +63,25 @@ def setting(x):
 def setting_outside(graph, x):
     torch.set_num_threads(torch.get_num_threads())
     return graph(lambda x: x + 1)(x)
+
+
+class Doubled(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {})) * 2
+
+
+@breaks(b.TORCH_CONTEXT)
+def mode(x):
+    with Doubled():
+        y = x + 1
+    return y * 2
+
+
+@mode.fixed("use it outside")
+def mode_outside(graph, x):
+    with Doubled():
+        y = x + 1
+    return graph(lambda y: y * 2)(y)
 
 
 @breaks(b.INFERENCE_MODE)

@@ -190,7 +190,7 @@ def test_exception_state_of_the_caller_is_visible_to_the_replacement() -> None:
 
 @pytest.mark.parametrize(
     ("result", "message"),
-    [(42, "must return an Entry, SKIP or None, not int"), (_C.NULL, "must return an Entry")],
+    [(42, "must return an Entry, SKIP, EAGERLY or None, not int"), (_C.NULL, "must return an Entry")],
 )
 def test_a_wrong_answer_is_an_error(result: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):

@@ -33,6 +33,7 @@ from onegraph.capture.shapes import History
 from onegraph.capture.skip import OWN, has_builtins, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
+from onegraph.torchlib.around import eager_state
 from onegraph.torchlib.state import saving_plainly
 
 LOGGER = logging.getLogger("onegraph")
@@ -80,12 +81,20 @@ class Region:
         self._lock = threading.Lock()
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
-        """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only."""
+        """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only.
+
+        `_C.EAGERLY` runs this call, and all that it calls, as it is written.
+        """
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
         if is_recording() or not has_builtins():  # a part of another trace, which records what it does
             return None
+        around = eager_state()
+        if around is not None:
+            frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+            self.cx.emit(ev.FrameSkipped(frame, f"{around.name}: {around.why}"))
+            return _C.EAGERLY
         at = places(code, values)
         with self._lock:
             _, versions = self._versions.setdefault(tuple(map(id, at)), (at, Versions()))
@@ -136,6 +145,7 @@ class Region:
         Graph breaks that are errors are still errors, and under `fullgraph` everything is.
         """
         policy = versions.history.policy(self.dynamic)
+        flushing = _C.flush_denormals(False)  # the program's constants are what they are
         try:
             with timed(cx, "translate"), saving_plainly():
                 return translate(start, self.compile_graph, cx, self.fullgraph, policy)
@@ -151,6 +161,8 @@ class Region:
                     raise
                 LOGGER.warning(CAPTURE_FAILED, cx.frame, reason)  # a defect of ours costs speed
             return Skipped(reason)
+        finally:
+            _C.flush_denormals(flushing)
 
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""

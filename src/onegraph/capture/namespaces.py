@@ -7,16 +7,18 @@ dict, and names are read and written in it.
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from onegraph.capture.layout import instance_dict
+from onegraph.capture.library_state import is_state
 from onegraph.capture.shadows import DELETED, Namespace, Record
 from onegraph.capture.source import Globals, Item, Source
 
 #: Kinds of what libraries keep their settings in.
-DATA = frozenset({type(None), bool, int, float, str, bytes, list, dict, set})
+DATA = frozenset({type(None), bool, int, float, str, bytes, list, dict, OrderedDict, set})
 
 
 def is_of_module(namespace: dict[Any, Any]) -> bool:
@@ -115,7 +117,7 @@ class Namespaces:
                 self.guard(space.source, "lacks", name)
             raise KeyError(name)
         found = space.real[name]
-        guarded = space.guarded or watched and type(found) in DATA
+        guarded = space.guarded or type(found) in DATA and (watched or is_state(space.source.module, space.real, name))
         value = space.read[name] = self.admit(found, Item(space.source, name), guarded)
         return value
 

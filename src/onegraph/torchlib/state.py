@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack, _pop_mode
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 #: What chooses among the kernels of attention, and how it is asked for.
@@ -58,7 +58,7 @@ class GlobalState:
         while torch._C._len_torch_function_stack() > len(self.function_modes):
             torch._C._pop_torch_function_stack()
         while torch._C._len_torch_dispatch_stack() > len(self.dispatch_modes):
-            torch._C._pop_torch_dispatch_stack()
+            _pop_mode(getattr(_get_current_dispatch_mode_stack()[-1], "_mode_key", None))
         torch._C._set_grad_enabled(self.grad_enabled)
         for device, (enabled, dtype) in zip(AUTOCAST_DEVICES, self.autocast, strict=True):
             torch.set_autocast_enabled(device, enabled)

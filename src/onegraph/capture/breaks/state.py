@@ -27,6 +27,12 @@ STATE_CHANGE = _define(
     _LEAKS,
     "call it outside of the compiled function",
 )
+TORCH_CONTEXT = _define(
+    "torch-context",
+    "use of the context manager {name}",
+    "It sets up something that watches or changes what PyTorch runs for real, which tracing does not.",
+    "use it outside of the compiled function; what runs in it is not compiled",
+)
 INFERENCE_MODE = _define(
     "inference-mode",
     "use of {name}",

@@ -23,12 +23,15 @@ GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
     "_global_forward_hooks",
     "_global_forward_pre_hooks",
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
+    "_global_parameter_registration_hooks",
 )
 Module = torch.nn.Module
 
 
 class NoGlobalHooks(Predicate):
-    """No hooks are registered for the calls of all modules.
+    """No hooks are registered for the calls of all modules, or for what all modules are given.
 
     Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
     """
@@ -108,7 +111,9 @@ def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for table in TABLES
         if dict.__contains__(attributes, table) and name in attributes_of(tracer, attributes, table)
     ]
-    if held == ["_buffers"] and (value is None or isinstance(value, torch.Tensor)):
+    plain = held == ["_buffers"] and (value is None or isinstance(value, torch.Tensor))
+    if plain and not has_global_hooks():
+        tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
         tracer.setitem(tracer.world.lookup(attributes, "_buffers"), name, value)
     elif held or isinstance(value, Module) or builtins.isinstance(value, torch.nn.Parameter):
         tracer.interpret(Module.__setattr__, args, kwargs)

@@ -91,6 +91,7 @@ SETTERS = [function for name, function in NATIVE.items() if SETS.fullmatch(name)
 SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
+QUESTIONS += [torch._C._autograd._profiler_enabled]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))

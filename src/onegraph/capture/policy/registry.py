@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import torch
 
-from onegraph.capture.breaks import Reason
+from onegraph.capture.breaks import TORCH_CONTEXT, Reason
 from onegraph.capture.kinds import isinstance, once_for_each_class
 from onegraph.capture.policy.arity import Handler, refusing
 from onegraph.capture.policy.reasons import OUTSIDE_MODULES, public_name, reason_of_function
@@ -73,8 +73,15 @@ def break_at(function: FunctionType) -> tuple[Reason, str] | None:
     reason = reason_of_function(function)
     if reason is not None:
         return reason, f"{function.__module__}.{function.__qualname__}"
+    owner, _, name = function.__qualname__.rpartition(".")
+    foreign = (function.__module__ or "").startswith("torch._dynamo")  # they are marks
+    if name == "__enter__" and owner not in CONTEXTS and not foreign and runs_natively(function):
+        return TORCH_CONTEXT, f"{function.__module__}.{owner}"
     return BREAKS.get(id(getattr(function, "__wrapped__", None)))
 
+
+#: Context managers of torch, in Python, that tracing follows: new tensors are made on their device, autocast.
+CONTEXTS = frozenset({"DeviceContext", "autocast", "device", "StreamContext", "_DeviceGuard"})
 
 #: Modules whose native functions have no effect but on their arguments.
 PURE_MODULES = frozenset(

@@ -13,6 +13,7 @@ from torch.autograd.profiler import record_function
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.policy.questions import answer
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.texts import MARK
 from onegraph.torchlib.fake import FakeTensor
@@ -125,6 +126,8 @@ def end_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
 def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
     mode = args[0]
+    if mode._enabled and not any(outer.device == mode.device for outer, _ in tracer.open_autocasts):
+        answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
     values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
     node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
     tracer.open_autocasts.append((mode, node))

@@ -30,7 +30,7 @@ from onegraph.compiler.lower import families  # noqa: F401 - they register their
 from onegraph.compiler.lower.arguments import Fraction, index_of, specialized, tensor_type
 from onegraph.compiler.lower.left import cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
-from onegraph.compiler.lower.refused import is_refused
+from onegraph.compiler.lower.refused import is_refused, minds_determinism
 from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
@@ -117,6 +117,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if lowering is not None:
         reason = "an element type is not native" if not _is_native(node) else ""
         reason = "it refuses this element type" if is_refused(node) else reason
+        reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
         result = NotImplemented if reason else lowering(g, *args, **kwargs)
         if result is not NotImplemented:
             return result

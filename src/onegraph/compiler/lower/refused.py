@@ -1,7 +1,9 @@
-"""Element types that torch's operators refuse on the CPU, where a lowering would take them.
+"""Calls that torch's operators refuse on the CPU, where a lowering would take them.
 
-Such a call is left to the operator, which raises its own error when it runs. Operators that work element by element are
-not listed: their fakes are asked of the operator itself. A test of the operator database holds this table to eager.
+Such a call is left to the operator, which raises its own error when it runs. There are element types that operators
+refuse: those that work element by element are not listed, their fakes are asked of the operator itself, and a test of
+the operator database holds the table to eager. And there are operators that do as they are told where algorithms are to
+be deterministic: some refuse, others fill the memory that nobody has written to.
 """
 
 from __future__ import annotations
@@ -64,6 +66,26 @@ _ROWS: tuple[tuple[frozenset[torch.dtype], tuple[Any, ...]], ...] = (
     ),
 )
 _REFUSED = MappingProxyType({op: types for types, ops in _ROWS for op in ops})
+
+#: Operators that ask whether algorithms are to be deterministic.
+_DETERMINISTIC = frozenset(
+    {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_permuted.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+        aten.max_unpool2d.default,
+        aten.max_unpool3d.default,
+        aten.put.default,
+    }
+)
+
+
+def minds_determinism(node: Node) -> bool:
+    """Whether the operator does something else now than it does in general: guards hold the graph to that."""
+    return node.target in _DETERMINISTIC and torch.are_deterministic_algorithms_enabled()
 
 
 def is_refused(node: Node) -> bool:

@@ -1,0 +1,257 @@
+"""All process-wide state that PyTorch and Python have around a call, and what becomes of it in compiled code.
+
+One row for each: a page of the documentation is written from them, and tests hold each row to what it says.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch._C import _functorch
+from torch.autograd import forward_ad
+from torch.fx import _symbolic_trace
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+
+class Treatment(enum.Enum):
+    """What becomes of a state in compiled code."""
+
+    COMPARED = "guarded"  #: compared before each call
+    ASKED = "guarded where asked"  #: compared in code that has asked for it while it was traced
+    NODE = "a node"  #: changed by the graph, or behind it, where the program changes it
+    EAGER = "runs eagerly"  #: while it is there, the whole call runs as it is written
+    IRRELEVANT = "irrelevant"  #: to what compiled code computes, or read by what computes it at each call
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the process or the thread, as its users know it, and how it is treated."""
+
+    name: str
+    setters: tuple[str, ...]
+    treatment: Treatment
+    why: str
+    #: Of a state that is compared: its name in `_C.GlobalState`.
+    compared: tuple[str, ...] = ()
+    #: Of a state in which calls run eagerly: whether it is there.
+    is_there: Callable[[], bool] | None = None
+
+
+def has_unknown_function_modes() -> bool:
+    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
+
+
+def has_dispatch_modes() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
+def has_forward_level() -> bool:
+    return forward_ad._current_level >= 0
+
+
+def has_transforms() -> bool:
+    return _functorch.maybe_current_level() is not None
+
+
+def is_traced_by_fx() -> bool:
+    return _symbolic_trace._is_fx_tracing_flag  # the function that tells warns
+
+
+COMPARED, ASKED, NODE, EAGER, IRRELEVANT = Treatment
+
+STATES: tuple[State, ...] = (
+    # ---- the whole call runs as it is written ----
+    State(
+        "function modes of the program",
+        ("torch.overrides.TorchFunctionMode",),
+        EAGER,
+        "they see, and may change, each call of a torch function",
+        compared=("function_modes",),
+        is_there=has_unknown_function_modes,
+    ),
+    State(
+        "dispatch modes",
+        ("torch.utils._python_dispatch.TorchDispatchMode", "torch.utils.flop_counter.FlopCounterMode", "make_fx"),
+        EAGER,
+        "they see, and may change, each operator that runs",
+        compared=("dispatch_modes",),
+        is_there=has_dispatch_modes,
+    ),
+    State(
+        "tracing by TorchScript",
+        ("torch.jit.trace",),
+        EAGER,
+        "it records the operators that run",
+        compared=("tracing",),
+        is_there=torch._C._is_tracing,
+    ),
+    State(
+        "symbolic tracing by FX",
+        ("torch.fx.symbolic_trace",),
+        EAGER,
+        "it runs the program on stand-ins for tensors, which fit no guard",
+        is_there=is_traced_by_fx,
+    ),
+    State(
+        "function transforms",
+        ("torch.func.vmap", "torch.func.grad", "torch.func.jvp", "torch.func.functionalize"),
+        EAGER,
+        "tensors are levels of others; a transform that compiled code itself calls is a part of its graph",
+        compared=("functorch_level",),
+        is_there=has_transforms,
+    ),
+    State(
+        "forward-mode differentiation",
+        ("torch.autograd.forward_ad.dual_level",),
+        EAGER,
+        "operators carry tangents along",
+        compared=("forward_level",),
+        is_there=has_forward_level,
+    ),
+    State(
+        "trace functions",
+        ("sys.settrace",),
+        EAGER,
+        "they see each line that runs; compiled code is used again when they are gone",
+    ),
+    # ---- compared before each call ----
+    State("grad mode", ("torch.no_grad", "torch.set_grad_enabled"), COMPARED, "", compared=("grad_mode",)),
+    State("inference mode", ("torch.inference_mode",), COMPARED, "", compared=("inference_mode",)),
+    State("default dtype", ("torch.set_default_dtype",), COMPARED, "", compared=("default_dtype",)),
+    State(
+        "default device",
+        ("torch.set_default_device", "with torch.device"),
+        COMPARED,
+        "by the devices, not by the modes that hold them",
+        compared=("default_device",),
+    ),
+    State(
+        "autocast",
+        ("torch.autocast",),
+        COMPARED,
+        "for each kind of device, whether it is on and its type",
+        compared=("autocast_cpu", "autocast_cpu_dtype", "autocast_cuda", "autocast_cuda_dtype"),
+    ),
+    State(
+        "deterministic algorithms",
+        ("torch.use_deterministic_algorithms", "torch.utils.deterministic.fill_uninitialized_memory"),
+        COMPARED,
+        "operators that mind it are left to PyTorch: they raise, warn, and fill new memory as in eager mode",
+        compared=("deterministic", "deterministic_warn_only", "deterministic_fill"),
+    ),
+    # ---- compared where compiled code depends on it ----
+    State(
+        "hooks for all modules",
+        ("torch.nn.modules.module.register_module_forward_hook", "torch.utils.module_tracker.ModuleTracker"),
+        ASKED,
+        "in graphs that call modules: that there are none, or which; those for what modules are given likewise",
+    ),
+    State(
+        "hooks for all optimizers",
+        ("torch.optim.optimizer.register_optimizer_step_pre_hook",),
+        ASKED,
+        "a step of an optimizer breaks the graph, and runs what is registered then",
+    ),
+    State(
+        "cache of parametrizations",
+        ("torch.nn.utils.parametrize.cached",),
+        ASKED,
+        "as is every global that functions of its own library bind anew",
+    ),
+    State(
+        "settings that a program asks for",
+        ("torch.backends", "torch.get_float32_matmul_precision", "torch.get_num_threads"),
+        ASKED,
+        "the answer is guarded; setting them breaks the graph",
+    ),
+    State("environment", ("os.environ",), ASKED, "guarded as any dict is"),
+    # ---- a node of the graph, or done by the code around it ----
+    State(
+        "kernels of attention",
+        ("torch.nn.attention.sdpa_kernel",),
+        NODE,
+        "chosen by the program in the graph, and around a call read by the operator",
+    ),
+    State(
+        "filters of warnings",
+        ("warnings.simplefilter", "warnings.catch_warnings"),
+        NODE,
+        "the program's warnings are given in each call, through the filters of that call",
+    ),
+    State(
+        "standard output",
+        ("contextlib.redirect_stdout", "sys.stdout"),
+        NODE,
+        "what is printed goes where it goes at that call",
+    ),
+    # ---- irrelevant ----
+    State(
+        "hooks for saved tensors",
+        ("torch.autograd.graph.saved_tensors_hooks", "torch.utils.checkpoint.checkpoint"),
+        IRRELEVANT,
+        "what records gradients runs operator by operator, and shows them what it saves; a trace shows them nothing",
+    ),
+    State(
+        "anomaly mode",
+        ("torch.autograd.set_detect_anomaly",),
+        IRRELEVANT,
+        "what records gradients runs operator by operator, and its backward pass is PyTorch's",
+    ),
+    State(
+        "precision of products",
+        ("torch.set_float32_matmul_precision", "torch.backends.cudnn", "torch.backends.mkldnn"),
+        IRRELEVANT,
+        "the libraries read it at each call; kernels that are made here compute no less precisely",
+    ),
+    State(
+        "flushing of denormal numbers",
+        ("torch.set_flush_denormal",),
+        IRRELEVANT,
+        "a state of the processor, which kernels run in, with one thread while it is on; compilation does not",
+    ),
+    State(
+        "number of threads", ("torch.set_num_threads",), IRRELEVANT, "read at each call; results do not depend on it"
+    ),
+    State(
+        "profilers",
+        ("torch.profiler.profile", "torch.autograd.profiler.profile", "sys.setprofile"),
+        IRRELEVANT,
+        "they measure what runs: graphs and kernels in place of functions and operators",
+    ),
+    State(
+        "cache of autocast",
+        ("torch.set_autocast_cache_enabled",),
+        IRRELEVANT,
+        "it changes how often a weight is cast, not to what",
+    ),
+    State(
+        "print options",
+        ("torch.set_printoptions",),
+        IRRELEVANT,
+        "the texts of tensors are made in eager code",
+    ),
+    State(
+        "context variables, thread-local objects, locale",
+        ("contextvars.ContextVar", "threading.local", "locale.setlocale"),
+        IRRELEVANT,
+        "reading them, and formatting by the locale, breaks the graph or is read anew in each call",
+    ),
+    State(
+        "limit of recursion",
+        ("sys.setrecursionlimit",),
+        IRRELEVANT,
+        "close to it the program runs as it is written, and meets it where it would",
+    ),
+)
+
+
+def eager_state() -> State | None:
+    """The state because of which a call that starts now runs as it is written, if there is one."""
+    for state in STATES:
+        if state.is_there is not None and state.is_there():
+            return state
+    return None
