@@ -20,7 +20,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     WrapperObject *region = (WrapperObject *)self;
     HookState *state = &hook_state;
     HookState outer = *state;
-    hook_enter();
+    HookPlace place = hook_enter();
     if (outer.context == NULL) {
         state->watching = PyThreadState_Get()->c_traceobj;
     }
@@ -29,7 +29,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     state->context = outer.context;
     state->watching = outer.watching;
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
-    hook_leave();
+    hook_leave(place);
     return result;
 }
 
