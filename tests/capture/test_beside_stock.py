@@ -36,7 +36,7 @@ def made() -> Iterator[Made]:
 
 def by_stock(function: Callable[..., Any], made: Made, **settings: Any) -> Any:
     def backend(graph: torch.fx.GraphModule, examples: list[torch.Tensor]) -> Any:
-        made.append(("stock", function.__name__))
+        made.append(("stock", getattr(function, "__name__", "?")))
         return graph.forward
 
     return torch.compile(function, backend=backend, **settings)
@@ -56,7 +56,9 @@ def programs(made: Made) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
         return x.cos() - 1
 
     def leaf_c(x):
-        return x.tan()
+        y = x.tan()
+        torch._dynamo.graph_break()
+        return y + 1  # stock cannot make this a part of its graph
 
     a, b, c = by_onegraph(leaf_a), by_stock(leaf_b, made), by_onegraph(leaf_c)
 
@@ -83,7 +85,7 @@ def programs(made: Made) -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
 
 def expected(x: torch.Tensor) -> dict[str, torch.Tensor]:
     a, b = x.sin() + 1, x.cos() - 1
-    stock = (x * 2).tan() + 3
+    stock = (x * 2).tan() + 4
     return {"a": a, "b": b, "stock": stock, "onegraph": (x * 2).cos() - 1 + 4, "both": stock + a}
 
 
@@ -143,10 +145,27 @@ def test_a_module_in_what_stock_compiles(made: Made) -> None:
     assert_works_alone(made)
 
 
+def test_what_stock_takes_into_its_graph(made: Made) -> None:
+    inner = by_onegraph(lambda x: x.sin() + 1)
+
+    def outer(x):
+        return inner(x * 2) + 1
+
+    compiled = by_stock(outer, made, fullgraph=True)
+    x = torch.ones(2)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), (x * 2).sin() + 2)
+    assert made == [("stock", "outer")]
+    again = by_stock(inner, made, fullgraph=True)
+    torch.testing.assert_close(again(x), x.sin() + 1)
+    assert [who for who, _ in made] == ["stock", "stock"]
+    assert_works_alone(made)
+
+
 def test_a_function_with_breaks_in_what_stock_compiles(made: Made) -> None:
     def inner(x):
         y = x + 1
-        onegraph.graph_break()
+        torch._dynamo.graph_break()
         return y * 2
 
     region = by_onegraph(inner)
@@ -157,7 +176,7 @@ def test_a_function_with_breaks_in_what_stock_compiles(made: Made) -> None:
     compiled = by_stock(outer, made)
     for _ in range(3):
         assert compiled(torch.ones(2)).tolist() == [7.0, 7.0]
-    assert [made.count(each) for each in (("onegraph", "inner"), ("stock", "outer"))] == [2, 1]
+    assert [made.count(each) for each in (("onegraph", "inner"), ("stock", "outer"))] == [2, 1]  # and nobody twice
     assert ("stock", "inner") not in made
     assert_works_alone(made)
 

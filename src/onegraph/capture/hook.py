@@ -33,7 +33,7 @@ from onegraph.capture.shapes import History
 from onegraph.capture.skip import OWN, has_builtins, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
-from onegraph.torchlib.state import saving_plainly
+from onegraph.torchlib.state import is_fx_tracing, saving_plainly
 
 LOGGER = logging.getLogger("onegraph")
 CAPTURE_FAILED = (
@@ -84,7 +84,9 @@ class Region:
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
-        if is_recording() or not has_builtins():  # a part of another trace, which records what it does
+        if (
+            is_recording() or is_fx_tracing() or not has_builtins()
+        ):  # a part of another trace, which records what it does
             return None
         at = places(code, values)
         with self._lock:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import _symbolic_trace
 from torch._C import _functorch
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
@@ -91,6 +92,11 @@ def function_modes() -> list[Any]:
 def saves_through_hooks() -> bool:
     """Whether hooks see each tensor that autograd saves."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def is_fx_tracing() -> bool:
+    """Whether `torch.fx` traces the program that runs."""
+    return _symbolic_trace._is_fx_tracing_flag
 
 
 @contextmanager
