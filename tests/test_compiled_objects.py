@@ -1,4 +1,4 @@
-"""What is compiled is used as what it was made of: compiled again, copied, pickled, asked for attributes, traced by others."""
+"""What is compiled is used as what it was made of: compiled again, copied, asked for attributes, traced by others."""
 
 from __future__ import annotations
 

@@ -94,7 +94,10 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
     So does one on which the compiler fails: a defect of ours costs speed, and a warning says so.
     """
-    if needs_gradients(module, examples) or takes_numbers(module, cx):
+    if needs_gradients(module, examples):
+        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "a graph that records gradients runs operator by operator"))
+        return module.forward
+    if takes_numbers(module, cx):
         return module.forward
     try:
         return compiled_natively(module, examples, cx)

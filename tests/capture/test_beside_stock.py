@@ -1,4 +1,4 @@
-"""torch's own compiler and this one in one process: what each of them compiles stays compiled, in any order of first calls."""
+"""torch's own compiler and this one in one process: what each of them compiles stays compiled, in any order."""
 
 from __future__ import annotations
 
@@ -208,12 +208,12 @@ def test_reset_of_both(made: Made) -> None:
         for name, function in compiled.items():
             torch.testing.assert_close(function(x), expected(x)[name])
         made.clear()
-        for name, function in compiled.items():
+        for function in compiled.values():
             function(x)
         assert made == []
         onegraph.reset()
         torch.compiler.reset()
-        for name, function in compiled.items():
+        for function in compiled.values():
             function(x)
         assert {who for who, _ in made} == {"onegraph", "stock"}
 

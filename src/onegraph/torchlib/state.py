@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import _symbolic_trace
 from torch._C import _functorch
+from torch.fx import _symbolic_trace
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
