@@ -40,6 +40,7 @@ from onegraph.capture.hook import Region
 from onegraph.capture.memory import has_address
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recording
+from onegraph.capture.resume_function import forget_dead
 from onegraph.capture.roots import root_function
 from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
@@ -347,3 +348,4 @@ def reset() -> None:
     """Forget everything that was compiled, in all regions."""
     for region in list(REGIONS):
         region.reset()
+    forget_dead()
