@@ -43,7 +43,8 @@ CAPTURE_FAILED = (
 LIMIT_REACHED = (
     "%s was compiled %d times, which is the limit (the option recompile_limit): calls that fit none of the versions "
     "run eagerly from now on. The last one does not fit, because %s. Keep what changes out of the function (pass it "
-    "as a tensor, or compile the functions that it calls), or raise the limit; ONEGRAPH_LOGS=recompiles shows each version."
+    "as a tensor, or compile the functions that it calls), or raise the limit; ONEGRAPH_LOGS=recompiles shows "
+    "each version."
 )
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.

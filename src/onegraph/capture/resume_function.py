@@ -27,6 +27,7 @@ from onegraph.capture.bytecode import (
     forget_dead_code,
     remember,
 )
+from onegraph.capture.bytecode.instruction import forget_derived
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import argument_names, finished
 from onegraph.capture.interp.frame import Frame
@@ -134,6 +135,7 @@ _CODE, _MADE, _RESUMED = 3, 4, 4
 
 def forget_dead() -> None:
     """Forget the resume functions that nobody can call any more: all that is known of them is known here."""
+    forget_derived()
     _functions.clear()
     for key in list(_made):
         resumed = _made[key]

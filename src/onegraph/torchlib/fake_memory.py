@@ -1,7 +1,7 @@
 """What a fake mode remembers, and lets go of when its trace is over.
 
-Histories and symbolic sizes hold fakes in C++, where the garbage collector does not see them: a mode that its fakes lead
-to must not hold them in turn, or all of the graph lives for good.
+Histories and symbolic sizes hold fakes in C++, where the garbage collector does not see them: a mode that its fakes
+lead to must not hold them in turn, or all of the graph lives for good.
 """
 
 from __future__ import annotations
