@@ -266,15 +266,14 @@ def compile(
 def written(target: Any) -> Any:
     """What a compiled function, method or module was made of: it is compiled once, as is said last."""
     while True:
-        match target:
-            case CompiledModule() if "onegraph_original" in vars(type(target)):
-                target = type(target).onegraph_original
-            case _C.Region(onegraph_region=Region()):
-                target = target.__wrapped__
-            case MethodType(__func__=_C.Region(onegraph_region=Region())):
-                target = MethodType(target.__func__.__wrapped__, target.__self__)
-            case _:
-                return target
+        method = target if isinstance(target, MethodType) else None
+        found: Any = target if method is None else method.__func__
+        if isinstance(found, CompiledModule) and "onegraph_original" in vars(type(found)):
+            target = type(found).onegraph_original
+        elif type(found) is _C.Region and "onegraph_region" in vars(found):
+            target = found.__wrapped__ if method is None else MethodType(found.__wrapped__, method.__self__)
+        else:
+            return target
 
 
 def compile_callable(target: Callable[..., Any], region: Region, settings: dict[str, Any]) -> Any:
