@@ -266,7 +266,7 @@ def compile(
 def written(target: Any) -> Any:
     """What a compiled function, method or module was made of: it is compiled once, as is said last."""
     while True:
-        method = target if isinstance(target, MethodType) else None
+        method = target if type(target) is MethodType else None
         found: Any = target if method is None else method.__func__
         if isinstance(found, CompiledModule) and "onegraph_original" in vars(type(found)):
             target = type(found).onegraph_original
