@@ -38,4 +38,15 @@ PyObject *frame_run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *
 /* Note that the graph of the running frame, of code `replacement`, has failed; `slots` holds its arguments. */
 void failed_frame_set(PyCodeObject *replacement, PyObject **slots);
 
+/* ---- the chain of hooks (chain.c) ---- */
+PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing);
+int chain_init(void);
+/* Run the frame as the hooks below ours do. */
+PyObject *chain_run_below(PyThreadState *tstate, Frame *frame, int throwing);
+/* Put our hook on top, with torch's at rest in this thread; chain_end takes the result. */
+HookPlace chain_begin(void);
+void chain_end(HookPlace place);
+/* Nothing is asked of our hook in this thread: take it out, if nothing is anywhere. */
+void chain_rest(void);
+
 #endif

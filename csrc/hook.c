@@ -9,30 +9,6 @@
 
 _Thread_local HookState hook_state;
 
-static PyInterpreterState *interpreter;
-static Py_ssize_t hook_users;             /* regions and tracings that are open, in all threads */
-static bool hook_linked;                  /* in the chain of hooks, perhaps below one that was set later */
-static _PyFrameEvalFunction hook_below;   /* what stood there before */
-
-/* ---- running a frame ---- */
-
-static PyObject *run_as_it_is(PyThreadState *tstate, Frame *frame, int throwing)
-{
-    if (hook_below == _PyEval_EvalFrameDefault) {
-        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
-    }
-    /* The hook below may have been set again on top of ours: it then comes back to us with the same frame. */
-    HookState *state = &hook_state;
-    if (state->passed_on == frame) {
-        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
-    }
-    void *outer = state->passed_on;
-    state->passed_on = frame;
-    PyObject *result = hook_below(tstate, frame, throwing);
-    state->passed_on = outer;
-    return result;
-}
-
 /* ---- asking Python ---- */
 
 /* The first slots of a frame at its start; free variables as the cells that the function brings. */
@@ -52,7 +28,7 @@ static PyObject *start_values(Frame *frame)
     return values;
 }
 
-/* callback(function, code, values); the user's tracing does not see it, nor does our hook. */
+/* callback(function, code, values); neither the user's tracing sees it, nor our hook, nor torch's. */
 static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
 {
     PyObject *values = start_values(frame);
@@ -65,9 +41,11 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
     state->tracer = NULL;
     PyObject *args[] = {(PyObject *)frame_function(frame), (PyObject *)frame_code(frame), values};
     Py_INCREF(callback);
+    HookPlace place = chain_begin();
     PyThreadState_EnterTracing(tstate);
     PyObject *answer = PyObject_Vectorcall(callback, args, 3, NULL);
     PyThreadState_LeaveTracing(tstate);
+    chain_end(place);
     Py_DECREF(callback);
     Py_DECREF(values);
     state->context = saved.context;
@@ -174,7 +152,7 @@ static PyObject *run_as_answered(PyThreadState *tstate, Frame *frame, ContextObj
         Py_XDECREF(replacement);
         return frame_abandon(tstate, frame);
     }
-    return replacement == NULL ? run_as_it_is(tstate, frame, 0)
+    return replacement == NULL ? chain_run_below(tstate, frame, 0)
                                : run_residual(tstate, frame, replacement, opened, is_tail);
 }
 
@@ -225,13 +203,13 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     bool watched = tstate->c_traceobj != state->watching;
     if (record == CODE_SKIPPED || !frame_is_fresh(frame) || state->direct == code || watched || is_near_limit(tstate, 1)) {
         state->direct = NULL;
-        return run_as_it_is(tstate, frame, 0);
+        return chain_run_below(tstate, frame, 0);
     }
     if (record == NULL && ((code->co_flags & SUSPENDS) || (code->co_flags & IS_FUNCTION) != IS_FUNCTION)) {
         if (code_skip(code) < 0) {
             PyErr_Clear(); /* no memory for the mark: ask again next time */
         }
-        return run_as_it_is(tstate, frame, 0);
+        return chain_run_below(tstate, frame, 0);
     }
     while (record != NULL && record->context != context) {
         record = record->next_of_code;
@@ -248,7 +226,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
                 PyCodeObject *replacement = is_near ? NULL : (PyCodeObject *)Py_NewRef(entry->code);
                 int opened = entry->opened;
                 Py_DECREF(entry);
-                return is_near ? run_as_it_is(tstate, frame, 0)
+                return is_near ? chain_run_below(tstate, frame, 0)
                                : run_residual(tstate, frame, replacement, opened, is_tail);
             }
             if (PyErr_Occurred()) {
@@ -256,7 +234,7 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
             }
         }
         if (closed) {
-            return run_as_it_is(tstate, frame, 0);
+            return chain_run_below(tstate, frame, 0);
         }
     }
     return run_as_answered(tstate, frame, context, is_tail);
@@ -268,7 +246,7 @@ static PyObject *run_traced(PyThreadState *tstate, Frame *frame, HookState *stat
 {
     PyCodeObject *code = frame_code(frame);
     if (!frame_is_fresh(frame) || (code->co_flags & IS_FUNCTION) != IS_FUNCTION) {
-        return run_as_it_is(tstate, frame, 0);
+        return chain_run_below(tstate, frame, 0);
     }
     PyObject *answer = ask(tstate, frame, state->tracer);
     if (answer == NULL) {
@@ -276,7 +254,7 @@ static PyObject *run_traced(PyThreadState *tstate, Frame *frame, HookState *stat
     }
     if (answer == Py_None) {
         Py_DECREF(answer);
-        return run_as_it_is(tstate, frame, 0);
+        return chain_run_below(tstate, frame, 0);
     }
     if (!PyCode_Check(answer)) {
         PyErr_Format(PyExc_TypeError, "the trace callback must return a code object or None, not %.200s",
@@ -319,9 +297,12 @@ static bool is_asked_for_class(Frame *frame)
            slots[1] == class_name && frame_is_fresh(frame);
 }
 
-static PyObject *evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
+PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
 {
     HookState *state = &hook_state;
+    if (state->passed_on == frame) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwing);
+    }
     if (!throwing) {
         if (state->tracer != NULL) {
             return run_traced(tstate, frame, state);
@@ -334,43 +315,14 @@ static PyObject *evaluate_frame(PyThreadState *tstate, Frame *frame, int throwin
             frame_discard(tstate, frame);
             return cls;
         }
+        chain_rest();
     }
-    return run_as_it_is(tstate, frame, throwing);
-}
-
-/* ---- putting it into the interpreter ---- */
-
-static void link_hook(_PyFrameEvalFunction current)
-{
-    if (hook_linked && current != _PyEval_EvalFrameDefault) {
-        return; /* another hook was put on top of ours and was not taken away: it calls ours */
-    }
-    hook_below = current;
-    hook_linked = true;
-    _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate_frame);
-}
-
-void hook_enter(void)
-{
-    hook_users++;
-    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    if (current != evaluate_frame) {
-        link_hook(current);
-    }
-}
-
-void hook_leave(void)
-{
-    if (--hook_users == 0 && _PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate_frame) {
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, hook_below);
-        hook_linked = false;
-    }
+    return chain_run_below(tstate, frame, throwing);
 }
 
 int hook_init(void)
 {
-    interpreter = PyInterpreterState_Get();
     getattribute_name = PyUnicode_InternFromString("__getattribute__");
     class_name = PyUnicode_InternFromString("__class__");
-    return getattribute_name == NULL || class_name == NULL ? -1 : 0;
+    return getattribute_name == NULL || class_name == NULL ? -1 : chain_init();
 }

@@ -41,6 +41,6 @@ PyObject *module_answers_itself(PyObject *UNUSED(module), PyObject *cls)
     }
     PyTypeObject *type = (PyTypeObject *)cls;
     bool heap = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
-    return PyBool_FromLong(heap && (answers(type, "__getattribute__", &PyWrapperDescr_Type) ||
-                                    answers(type, "__class__", &PyGetSetDescr_Type)));
+    return PyBool_FromLong(type == &Region_Type || (heap && (answers(type, "__getattribute__", &PyWrapperDescr_Type) ||
+                                    answers(type, "__class__", &PyGetSetDescr_Type))));
 }

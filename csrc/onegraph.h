@@ -137,7 +137,7 @@ typedef struct {
     ContextObject *context; /* borrowed from the running Region; NULL: frames are left alone */
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     PyObject *watching;     /* what sys.settrace had set where the outermost region began; compared only */
-    void *passed_on;        /* the frame that was handed to another hook below ours */
+    void *passed_on;        /* the frame that was handed to another hook below ours: if it comes back, it runs */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
     PyObject *tail_args;    /* borrowed: the arguments of that frame */
@@ -161,9 +161,17 @@ PyObject *module_deepen(PyObject *module, PyObject *count);
 PyObject *module_frames_left(PyObject *module, PyObject *ignored);
 /* looking(flag) -> previous: while it is set, `isinstance` calls no `__getattribute__` of the program. */
 PyObject *module_looking(PyObject *module, PyObject *flag);
+/* What is to be undone in the chain of hooks (chain.c). */
+typedef struct {
+    PyObject *torch; /* what torch's own hook does in this thread; NULL: nothing */
+    bool put;        /* ours was put on top */
+    bool again;      /* it was in the chain already, below another one */
+    PyObject *(*below)(PyThreadState *, struct _PyInterpreterFrame *, int); /* what it had below there */
+} HookPlace;
+
 /* Frames are seen between enter and leave, by any thread whose hook_state asks for it. */
-void hook_enter(void);
-void hook_leave(void);
+HookPlace hook_enter(void);
+void hook_leave(HookPlace place);
 
 /* ---- what a program says while it runs (settings.c) ---- */
 extern bool eager_is_forced; /* regions run their functions as they are written, in all threads */

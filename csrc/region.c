@@ -20,7 +20,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     WrapperObject *region = (WrapperObject *)self;
     HookState *state = &hook_state;
     HookState outer = *state;
-    hook_enter();
+    HookPlace place = hook_enter();
     if (outer.context == NULL) {
         state->watching = PyThreadState_Get()->c_traceobj;
     }
@@ -29,7 +29,7 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     state->context = outer.context;
     state->watching = outer.watching;
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
-    hook_leave();
+    hook_leave(place);
     return result;
 }
 
@@ -157,35 +157,129 @@ static PyObject *wrapper_repr(WrapperObject *self)
     return PyUnicode_FromFormat("<%s of %R>", _PyType_Name(Py_TYPE(self)), self->function);
 }
 
-static PyObject *wrapper_of_function(WrapperObject *self, void *name)
+/* What it has none of itself it has from what it wraps. */
+static PyObject *wrapper_getattro(PyObject *self, PyObject *name)
 {
-    return PyObject_GetAttrString(self->function, name);
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    PyObject *dict = ((WrapperObject *)self)->dict;
+    if (found != NULL || dict == NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return found;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *wrapped = PyDict_GetItemString(dict, "__wrapped__");
+    if (wrapped == NULL || wrapped == self) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    Py_INCREF(wrapped);
+    found = PyObject_GetAttr(wrapped, name);
+    Py_DECREF(wrapped);
+    return found;
 }
 
-/* Copied and pickled as a function is: itself, and by name. */
-static PyObject *wrapper_copy(PyObject *self, PyObject *UNUSED(memo)) { return Py_NewRef(self); }
+/* Copied and pickled as what it wraps: a function is itself, and found by its name; of an object with a state the copy is
+   wrapped by what has wrapped this one, `maker`. */
+static PyObject *wrapper_copied(PyObject *self, const char *how, PyObject *memo)
+{
+    WrapperObject *wrapper = (WrapperObject *)self;
+    PyObject *maker = PyDict_GetItemString(wrapper->dict, "onegraph_maker");
+    PyObject *wrapped = PyDict_GetItemString(wrapper->dict, "__wrapped__");
+    if (maker == NULL || wrapped == NULL) {
+        return Py_NewRef(self);
+    }
+    PyObject *module = PyImport_ImportModule("copy");
+    PyObject *copy = module == NULL ? NULL : PyObject_CallMethod(module, how, memo == NULL ? "O" : "OO", wrapped, memo);
+    Py_XDECREF(module);
+    PyObject *made = copy == NULL       ? NULL
+                     : copy == wrapped ? Py_NewRef(self)
+                                       : PyObject_CallOneArg(maker, copy);
+    Py_XDECREF(copy);
+    return made;
+}
+
+static PyObject *wrapper_copy(PyObject *self, PyObject *UNUSED(ignored)) { return wrapper_copied(self, "copy", NULL); }
+
+static PyObject *wrapper_deepcopy(PyObject *self, PyObject *memo) { return wrapper_copied(self, "deepcopy", memo); }
+
+/* Whether its module has it under its name. */
+static bool is_found_by_name(PyObject *self, PyObject *name)
+{
+    PyObject *module_name = PyObject_GetAttrString(self, "__module__");
+    PyObject *found = module_name == NULL ? NULL : PyImport_GetModule(module_name);
+    PyObject *parts = PyUnicode_Check(name) ? PyObject_CallMethod(name, "split", "s", ".") : NULL;
+    for (Py_ssize_t i = 0; parts != NULL && found != NULL && i < PyList_GET_SIZE(parts); i++) {
+        Py_SETREF(found, PyObject_GetAttr(found, PyList_GET_ITEM(parts, i)));
+    }
+    bool same = parts != NULL && found == self;
+    PyErr_Clear();
+    Py_XDECREF(module_name);
+    Py_XDECREF(parts);
+    Py_XDECREF(found);
+    return same;
+}
 
 static PyObject *wrapper_reduce(PyObject *self, PyObject *UNUSED(ignored))
 {
-    return PyObject_GetAttrString(self, "__qualname__");
+    PyObject *dict = ((WrapperObject *)self)->dict;
+    PyObject *maker = PyDict_GetItemString(dict, "onegraph_maker");
+    PyObject *wrapped = PyDict_GetItemString(dict, "__wrapped__");
+    PyObject *name = PyObject_GetAttrString(self, "__qualname__");
+    if (maker == NULL || wrapped == NULL || (name != NULL && is_found_by_name(self, name))) {
+        return name;
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+    return Py_BuildValue("O(O)", maker, wrapped);
 }
 
 static PyMethodDef wrapper_methods[] = {
     {"__copy__", wrapper_copy, METH_NOARGS, NULL},
-    {"__deepcopy__", wrapper_copy, METH_O, NULL},
+    {"__deepcopy__", wrapper_deepcopy, METH_O, NULL},
     {"__reduce__", wrapper_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-#define OF_FUNCTION(name) {name, (getter)wrapper_of_function, NULL, NULL, name}
+/* What `onegraph.compile` has made a region of, borrowed; NULL for a region that is nobody's. */
+static PyObject *compiled_from(PyObject *self)
+{
+    PyObject *dict = ((WrapperObject *)self)->dict;
+    bool known = dict != NULL && PyDict_GetItemString(dict, "onegraph_region") != NULL;
+    return known ? PyDict_GetItemString(dict, "__wrapped__") : NULL;
+}
 
-static PyGetSetDef wrapper_attributes[] = {
+/* `isinstance` takes it for what it was made of: libraries ask so whether they have a function, and read its code. */
+static PyObject *region_class(PyObject *self, void *UNUSED(closure))
+{
+    PyObject *made_of = compiled_from(self);
+    return Py_NewRef(Py_TYPE(made_of == NULL ? self : made_of));
+}
+
+/* What torch's own compiler takes in the place of a region that it is given. */
+static PyObject *region_for_torch(PyObject *self, void *UNUSED(closure))
+{
+    PyObject *made_of = compiled_from(self);
+    return Py_NewRef(made_of == NULL ? self : made_of);
+}
+
+static PyObject *region_id_for_torch(PyObject *self, void *UNUSED(closure))
+{
+    return compiled_from(self) == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(self);
+}
+
+static PyGetSetDef disabled_attributes[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    OF_FUNCTION("__code__"),
-    OF_FUNCTION("__defaults__"),
-    OF_FUNCTION("__kwdefaults__"),
-    OF_FUNCTION("__globals__"),
-    OF_FUNCTION("__closure__"),
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyGetSetDef region_attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"__class__", region_class, NULL, NULL, NULL},
+    {"_torchdynamo_orig_callable", region_for_torch, NULL, NULL, NULL},
+    {"_torchdynamo_wrapper_id", region_id_for_torch, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -208,13 +302,13 @@ static PyMemberDef region_members[] = {
     .tp_dictoffset = offsetof(WrapperObject, dict),                                                              \
     .tp_weaklistoffset = offsetof(WrapperObject, weakrefs),                                                      \
     .tp_call = PyVectorcall_Call,                                                                                \
+    .tp_getattro = wrapper_getattro,                                                                             \
     .tp_descr_get = wrapper_get,                                                                                 \
     .tp_traverse = (traverseproc)wrapper_traverse,                                                               \
     .tp_clear = (inquiry)wrapper_clear,                                                                          \
     .tp_dealloc = (destructor)wrapper_dealloc,                                                                   \
     .tp_repr = (reprfunc)wrapper_repr,                                                                           \
-    .tp_methods = wrapper_methods,                                                                               \
-    .tp_getset = wrapper_attributes
+    .tp_methods = wrapper_methods
 
 PyTypeObject Region_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -223,6 +317,7 @@ PyTypeObject Region_Type = {
                         "seen by the hook in `context`."),
     .tp_new = region_new,
     .tp_members = region_members,
+    .tp_getset = region_attributes,
     WRAPPER_SLOTS,
 };
 
@@ -234,5 +329,6 @@ PyTypeObject Disabled_Type = {
                         "tracing, refuse(self) is called first."),
     .tp_new = disabled_new,
     .tp_members = disabled_members,
+    .tp_getset = disabled_attributes,
     WRAPPER_SLOTS,
 };

@@ -6,6 +6,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *callback; /* None: tracing is suspended */
     PyObject *outer;    /* borrowed from the trace_hook around this one */
+    HookPlace place;
     unsigned long thread;
     bool open;
 } TraceHookObject;
@@ -39,7 +40,7 @@ static PyObject *trace_hook_enter(TraceHookObject *self, PyObject *UNUSED(ignore
     self->thread = PyThread_get_thread_ident();
     self->outer = hook_state.tracer;
     hook_state.tracer = self->callback == Py_None ? NULL : self->callback;
-    hook_enter();
+    self->place = hook_enter();
     return Py_NewRef(self);
 }
 
@@ -49,7 +50,7 @@ static PyObject *trace_hook_exit(TraceHookObject *self, PyObject *UNUSED(args))
         PyErr_SetString(PyExc_RuntimeError, "this trace_hook is not open in this thread");
         return NULL;
     }
-    hook_leave();
+    hook_leave(self->place);
     hook_state.tracer = self->outer;
     self->open = false;
     Py_DECREF(self);

@@ -209,6 +209,34 @@ def test_recompile_limit() -> None:
         strict(x, "c")
 
 
+def test_the_limit_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    def f(x, n):
+        return x + len(n)
+
+    compiled = onegraph.compile(f, options={"recompile_limit": 2}, backend="eager")
+    x = torch.rand(3)
+    for n in "ab":
+        compiled(x, n)
+    assert not caplog.records
+    for n in "cdef":
+        assert tree_equal(compiled(x, n), x + 1)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("onegraph", "WARNING")
+    message = record.getMessage()
+    assert "f (" in message and "test_compile.py" in message and "2 times, which is the limit" in message
+    assert "because `n` was 'b', is 'c'" in message and "recompile_limit" in message and "run eagerly" in message
+
+
+def test_a_graph_that_records_gradients_says_how_it_runs(caplog: pytest.LogCaptureFixture) -> None:
+    net = torch.nn.Linear(2, 2)
+    with Watch() as watch:
+        for _ in range(2):
+            onegraph.compile(net)(torch.ones(2))
+    events = watch.of(ev.OperatorFellBack)
+    assert [event.operator for event in events] == ["autograd", "autograd"]
+    assert "records gradients runs operator by operator" in events[0].reason and not caplog.records
+
+
 def test_is_compiling() -> None:
     def f(x):
         return x + 1 if onegraph.is_compiling() else x - 1

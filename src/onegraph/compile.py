@@ -21,16 +21,26 @@ from onegraph.autograd import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
-from onegraph.base.arguments import check_backend, check_dynamic, check_options, check_switch, check_target
+from onegraph.base.arguments import (
+    check_backend,
+    check_dynamic,
+    check_options,
+    check_suspending,
+    check_switch,
+    check_target,
+    suspending,
+)
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
+from onegraph.capture.hatches import module_with_call
 from onegraph.capture.hook import Region
 from onegraph.capture.memory import has_address
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recording
+from onegraph.capture.resume_function import forget_dead
 from onegraph.capture.roots import root_function
 from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
@@ -45,6 +55,7 @@ EVENTS = Events()
 
 
 LOGGER = logging.getLogger("onegraph")
+SUSPENDING = "onegraph.compile got %s, which runs eagerly"
 COMPILER_FAILED = (
     "the native compiler failed on the graph of %s, which runs operator by operator: %s. This is a defect of onegraph: "
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
@@ -84,7 +95,10 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
     So does one on which the compiler fails: a defect of ours costs speed, and a warning says so.
     """
-    if needs_gradients(module, examples) or takes_numbers(module, cx):
+    if needs_gradients(module, examples):
+        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "a graph that records gradients runs operator by operator"))
+        return module.forward
+    if takes_numbers(module, cx):
         return module.forward
     try:
         return compiled_natively(module, examples, cx)
@@ -213,7 +227,9 @@ def compile(
         nopython: the old name of `fullgraph`.
 
     Returns:
-        A function with the same signature; for a module, a module of the same class that shares its state.
+        A function with the same signature; for a module, a module of the same class that shares its state. What is
+        compiled already is compiled anew from what it was made of. A generator function or an async function comes back
+        as it is, and a warning says so.
 
     Raises:
         InvalidArgument: for an argument that is not accepted; the message says what is.
@@ -232,16 +248,35 @@ def compile(
     check_target(target)
     if disable:
         return target
+    if fullgraph:
+        check_suspending(target)
+    if suspending(target):
+        LOGGER.warning(SUSPENDING, suspending(target))
+        return target
+    target = written(target)
     compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
     region = Region(compiler, Context(config, EVENTS), fullgraph, dynamic)
     REGIONS.add(region)
     is_module = isinstance(target, torch.nn.Module)
-    compiled = compile_module(target, region, settings) if is_module else compile_callable(target, region)
+    compiled = compile_module(target, region, settings) if is_module else compile_callable(target, region, settings)
     remember_compiled(target, compiled)
     return compiled
 
 
-def compile_callable(target: Callable[..., Any], region: Region) -> Any:
+def written(target: Any) -> Any:
+    """What a compiled function, method or module was made of: it is compiled once, as is said last."""
+    while True:
+        method = target if type(target) is MethodType else None
+        found: Any = target if method is None else method.__func__
+        if isinstance(found, CompiledModule) and "onegraph_original" in vars(type(found)):
+            target = type(found).onegraph_original
+        elif type(found) is _C.Region and "onegraph_region" in vars(found):
+            target = found.__wrapped__ if method is None else MethodType(found.__wrapped__, method.__self__)
+        else:
+            return target
+
+
+def compile_callable(target: Callable[..., Any], region: Region, settings: dict[str, Any]) -> Any:
     """The target behind the frame hook, with its name, signature and documentation."""
     function = target.__func__ if isinstance(target, MethodType) else target
     compiled: Any
@@ -252,6 +287,7 @@ def compile_callable(target: Callable[..., Any], region: Region) -> Any:
         compiled = _C.Region(root_function(target, name), region.context)
     functools.update_wrapper(compiled, target, updated=())
     compiled.onegraph_region = region
+    compiled.onegraph_maker = functools.partial(compile, **settings)
     return compiled
 
 
@@ -273,6 +309,9 @@ class CompiledModule:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
+    def __copy__(self) -> Any:
+        return rebuild_module(copy.copy(type(self).onegraph_original), type(self).onegraph_settings)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return rebuild_module(copy.deepcopy(type(self).onegraph_original, memo), type(self).onegraph_settings)
 
@@ -283,18 +322,10 @@ def rebuild_module(original: torch.nn.Module, settings: dict[str, Any]) -> Any:
 
 def compile_module(original: torch.nn.Module, region: Region, settings: dict[str, Any]) -> torch.nn.Module:
     cls = type(original)
-    call = _C.Region(root_function(original, cls.__name__), region.context)
-    members = {
-        "__module__": cls.__module__,
-        "__doc__": cls.__doc__,
-        "__call__": staticmethod(call),
-        "onegraph_original": original,
-        "onegraph_settings": settings,
-        "onegraph_region": region,
-    }
-    compiled: Any = object.__new__(type(cls.__name__, (CompiledModule, cls), members))
-    object.__setattr__(compiled, "__dict__", original.__dict__)
-    return compiled
+    call: Any = _C.Region(root_function(original, cls.__name__), region.context)
+    call.__wrapped__, call.onegraph_region = cls.__call__, region
+    facts = {"onegraph_original": original, "onegraph_settings": settings, "onegraph_region": region}
+    return module_with_call(original, call, CompiledModule, facts)
 
 
 def is_compiling() -> bool:
@@ -316,3 +347,4 @@ def reset() -> None:
     """Forget everything that was compiled, in all regions."""
     for region in list(REGIONS):
         region.reset()
+    forget_dead()

@@ -4,7 +4,15 @@ import functools
 
 import pytest
 
-from onegraph.base.arguments import check_backend, check_dynamic, check_options, check_switch, check_target
+from onegraph.base.arguments import (
+    check_backend,
+    check_dynamic,
+    check_options,
+    check_suspending,
+    check_switch,
+    check_target,
+    suspending,
+)
 from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
 
@@ -47,10 +55,6 @@ def test_accepted_targets(target: object) -> None:
     ("target", "named"),
     [
         (Callable_, "the class 'Callable_'"),
-        (generator, "the generator function 'generator'"),
-        (wrapped_generator, "the generator function 'generator'"),
-        (coroutine, "the async function 'coroutine'"),
-        (async_generator, "the async generator function 'async_generator'"),
         (classmethod(plain), "@classmethod above @onegraph.compile"),
         (staticmethod(plain), "@staticmethod above @onegraph.compile"),
         (3, "an object of type 'int'"),
@@ -61,6 +65,27 @@ def test_refused_targets_are_named(target: object, named: str) -> None:
     with pytest.raises(InvalidArgument, match=named) as caught:
         check_target(target)
     assert "accepted: a function" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        (generator, "the generator function 'generator'"),
+        (functools.partial(generator), "the generator function 'partial'"),
+        (coroutine, "the async function 'coroutine'"),
+        (async_generator, "the async generator function 'async_generator'"),
+    ],
+)
+def test_functions_that_wait_are_named(target: object, named: str) -> None:
+    check_target(target)
+    assert named in suspending(target)
+    with pytest.raises(InvalidArgument, match=named):
+        check_suspending(target)
+
+
+def test_functions_around_such_functions_are_accepted() -> None:
+    check_suspending(wrapped_generator)
+    assert suspending(plain) == suspending(wrapped_generator) == ""
 
 
 @pytest.mark.parametrize(

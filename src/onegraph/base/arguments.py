@@ -17,26 +17,38 @@ _ACCEPTED_TARGETS = "accepted: a function, a method, a torch.nn.Module instance 
 
 
 def check_target(target: object) -> None:
-    """Refuse what cannot be compiled as one call: classes, generators, coroutines, and what is not callable."""
+    """Refuse what cannot be compiled as one call: classes, and what is not callable."""
     problem = _target_problem(target)
     if problem:
         raise InvalidArgument(f"onegraph.compile got {problem}; {_ACCEPTED_TARGETS}")
 
 
+def check_suspending(target: object) -> None:
+    """Refuse a function whose frame waits between calls, where the whole call must be compiled."""
+    problem = suspending(target)
+    if problem:
+        raise InvalidArgument(f"onegraph got {problem}; {_ACCEPTED_TARGETS}")
+
+
+def suspending(target: object) -> str:
+    """What kind of function it is, if its frame waits between calls, and what to compile instead; "" for others."""
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+    if inspect.isasyncgenfunction(target):
+        return f"the async generator function '{name}' (compile the functions that it calls)"
+    if inspect.iscoroutinefunction(target):
+        return f"the async function '{name}' (compile the functions that it awaits the results of)"
+    if inspect.isgeneratorfunction(target):
+        return f"the generator function '{name}' (compile the function that consumes it, or the body of its loop)"
+    return ""
+
+
 def _target_problem(target: object) -> str:
     name = getattr(target, "__qualname__", type(target).__qualname__)
-    function = inspect.unwrap(target) if callable(target) else target
     if isinstance(target, type):
         return f"the class '{name}' (compile an instance of it, or one of its methods)"
     if isinstance(target, classmethod | staticmethod | property):
         kind = type(target).__name__
         return f"a {kind} object (put @{kind} above @onegraph.compile, so that the function is compiled)"
-    if inspect.isasyncgenfunction(function):
-        return f"the async generator function '{name}' (compile the functions that it calls)"
-    if inspect.iscoroutinefunction(function):
-        return f"the async function '{name}' (compile the functions that it awaits the results of)"
-    if inspect.isgeneratorfunction(function):
-        return f"the generator function '{name}' (compile the function that consumes it, or the body of its loop)"
     if not callable(target):
         return f"an object of type '{name}', which cannot be called"
     return ""

@@ -8,13 +8,13 @@ DELETE_NAME a               del namespace['a'], or where that fails NameError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from inspect import CO_NEWLOCALS, CO_OPTIMIZED
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, free_names
 from onegraph.capture.bytecode.assembler import Assembler, Caught
 from onegraph.capture.bytecode.flow import stack_depths
-from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.instruction import Instr, derived
 from onegraph.capture.interp.frame import NAMESPACE
 
 
@@ -29,7 +29,7 @@ class Body:
     moved: tuple[int, ...]
 
 
-@lru_cache(maxsize=256)
+@derived
 def as_function(bytecode: Bytecode) -> Body | None:
     """The class body as a function; None where two variables of one name cannot be told apart."""
     if any(name.endswith(FREE_MARK) for name in free_names(bytecode.code)):

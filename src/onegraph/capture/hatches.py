@@ -7,6 +7,7 @@ compiled code; see `onegraph.capture.foreign`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable
@@ -230,7 +231,9 @@ def disable_class(cls: type, recursive: bool, reason: str | None) -> type:
 
 def disable_module(original: torch.nn.Module, recursive: bool, reason: str | None) -> Any:
     call = disable_function(original, recursive, reason)
-    return module_with_call(original, call, (disable_module, (original, recursive, reason)))
+    return module_with_call(
+        original, call, ModuleWithCall, {"onegraph_made_by": (disable_module, (original, recursive, reason))}
+    )
 
 
 class ModuleWithCall:
@@ -244,16 +247,17 @@ class ModuleWithCall:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
+    def __copy__(self) -> Any:
+        make, (original, *others) = type(self).onegraph_made_by
+        return make(copy.copy(original), *others)
 
-def module_with_call(original: torch.nn.Module, call: Any, made_by: tuple[Any, tuple[Any, ...]]) -> Any:
-    """A module of the same class that shares the original's state and is called as `call`."""
+
+def module_with_call(original: torch.nn.Module, call: Any, mixin: type, facts: dict[str, Any]) -> Any:
+    """A module of the same class, with the methods of the mixin, that shares the original's state; called as `call`."""
     cls = type(original)
-    members = {
-        "__module__": cls.__module__,
-        "__doc__": cls.__doc__,
-        "__call__": staticmethod(call),
-        "onegraph_made_by": made_by,
-    }
-    made: Any = object.__new__(type(cls.__name__, (ModuleWithCall, cls), members))
+    if issubclass(cls, mixin):  # once more: what is mixed in last comes first
+        mixin = type(mixin.__name__, (), {name: value for name, value in vars(mixin).items() if callable(value)})
+    members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__call__": staticmethod(call), **facts}
+    made: Any = object.__new__(type(cls.__name__, (mixin, cls), members))
     object.__setattr__(made, "__dict__", original.__dict__)
     return made

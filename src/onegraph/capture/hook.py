@@ -41,6 +41,12 @@ CAPTURE_FAILED = (
     "onegraph failed to capture %s, which runs eagerly: %s. This is a defect of onegraph: please report it. "
     'options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
+LIMIT_REACHED = (
+    "%s was compiled %d times, which is the limit (the option recompile_limit): calls that fit none of the versions "
+    "run eagerly from now on. The last one does not fit, because %s. Keep what changes out of the function (pass it "
+    "as a tensor, or compile the functions that it calls), or raise the limit; ONEGRAPH_LOGS=recompiles shows "
+    "each version."
+)
 
 #: A compiled graph: called with the flat inputs, returns the flat outputs.
 CompiledGraph = Callable[..., tuple[Any, ...]]
@@ -187,6 +193,7 @@ class Region:
             if not versions.exhausted:
                 versions.exhausted = True
                 cx.emit(ev.RecompileLimitReached(cx.frame, limit, reason))
+                LOGGER.warning(LIMIT_REACHED, cx.frame, limit, reason)
             return False
         cx.emit(ev.Recompiled(cx.frame, reason, cause, len(versions.compiled)))
         return True

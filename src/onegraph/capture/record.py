@@ -25,6 +25,7 @@ from onegraph.capture.shadows import members_of
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.given import bounded
 from onegraph.torchlib.shapes import Float
 from onegraph.torchlib.state import function_modes
@@ -119,6 +120,7 @@ class Recorder(TorchFunctionMode):
         self._keep.clear()
         self._inputs_on.clear()
         self._made.clear()
+        forget_fakes(self.fake)
 
     def is_input(self, value: Any) -> bool:
         return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"

@@ -20,6 +20,7 @@ import itertools
 import linecache
 import math
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
@@ -478,6 +479,7 @@ def compile_residual(
         co_qualname=code.co_qualname,
     )
     assert made.co_freevars == code.co_freevars, (made.co_freevars, code.co_freevars)
+    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
     return made, text
 
 

@@ -21,7 +21,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -35,6 +34,7 @@ from onegraph.capture.bytecode.flow import (
     stack_depths,
     stack_effect,
 )
+from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import catches, taken_by
 from onegraph.capture.interp.frame import NULL, Frame
@@ -213,7 +213,7 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
     )  # fmt: skip
 
 
-@lru_cache(maxsize=256)
+@derived
 def looks_at_itself(bytecode: Bytecode) -> bool:
     """Whether the function may ask for its own variables."""
     return any(
@@ -222,7 +222,7 @@ def looks_at_itself(bytecode: Bytecode) -> bool:
     )
 
 
-@lru_cache(maxsize=256)
+@derived
 def counts_references(bytecode: Bytecode) -> bool:
     """Whether the function may ask what refers to a value: its variables do, also those that it does not read again."""
     return any(instr.op in NAMES | ATTRIBUTES and instr.arg in REFERENCE_ACCESS for instr in bytecode.instrs)

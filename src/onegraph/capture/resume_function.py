@@ -8,6 +8,7 @@ comes back to code that is compiled already.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_VARARGS, CO_VARKEYWORDS
@@ -15,7 +16,18 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
 from onegraph import _C
-from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Handler, Instr, encode, remember
+from onegraph.capture.bytecode import (
+    FREE_MARK,
+    NULL_FIRST,
+    Bytecode,
+    Handler,
+    Instr,
+    encode,
+    forget,
+    forget_dead_code,
+    remember,
+)
+from onegraph.capture.bytecode.instruction import forget_derived
 from onegraph.capture.class_bodies import as_function
 from onegraph.capture.finishing import argument_names, finished
 from onegraph.capture.interp.frame import Frame
@@ -108,10 +120,32 @@ class ResumeFunction:
 
 #: How many functions are kept to be used again: each holds the globals of its module.
 FUNCTIONS = 1 << 12
-#: What resumes what is never forgotten: compiled code and frames that are traced run it.
+#: How many are known before the dead ones among them are looked for; then twice as many as were found to live.
+LIMIT = 256
+_limit = [LIMIT]
+#: What resumes what is known for as long as somebody can run it: compiled code, and frames that are traced.
 _made: dict[tuple[Bytecode, Shape], Resumed] = {}
 _resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
 _functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
+
+
+#: How many references the tables themselves hold to what nobody else does, with those of the count that is taken.
+_CODE, _MADE, _RESUMED = 3, 4, 4
+
+
+def forget_dead() -> None:
+    """Forget the resume functions that nobody can call any more: all that is known of them is known here."""
+    forget_derived()
+    _functions.clear()
+    for key in list(_made):
+        resumed = _made[key]
+        made, code = resumed.made, resumed.made.code
+        counts = sys.getrefcount(code), sys.getrefcount(made), sys.getrefcount(resumed)
+        if counts == (_CODE, _MADE, _RESUMED):
+            _made.pop(key, None)
+            _resumed.pop(id(code), None)
+            forget(made)
+    forget_dead_code()
 
 
 def resumed_by(code: CodeType) -> Resumed | None:
@@ -182,6 +216,9 @@ def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
     key = bytecode, shape
     found = _made.get(key)
     if found is None:
+        if len(_made) >= _limit[0]:
+            forget_dead()
+            _limit[0] = max(LIMIT, 2 * len(_made))
         found = _made[key] = build(*key)
         _resumed[id(found.made.code)] = found
     return found.made.code

@@ -15,7 +15,7 @@ from onegraph import _C
 from onegraph.base.arguments import check_callable, check_stance
 from onegraph.base.errors import FailOnRecompileError, InvalidArgument, OnegraphError
 from onegraph.capture import marks
-from onegraph.capture.hatches import module_with_call
+from onegraph.capture.hatches import ModuleWithCall, module_with_call
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import hatches as policy
@@ -176,7 +176,7 @@ def run(fn: Any = None) -> Any:
 
     marks.mark(call, call_unfrozen)
     if isinstance(fn, torch.nn.Module):
-        return module_with_call(fn, call, (run, (fn,)))
+        return module_with_call(fn, call, ModuleWithCall, {"onegraph_made_by": (run, (fn,))})
     return functools.update_wrapper(call, fn, updated=())
 
 

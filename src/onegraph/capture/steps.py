@@ -16,7 +16,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import CodeType
 
@@ -24,6 +23,7 @@ from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.bytecode.assembler import Assembler
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
+from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.resume_function import Jump, Shape, call_with, callable_pair, rebuild_stack, resume_code
 
 #: More instructions than this, in all steps together, are not worth it.
@@ -112,7 +112,7 @@ class StepAssembler(Assembler):
         return values[::-1], exceptions[::-1]
 
 
-@lru_cache(maxsize=256)
+@derived
 def in_steps(bytecode: Bytecode) -> Stepped | None:
     """The bytecode of a generator in steps; None where a place in it cannot be left and come back to."""
     code, instrs = bytecode.code, bytecode.instrs

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, decode
+from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.machine import Machine
@@ -177,7 +177,7 @@ def is_builtin_error(name: object) -> bool:
     return isinstance(found, type) and issubclass(found, Exception)
 
 
-@lru_cache(maxsize=256)
+@derived
 def waits_protected(bytecode: Bytecode) -> bool:
     """Whether the code of a generator yields in a `try` or a `with`."""
     return any(instr.op == "YIELD_VALUE" and is_protected(bytecode, at) for at, instr in enumerate(bytecode.instrs))

@@ -42,6 +42,7 @@ from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.splice import letting_go, splice
 from onegraph.capture.trace import Trace
+from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import autocast_uncached
 
@@ -344,6 +345,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
         else:
             graph.erase_node(node)
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    release_source(module)
     operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()

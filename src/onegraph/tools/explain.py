@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onegraph.base.arguments import check_target
+from onegraph.base.arguments import check_suspending, check_target
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.report import Explanation, summarize
@@ -30,6 +30,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         InvalidArgument: for what cannot be compiled.
     """
     check_target(function)
+    check_suspending(function)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         with recording(EVENTS) as recorded:

@@ -1,5 +1,24 @@
 """The FX container, with its Python code written when it is first needed: most graphs are compiled, never called."""
 
+from __future__ import annotations
+
+import linecache
+import weakref
+from types import CodeType
+
+import torch
+from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
-__all__ = ["LazyGraphModule"]
+__all__ = ["LazyGraphModule", "release_source"]
+
+
+def release_source(module: torch.fx.GraphModule) -> None:
+    """FX keeps the source of each module for good: let go of it with the module."""
+    code: CodeType = type(module).forward.__code__
+    weakref.finalize(module, forget_source, code.co_filename).atexit = False
+
+
+def forget_source(name: str) -> None:
+    graph_module._loader.eval_cache.pop(name, None)
+    linecache.cache.pop(name, None)

@@ -64,6 +64,10 @@ class Sizes:
         #: Told what must hold: a fact, or that a given number is its hint.
         self.note: Callable[[Given | Fact], None] = lambda fact: None
 
+    def forget(self) -> None:
+        """The trace is over: nobody is told any more. Sizes hold this object out of sight of the garbage collector."""
+        self.refuse, self.note = unknown_number, lambda fact: None
+
     @property
     def guards(self) -> tuple[Condition, ...]:
         """What must hold of the sizes for the trace to be valid."""

@@ -1,6 +1,14 @@
 """Bytecode: one normal form for all supported versions of CPython. `instruction` describes it."""
 
-from onegraph.capture.bytecode.decode import FREE_MARK, decode, decode_once, free_names, remember
+from onegraph.capture.bytecode.decode import (
+    FREE_MARK,
+    decode,
+    decode_once,
+    forget,
+    forget_dead_code,
+    free_names,
+    remember,
+)
 from onegraph.capture.bytecode.encode import encode
 from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
 from onegraph.capture.bytecode.native import NULL_FIRST
@@ -14,6 +22,8 @@ __all__ = [
     "decode",
     "decode_once",
     "encode",
+    "forget",
+    "forget_dead_code",
     "free_names",
     "remember",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Iterator
 from types import CodeType
 
@@ -22,8 +23,10 @@ BOOLEAN_RESULT = frozenset("TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH 
 FREE_MARK = "'"
 
 _CACHE_LIMIT = 1 << 14
+#: References to a code object, and to its normal form, that are from here: with those of the count that is taken.
+_CODE, _DECODED = 3, 3
 _decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive
-_encoded: dict[int, Bytecode] = {}  # likewise; these cannot be had again from their code, so none is forgotten
+_encoded: dict[int, Bytecode] = {}  # likewise; these cannot be had again from their code, and are kept while it can run
 
 
 def decode(code: CodeType) -> Bytecode:
@@ -40,6 +43,25 @@ def remember(bytecode: Bytecode) -> Bytecode:
     """Make this the normal form of its code, which was encoded from it: the indices of its instructions are known."""
     _encoded[id(bytecode.code)] = bytecode
     return bytecode
+
+
+def forget(bytecode: Bytecode) -> None:
+    """Nobody can run the code of this any more."""
+    _encoded.pop(id(bytecode.code), None)
+
+
+def forget_dead_code() -> None:
+    """Forget the normal forms of code objects that nobody else holds."""
+    found = True
+    while found:  # the constants of one are others
+        found = False
+        for identity in list(_decoded):
+            bytecode = _decoded[identity]
+            code = bytecode.code
+            if sys.getrefcount(code) == _CODE and sys.getrefcount(bytecode) == _DECODED:
+                _decoded.pop(identity, None)
+                found = True
+        bytecode = code = None  # type: ignore[assignment]
 
 
 def free_names(code: CodeType) -> tuple[str, ...]:

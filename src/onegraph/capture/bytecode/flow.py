@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 
-from onegraph.capture.bytecode.instruction import Bytecode, Instr
+from onegraph.capture.bytecode.instruction import Bytecode, Instr, derived
 
 _JUMPS = frozenset({"JUMP", "JUMP_NO_INTERRUPT"})
 _LEAVES = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
@@ -63,7 +62,7 @@ _READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD
 _WRITES = frozenset({"STORE_FAST", "STORE_FAST_MAYBE_NULL", "DELETE_FAST"})
 
 
-@lru_cache(maxsize=256)
+@derived
 def live_names(bytecode: Bytecode) -> list[frozenset[str]]:
     """For each instruction, the fast locals that may be read at or behind it before they are written."""
     instrs = bytecode.instrs
@@ -88,7 +87,7 @@ def live_names(bytecode: Bytecode) -> list[frozenset[str]]:
     return live
 
 
-@lru_cache(maxsize=256)
+@derived
 def handled_slots(bytecode: Bytecode) -> list[frozenset[int]]:
     """For each instruction, the stack slots that hold the exception handled before the one handled now."""
     depths = stack_depths(bytecode)
@@ -151,7 +150,7 @@ def stack_size(bytecode: Bytecode) -> int:
     return size + 1
 
 
-@lru_cache(maxsize=256)
+@derived
 def bound_names(bytecode: Bytecode) -> list[frozenset[str]]:
     """For each instruction, the fast locals that are bound on every way to it."""
     code, instrs = bytecode.code, bytecode.instrs

@@ -114,8 +114,11 @@ The stack is written bottom to top. `NULL` is an empty stack slot.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import CodeType
+from typing import Any, TypeVar
 
 Position = tuple[int, int | None, int | None, int | None]  # line, end line, column, end column
 
@@ -171,3 +174,19 @@ class Bytecode:
         lines = [f"{index:4} {instr}" for index, instr in enumerate(self.instrs)]
         lines += [f"{h.start} to {h.end} -> {h.target} [{h.depth}]{' lasti' if h.lasti else ''}" for h in self.handlers]
         return "\n".join(lines)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_derived: list[Callable[[], None]] = []
+
+
+def derived(function: F) -> F:
+    """Remember what a function says of the last code objects it was asked about, until `forget_derived`."""
+    remembered = lru_cache(maxsize=256)(function)
+    _derived.append(remembered.cache_clear)
+    return remembered  # type: ignore[return-value]
+
+
+def forget_derived() -> None:
+    for clear in _derived:
+        clear()

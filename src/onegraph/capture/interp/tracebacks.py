@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 
 from onegraph import _C
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
-from onegraph.capture.bytecode.instruction import Position
+from onegraph.capture.bytecode.instruction import Position, derived
 from onegraph.capture.interp.frame import Frame
 
 _GENERATOR = 0x20 | 3
@@ -20,7 +19,7 @@ LASTI = 2  # any instruction of a stand-in has its position
 _MARK = "stand-in for an interpreted frame"
 
 
-@lru_cache(maxsize=1024)
+@derived
 def _stand_in(code: CodeType, file: str, position: Position | None) -> CodeType:
     """A generator's code with the names of `code`, all at one position: its frame stands for the interpreted one.
 
@@ -35,7 +34,7 @@ def _stand_in(code: CodeType, file: str, position: Position | None) -> CodeType:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
+@derived
 def speaking(code: CodeType, file: str, position: Position | None) -> CodeType:
     """Code with the names of `code` that calls its first argument with the others, all at one position."""
     ops = [("RESUME", 0), *([("PUSH_NULL", None), ("LOAD_FAST", "call")][:: 1 if NULL_FIRST else -1])]
