@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import io
 import types
 from typing import Any
 
 import torch
 
+from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import defines, isinstance, plain
-from onegraph.capture.policy.registry import is_library
+from onegraph.capture.policy.reasons import refuse_outside_class, refused_method, refused_native
+from onegraph.capture.policy.registry import (
+    BREAKS,
+    DEPTHS,
+    HANDLERS,
+    PURE_MODULES,
+    SAFE_RECEIVERS,
+    Depth,
+    break_at,
+    is_library,
+)
 from onegraph.capture.shadows import ATOMS
 
 NATIVE_FUNCTIONS = (
@@ -29,6 +42,9 @@ QUIET = ATOMS | {
     *(type(iterator) for iterator in (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()))),
     *(type(iterator) for iterator in (iter({}.items()), iter(set()), reversed([]), reversed({}), (_ for _ in ()))),
 }  # fmt: skip
+
+#: Classes whose objects call what they are made with.
+CALLING = (collections.defaultdict, functools._lru_cache_wrapper)
 
 
 def taken(native: Any, name: str, owner: type, result: Any) -> Any:
@@ -99,3 +115,48 @@ def receiver_of(function: Any) -> Any:
     if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or defines(type(owner), function.__name__)):
         return None
     return owner
+
+
+def depth_of(function: Any) -> Depth:
+    """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
+    known = DEPTHS.get(id(function))
+    receiver = bound_to(function)
+    if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
+        known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+    return known or "deep"
+
+
+def calls_arguments(function: Any) -> bool:
+    """Whether a native function may call what it is given. Most classes only keep it."""
+    return not isinstance(function, type) or issubclass(function, CALLING)
+
+
+def refuse_called(value: Any) -> None:
+    """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
+    match plain(value):
+        case functools.partial():
+            refuse_called(value.func)
+        case types.FunctionType():
+            known = break_at(value) or BREAKS.get(id(value))
+            if known is not None:
+                raise GraphBreak(known[0], name=known[1], what=known[1])
+        case type():
+            refuse_outside_class(value, is_library)
+        case types.BuiltinFunctionType() | types.MethodWrapperType():
+            refuse_called_native(value)
+
+
+def refuse_called_native(function: Any) -> None:
+    receiver = receiver_of(function)
+    found = function if receiver is None else find_in_class(type(receiver), function.__name__)[1]
+    if id(found) in BREAKS:
+        known = BREAKS[id(found)]
+        raise GraphBreak(known[0], name=known[1], what=known[1])
+    if id(found) in HANDLERS or id(found) in DEPTHS:
+        return
+    if receiver is None:
+        module = getattr(function, "__module__", None) or ""
+        if not (module in PURE_MODULES or module.partition(".")[0] == "torch"):
+            raise refused_native(function, module, function.__name__)
+    elif not isinstance(receiver, (torch.Tensor, type, *SAFE_RECEIVERS)):
+        raise refused_method(type(receiver), function.__name__)

@@ -37,6 +37,7 @@ from onegraph.capture.policy import (
     module,
     numbers,
     questions,
+    randomness,
     tensors,
     transforms,
 )
@@ -72,6 +73,7 @@ POLICIES = (
     module,
     numbers,
     questions,
+    randomness,
     tensors,
     transforms,
 )

@@ -103,3 +103,9 @@ GENERATOR_ARGUMENT = _define(
     "draw outside of the compiled function, and pass the tensor in",
     "draw from the default generator, which follows torch.manual_seed",
 )
+GENERATOR_MADE = _define(
+    "generator-made",
+    "a torch.Generator is made",
+    "Its numbers are drawn outside of the graph, and it would be another generator at each call.",
+    "make the generator outside of the compiled function, and pass in what is drawn from it",
+)
