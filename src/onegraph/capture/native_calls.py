@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import functools
 import io
+import operator
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,13 +15,12 @@ import torch
 from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import defines, isinstance, plain
-from onegraph.capture.policy.reasons import refuse_outside_class, refused_method, refused_native
+from onegraph.capture.policy.reasons import refuse_outside_class, refused_native
 from onegraph.capture.policy.registry import (
     BREAKS,
     DEPTHS,
     HANDLERS,
     PURE_MODULES,
-    SAFE_RECEIVERS,
     Depth,
     break_at,
     is_library,
@@ -126,37 +127,38 @@ def depth_of(function: Any) -> Depth:
     return known or "deep"
 
 
-def calls_arguments(function: Any) -> bool:
-    """Whether a native function may call what it is given. Most classes only keep it."""
-    return not isinstance(function, type) or issubclass(function, CALLING)
+def refuse_calls(function: Any, given: Sequence[Any], refuse_opaque: Callable[[Any], None]) -> None:
+    """Break the graph where a native function may call one that breaks it. Most classes only keep what they get."""
+    if isinstance(function, operator.methodcaller) and given and isinstance(given[0], types.ModuleType):
+        raise refused_native(function, "operator", "methodcaller")
+    if not isinstance(function, type) or issubclass(function, CALLING):
+        for value in given:
+            refuse_called(value, refuse_opaque)
 
 
-def refuse_called(value: Any) -> None:
+def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
     """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
+    known = BREAKS.get(id(value))
     match plain(value):
         case functools.partial():
-            refuse_called(value.func)
+            refuse_called(value.func, refuse_opaque)
         case types.FunctionType():
-            known = break_at(value) or BREAKS.get(id(value))
-            if known is not None:
-                raise GraphBreak(known[0], name=known[1], what=known[1])
+            known = known or break_at(value)
         case type():
             refuse_outside_class(value, is_library)
         case types.BuiltinFunctionType() | types.MethodWrapperType():
-            refuse_called_native(value)
-
-
-def refuse_called_native(function: Any) -> None:
-    receiver = receiver_of(function)
-    found = function if receiver is None else find_in_class(type(receiver), function.__name__)[1]
-    if id(found) in BREAKS:
-        known = BREAKS[id(found)]
+            receiver = receiver_of(value)
+            known = known or BREAKS.get(id(find_in_class(type(receiver), value.__name__)[1]))
+            refuse_opaque(receiver)
+            if known is None and receiver is None:
+                refuse_unknown(value)
+    if known is not None:
         raise GraphBreak(known[0], name=known[1], what=known[1])
-    if id(found) in HANDLERS or id(found) in DEPTHS:
-        return
-    if receiver is None:
-        module = getattr(function, "__module__", None) or ""
-        if not (module in PURE_MODULES or module.partition(".")[0] == "torch"):
-            raise refused_native(function, module, function.__name__)
-    elif not isinstance(receiver, (torch.Tensor, type, *SAFE_RECEIVERS)):
-        raise refused_method(type(receiver), function.__name__)
+
+
+def refuse_unknown(function: Any) -> None:
+    """Break the graph at a native function of a module that may do anything."""
+    module = getattr(function, "__module__", None) or ""
+    known = module in PURE_MODULES or module.partition(".")[0] == "torch"
+    if not (known or id(function) in HANDLERS or id(function) in DEPTHS):
+        raise refused_native(function, module, function.__name__)

@@ -42,14 +42,13 @@ from onegraph.capture.native_calls import (
     QUIET,
     SCRIPTED_TYPES,
     bound_to,
-    calls_arguments,
     depth_of,
     is_buffer,
     is_torch,
     keeps_texts,
     kept_by,
     receiver_of,
-    refuse_called,
+    refuse_calls,
     refuse_tensor_like,
     run_among,
     taken,
@@ -425,7 +424,8 @@ class Tracer(Frames, Containers, Drops):
     def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a native function on shadows, filled as far as it will look."""
         depth = depth_of(function)
-        calls = depth != "identity" and calls_arguments(function)
+        if depth != "identity":
+            refuse_calls(function, (*args, *kwargs.values()), self.world.refuse_opaque)
         if not keeps_texts(function):
             refuse_marked(bound_to(function), *args, *kwargs.values())
             if depth == "deep" and self.recorder.texts and holds_marked((args, kwargs)):
@@ -435,8 +435,6 @@ class Tracer(Frames, Containers, Drops):
                 continue
             if depth != "identity":
                 self.world.refuse_opaque(value)
-            if calls:
-                refuse_called(value)
             if depth == "deep":
                 self.world.realize_deep(value, opaque=is_torch(function))
             elif depth != "identity":
