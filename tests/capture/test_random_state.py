@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.testing._internal.common_utils import freeze_rng_state
 
 import onegraph
 from onegraph.capture import hook
@@ -161,7 +162,7 @@ def step_by_step(x, w, n):
 
 
 def freezes(x, w, n):
-    with torch.testing._internal.common_utils.freeze_rng_state():
+    with freeze_rng_state():
         y = torch.rand(3)
     return x + y, torch.rand(3)
 

@@ -11,6 +11,7 @@ import functools
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -86,7 +87,7 @@ def call_cached(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwar
     if tracer.is_made_cache(function):
         return tracer.run_native(function, args, kwargs)
     parts = list(leaves((*args, *kwargs.values())))
-    if is_library(function.__module__ or ""):
+    if is_library(function.__module__ or "") and isinstance(function.__wrapped__, FunctionType):  # torch.rand is none
         return call_library(tracer, function, args, kwargs)
     if any(is_new(tracer, part) for part in parts) or (is_strict(tracer) and any(map(is_tensor, parts))):
         return call_with_new(tracer, function, args, kwargs)
