@@ -98,7 +98,7 @@ TENSOR_LAYOUT = _define(
 )
 GENERATOR_ARGUMENT = _define(
     "random-generator",
-    "{name} draws from a torch.Generator",
+    "a draw from a torch.Generator",
     "The state of the generator is no part of the graph.",
     "draw outside of the compiled function, and pass the tensor in",
     "draw from the default generator, which follows torch.manual_seed",

@@ -158,7 +158,7 @@ def _reason_of_class(cls: type) -> Reason:
     if issubclass(cls, random.Random):
         return b.PYTHON_RANDOM
     if issubclass(cls, torch.Generator):
-        return b.RANDOM_STATE
+        return b.GENERATOR_ARGUMENT
     if issubclass(cls, types.GeneratorType):
         return b.OUTSIDE_GENERATOR
     if issubclass(cls, io.IOBase):
