@@ -236,6 +236,18 @@ def generator():
     return torch.linspace(0.5, 2.0, 4), torch.Generator().manual_seed(0)
 
 
+@breaks(b.GENERATOR_MADE)
+def own_generator(x):
+    generator = torch.Generator().manual_seed(0)
+    return x + torch.rand(4, generator=generator)
+
+
+@own_generator.fixed("make the generator outside")
+def own_generator_outside(graph, x):
+    generator = torch.Generator().manual_seed(0)
+    return graph(lambda x, drawn: x + drawn)(x, torch.rand(4, generator=generator))
+
+
 @breaks(b.GENERATOR_ARGUMENT, generator, same=False)
 def noise(x, generator):
     return x + torch.rand(4, generator=generator)

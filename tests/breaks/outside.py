@@ -239,6 +239,13 @@ def seeded_before(graph, x):
     return graph(lambda x: x + torch.rand(4))(x)
 
 
+@seeded.fixed("save and restore")
+def restored_behind(graph, x):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return graph(lambda x: x + torch.rand(4))(x)
+
+
 WEIGHT = torch.nn.Parameter(torch.ones(4))
 OPTIMIZER = torch.optim.SGD([WEIGHT], lr=0.1)
 

@@ -131,7 +131,7 @@ class Attributes(Machine):
     def _refuse_hidden(self, obj: Any, found: Any, name: str) -> None:
         """Of an opaque object only the methods of its class are known; its instance dictionary must not hide them."""
         own = getattr(obj, "__dict__", None)
-        if not isinstance(found, METHODS) or (type(own) is dict and name in own):
+        if not (isinstance(found, METHODS) or found is DEVICE) or (type(own) is dict and name in own):
             self.world.refuse_opaque(obj)
         if type(own) is dict:
             self.world.guard(DictOf(self.world.origin[id(obj)]), "lacks", name)
@@ -474,6 +474,8 @@ OWN_OF_CLASSES = frozenset(
 )
 #: What a class has for its instances to call.
 METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, classmethod, staticmethod)
+#: What a torch.Generator has that never changes.
+DEVICE = vars(torch.Generator)["device"]
 #: Attributes of functions that a program may change.
 FUNCTION_STATE = frozenset("__closure__ __defaults__ __kwdefaults__ __dict__ __annotations__ __wrapped__".split())
 #: What functions of one code may be called.

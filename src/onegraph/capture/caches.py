@@ -1,7 +1,8 @@
 """Functions with a cache (`functools.lru_cache`): what is in the cache is what the program gets, and nothing runs.
 
 A result that is there is used under a guard that it is there still. One that is not is computed for real while tracing,
-if nothing that the program has done before waits for the end of the trace; else the graph breaks.
+if nothing that the program has done before waits for the end of the trace, a draw of random numbers neither; else the
+graph breaks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import functools
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -84,7 +86,7 @@ def call_cached(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwar
     if tracer.is_made_cache(function):
         return tracer.run_native(function, args, kwargs)
     parts = list(leaves((*args, *kwargs.values())))
-    if is_library(function.__module__ or ""):
+    if is_library(function.__module__ or "") and isinstance(function.__wrapped__, FunctionType):  # torch.rand is none
         return call_library(tracer, function, args, kwargs)
     if any(is_new(tracer, part) for part in parts) or (is_strict(tracer) and any(map(is_tensor, parts))):
         return call_with_new(tracer, function, args, kwargs)
@@ -112,7 +114,7 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     found = question(function)
     if found is not MISSING:
         tracer.effects.append((ask_again, (function, *args), kwargs))
-    elif not (tracer.effects or world.has_written()):
+    elif not (tracer.effects or world.has_written() or tracer.recorder.fake.effects.random):
         found = compute(function, question)
     if found is MISSING:
         raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)

@@ -17,6 +17,7 @@ from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
 from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.layout import behind_proxy
+from onegraph.capture.native_calls import refuse_called
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.reasons import refused_object
@@ -75,6 +76,8 @@ class Containers(Operators):
                         raise
                 if is_python(missing):
                     return self.call_special(missing, container, (key,), ITEM)
+                if isinstance(container, collections.defaultdict):
+                    refuse_called(container.default_factory, self.world.refuse_opaque)
                 return super().getitem(container, key)
             case list() if type(container) is list and type(key) is int:
                 return self.world.element(container, key)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import io
+import operator
 import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from onegraph.capture.attributes import find_in_class
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.kinds import defines, isinstance, plain
-from onegraph.capture.policy.registry import is_library
+from onegraph.capture.policy.reasons import refuse_outside_class, refused_native
+from onegraph.capture.policy.registry import (
+    BREAKS,
+    DEPTHS,
+    HANDLERS,
+    PURE_MODULES,
+    Depth,
+    break_at,
+    is_library,
+)
 from onegraph.capture.shadows import ATOMS
 
 NATIVE_FUNCTIONS = (
@@ -29,6 +43,9 @@ QUIET = ATOMS | {
     *(type(iterator) for iterator in (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()))),
     *(type(iterator) for iterator in (iter({}.items()), iter(set()), reversed([]), reversed({}), (_ for _ in ()))),
 }  # fmt: skip
+
+#: Classes whose objects call what they are made with.
+CALLING = (collections.defaultdict, functools._lru_cache_wrapper)
 
 
 def taken(native: Any, name: str, owner: type, result: Any) -> Any:
@@ -99,3 +116,49 @@ def receiver_of(function: Any) -> Any:
     if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or defines(type(owner), function.__name__)):
         return None
     return owner
+
+
+def depth_of(function: Any) -> Depth:
+    """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
+    known = DEPTHS.get(id(function))
+    receiver = bound_to(function)
+    if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
+        known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+    return known or "deep"
+
+
+def refuse_calls(function: Any, given: Sequence[Any], refuse_opaque: Callable[[Any], None]) -> None:
+    """Break the graph where a native function may call one that breaks it. Most classes only keep what they get."""
+    if isinstance(function, operator.methodcaller) and given and isinstance(given[0], types.ModuleType):
+        raise refused_native(function, "operator", "methodcaller")
+    if not isinstance(function, type) or issubclass(function, CALLING):
+        for value in given:
+            refuse_called(value, refuse_opaque)
+
+
+def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
+    """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
+    known = BREAKS.get(id(value))
+    match plain(value):
+        case functools.partial():
+            refuse_called(value.func, refuse_opaque)
+        case types.FunctionType():
+            known = known or break_at(value)
+        case type():
+            refuse_outside_class(value, is_library)
+        case types.BuiltinFunctionType() | types.MethodWrapperType():
+            receiver = receiver_of(value)
+            known = known or BREAKS.get(id(find_in_class(type(receiver), value.__name__)[1]))
+            refuse_opaque(receiver)
+            if known is None and receiver is None:
+                refuse_unknown(value)
+    if known is not None:
+        raise GraphBreak(known[0], name=known[1], what=known[1])
+
+
+def refuse_unknown(function: Any) -> None:
+    """Break the graph at a native function of a module that may do anything."""
+    module = getattr(function, "__module__", None) or ""
+    known = module in PURE_MODULES or module.partition(".")[0] == "torch"
+    if not (known or id(function) in HANDLERS or id(function) in DEPTHS):
+        raise refused_native(function, module, function.__name__)

@@ -296,7 +296,7 @@ class Recorder(TorchFunctionMode):
             case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
                 return value
             case torch.Generator():
-                raise GraphBreak(GENERATOR_ARGUMENT, name="an operator")
+                raise GraphBreak(GENERATOR_ARGUMENT)
             case _:
                 raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 

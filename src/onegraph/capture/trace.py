@@ -39,6 +39,7 @@ from onegraph.capture.policy import (
     module,
     numbers,
     questions,
+    randomness,
     tensors,
     transforms,
 )
@@ -76,6 +77,7 @@ POLICIES = (
     module,
     numbers,
     questions,
+    randomness,
     tensors,
     transforms,
 )

@@ -42,11 +42,13 @@ from onegraph.capture.native_calls import (
     QUIET,
     SCRIPTED_TYPES,
     bound_to,
+    depth_of,
     is_buffer,
     is_torch,
     keeps_texts,
     kept_by,
     receiver_of,
+    refuse_calls,
     refuse_tensor_like,
     run_among,
     taken,
@@ -74,7 +76,6 @@ from onegraph.capture.policy.registry import (
     SAFE_RECEIVERS,
     UNREDUCED,
     WRITING_MODULES,
-    Depth,
     break_at,
     is_library,
     runs_natively,
@@ -285,7 +286,7 @@ class Tracer(Frames, Containers, Drops):
 
     def _refuse_making(self, cls: type) -> None:
         """Break the graph where an instance would do something for real, when it is dropped or asked."""
-        if defines(cls, "__del__") and not is_buffer(cls):
+        if defines(cls, "__del__") and not is_buffer(cls) or issubclass(cls, torch.Generator):
             refuse_outside_class(cls, is_library)
             raise GraphBreak(FINALIZER, what=f"a {cls.__qualname__}")
         if self.world.is_stateful(cls) or issubclass(cls, types.ModuleType):
@@ -424,20 +425,14 @@ class Tracer(Frames, Containers, Drops):
             raise GraphBreak(why, name=name, what=name)
         return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
 
-    def _depth(self, function: Any) -> Depth:
-        """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
-        known = DEPTHS.get(id(function))
-        receiver = bound_to(function)
-        if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
-            known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
-        return known or "deep"
-
     def _is_safe(self, receiver: Any) -> bool:
         return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
 
     def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a native function on shadows, filled as far as it will look."""
-        depth = self._depth(function)
+        depth = depth_of(function)
+        if depth != "identity":
+            refuse_calls(function, (*args, *kwargs.values()), self.world.refuse_opaque)
         if not keeps_texts(function):
             refuse_marked(bound_to(function), *args, *kwargs.values())
             if depth == "deep" and self.recorder.texts and holds_marked((args, kwargs)):

@@ -98,8 +98,14 @@ TENSOR_LAYOUT = _define(
 )
 GENERATOR_ARGUMENT = _define(
     "random-generator",
-    "{name} draws from a torch.Generator",
+    "a draw from a torch.Generator",
     "The state of the generator is no part of the graph.",
     "draw outside of the compiled function, and pass the tensor in",
     "draw from the default generator, which follows torch.manual_seed",
+)
+GENERATOR_MADE = _define(
+    "generator-made",
+    "a torch.Generator is made",
+    "Its numbers are drawn outside of the graph, and it would be another generator at each call.",
+    "make the generator outside of the compiled function, and pass in what is drawn from it",
 )

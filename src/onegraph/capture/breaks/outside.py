@@ -111,8 +111,9 @@ PROCESS_IDENTITY = _define(
 RANDOM_STATE = _define(
     "random-state",
     "call of {name}, which sets or reads the state of torch's random numbers",
-    "The state is that of the process, and the compiled program draws from it when it runs.",
+    "The state is that of the process or of a generator, and the compiled program draws when it runs.",
     "seed outside of the compiled function",
+    "save and restore the state (torch.random.fork_rng) around the call of the compiled function",
 )
 OPTIMIZER = _define(
     "optimizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import contextlib
 import datetime
 import functools
@@ -30,7 +31,7 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.interp.rests import HASHED
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.kinds import defines, isinstance
-from onegraph.capture.native_calls import taken
+from onegraph.capture.native_calls import refuse_called, taken
 from onegraph.capture.policy.library import asks_for_itself
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
@@ -346,6 +347,12 @@ def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if defines(type(container), "__missing__") and not tracer.contains(key, container):
         return tracer.call(tracer.getattr(container, "__missing__"), (key,), {})
     return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
+
+
+@policy(collections.defaultdict.__missing__)
+def missing(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    refuse_called(args[0].default_factory, tracer.world.refuse_opaque)
+    return tracer.run_native(collections.defaultdict.__missing__, args, kwargs)
 
 
 @policy(dict.__contains__)

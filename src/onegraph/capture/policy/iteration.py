@@ -13,6 +13,7 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
+from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.recipes import NativeLike, recipe
@@ -189,6 +190,7 @@ def rebuild_calls(rebuild: Any, value: Calls) -> str:
 
 #: Iterators that call a function of the program -> which argument it is, its name if any, and what stands for it.
 CALLING: dict[type, tuple[int, str | None, type[Calls]]] = {
+    type(iter(int, 0)): (0, None, Calls),
     itertools.accumulate: (1, "func", Calls),
     itertools.dropwhile: (0, None, Asks),
     itertools.filterfalse: (0, None, Asks),
@@ -217,6 +219,13 @@ def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
 
 for _kind, _function in CALLING.items():
     _over(_kind, *_function)
+
+
+@policy(iter)
+def iter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or kwargs or not callable(args[0]):
+        return SUBSTITUTES[id(iter)](tracer, args, kwargs)
+    return tracer.run_native(iter, (Calls(tracer, args[0]), args[1]), kwargs)
 
 
 @policy(object.__reduce_ex__)

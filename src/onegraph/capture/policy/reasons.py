@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
 from onegraph.capture.interp.frame import Frame
@@ -31,6 +33,7 @@ TORCH_MODULES = {
     **_modules(b.DATA_LOADING, "torch.utils.data"),
     **_modules(b.PROCESS, "torch.multiprocessing"),
     **_modules(b.PROFILER, "torch.profiler torch.autograd.profiler"),
+    **_modules(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
     **_modules(b.CONTROL_FLOW_OPERATOR, "torch._higher_order_ops.cond torch._higher_order_ops.while_loop"),
 }
 #: Modules of Python whose functions talk to other threads, processes and machines, and whose objects may change at any
@@ -118,6 +121,8 @@ def refused_native(function: Any, module: str, name: str) -> GraphBreak:
 
 def refuse_outside_class(cls: type, is_library: Callable[[str], bool]) -> None:
     """Break the graph where making an instance of a native class acts on the world outside, or may do so."""
+    if issubclass(cls, torch.Generator):
+        raise GraphBreak(b.GENERATOR_MADE)
     for name in ("__new__", "__init__") if not issubclass(cls, io.BytesIO | io.StringIO) else ():
         home = home_of_method(cls, name)
         known = longest(NATIVE_MODULES, home)
@@ -152,6 +157,8 @@ def _reason_of_class(cls: type) -> Reason:
     module = cls.__module__
     if issubclass(cls, random.Random):
         return b.PYTHON_RANDOM
+    if issubclass(cls, torch.Generator):
+        return b.GENERATOR_ARGUMENT
     if issubclass(cls, types.GeneratorType):
         return b.OUTSIDE_GENERATOR
     if issubclass(cls, io.IOBase):

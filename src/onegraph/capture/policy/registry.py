@@ -117,7 +117,7 @@ SAFE_RECEIVERS: tuple[type, ...] = (
 IMMUTABLE: tuple[type, ...] = (
     re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
     decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
-    operator.methodcaller, torch.Generator, torch.torch_version.TorchVersion,
+    operator.methodcaller, torch.torch_version.TorchVersion,
 )  # fmt: skip
 
 #: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
@@ -173,16 +173,20 @@ def is_library(module: str) -> bool:
 #: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
 #: have a policy of their own; tracing itself has modes of torch functions.)
 SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
+#: What torch calls that which seeds, saves and sets random numbers, for all devices.
+RANDOM_STATE = re.compile(r"(manual_|initial_)?seed(_all)?|\w*rng_state\w*|\w+_rng|default_generators?|Generator")
 
 
 def runs_natively(function: FunctionType) -> bool:
     """Whether a Python function is called as it is: torch's own functions, whose operations the recorder sees."""
     module = function.__globals__.get("__name__") or ""
     ours = module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
-    return ours and not changes_settings(function.__code__)
+    return ours and not touches_state(function.__code__)
 
 
 @functools.cache
-def changes_settings(code: types.CodeType) -> bool:
-    """Whether code names a native function of torch that sets something, which must not happen while tracing."""
-    return any(SETS.fullmatch(name) and hasattr(torch._C, name) for name in code.co_names)
+def touches_state(code: types.CodeType) -> bool:
+    """Whether code names what sets something in torch, or the state of random numbers: not to be used while tracing."""
+    return any(
+        RANDOM_STATE.fullmatch(name) or (SETS.fullmatch(name) and hasattr(torch._C, name)) for name in code.co_names
+    )
