@@ -195,7 +195,9 @@ def run_errors(options: argparse.Namespace, chosen: list[Any], console: Console)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=("coverage", "run", "accuracy", "gradients", "errors"), default="coverage")
+    parser.add_argument(
+        "what", nargs="?", choices=("coverage", "run", "accuracy", "gradients", "errors"), default="coverage"
+    )
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")

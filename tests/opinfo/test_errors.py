@@ -14,7 +14,9 @@ SOME = """
 """.split()
 
 
-@pytest.mark.parametrize("op", [op for op in operators() if op.formatted_name in SOME], ids=lambda op: op.formatted_name)
+@pytest.mark.parametrize(
+    "op", [op for op in operators() if op.formatted_name in SOME], ids=lambda op: op.formatted_name
+)
 def test_wrong_calls_end_as_in_eager(op: Any) -> None:
     count, found = differences(op, limit=1)
     assert count and not found, "\n".join(found)
