@@ -46,6 +46,7 @@ from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.torchlib.warned import ruled
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
@@ -112,12 +113,12 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
 
 def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    with timed(cx, "functionalize"):
+    with timed(cx, "functionalize"), ruled("ignore"):  # what capture has not refused
         graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
-    with timed(cx, "compile"):
+    with timed(cx, "compile"), ruled("ignore"):
         compiled = compile_graph(graph.module, cx, parameters)
     return bind(graph.spec, compiled.run)
 

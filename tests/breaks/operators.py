@@ -45,6 +45,16 @@ def not_failing(x):
     return corrected_double(x + 1)
 
 
+@breaks(b.OPERATOR_WARNING)
+def warning(x):
+    return torch.nn.functional.softmax(x + 1)
+
+
+@warning.fixed("call it as the warning asks for")
+def not_warning(x):
+    return torch.nn.functional.softmax(x + 1, dim=-1)
+
+
 LIBRARY = torch.library.Library("table_of_breaks", "FRAGMENT")
 LIBRARY.define("triple(Tensor x) -> Tensor")
 LIBRARY.impl("triple", lambda x: x * 3, "CPU")

@@ -1,9 +1,10 @@
-"""Four reports about torch's operators.
+"""Five reports about torch's operators.
 
     python -m tests.opinfo                       what becomes of each core aten operator: loops, or a call, and why
     python -m tests.opinfo run --jobs 2          every sample of every operator in every type, compiled, against eager
     python -m tests.opinfo accuracy --jobs 2     how far from the truth float32 is, ours and eager's
     python -m tests.opinfo gradients --jobs 2    the gradients of every sample, compiled, against eager's
+    python -m tests.opinfo errors --jobs 2       exceptions and warnings of wrong calls, compiled, against eager's
 
 The second takes hours; `--types float32`, `--operators 'pool|norm'` and `--limit 5` make it less. Each operator runs in
 a process of its own, so that a crash is one line of the report. The exit status is 1 if anything differed.
@@ -32,6 +33,7 @@ from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from tests.opinfo.accuracy import ALLOWED, accuracies
 from tests.opinfo.coverage import count_uses, report
+from tests.opinfo.errors import differences
 from tests.opinfo.gradients import TOLERANCE, check_gradients
 from tests.opinfo.harness import check_operator, operators
 
@@ -70,6 +72,11 @@ def judge(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
     except BaseException as error:
         return "failed", [f"{op.formatted_name}: {type(error).__name__}: {str(error)[:300]}"]
     return "good" if all(item.is_good for item in found) else "less accurate", [*map(str, found)]
+
+
+def provoke(op: Any, dtype: torch.dtype, limit: int | None) -> tuple[Any, ...]:
+    """How many wrong calls of the operator there are, and those that end otherwise than eager's."""
+    return "ended", *differences(op, limit)
 
 
 def child(run: Any, op: Any, dtype: torch.dtype, limit: int | None, seconds: int, pipe: Any) -> None:
@@ -172,9 +179,25 @@ def run_gradients(options: argparse.Namespace, chosen: list[Any], console: Conso
     return bad > 0
 
 
+def run_errors(options: argparse.Namespace, chosen: list[Any], console: Console) -> int:
+    bad = calls = 0
+    with shown(console, len(chosen)) as progress:
+        for op, _, (kind, *rest) in outcomes([(op, "float32") for op in chosen], provoke, options):
+            progress.update(progress.task_ids[0], advance=1, description=op.formatted_name)
+            count, found = rest if kind == "ended" else (1, [f"{op.formatted_name}: {kind}: {rest[0]}"])
+            calls += count
+            bad += len(found)
+            for line in found:
+                print(line, flush=True)
+    print(f"{len(chosen)} operators, {calls} calls, {bad} of them end otherwise than in eager")
+    return bad > 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo", description=__doc__.split("\n")[0])
-    parser.add_argument("what", nargs="?", choices=("coverage", "run", "accuracy", "gradients"), default="coverage")
+    parser.add_argument(
+        "what", nargs="?", choices=("coverage", "run", "accuracy", "gradients", "errors"), default="coverage"
+    )
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--operators", default="", help="a regular expression that names must match")
     parser.add_argument("--limit", type=int, help="samples of each operator (3 for the coverage, else all)")
@@ -189,6 +212,8 @@ def main() -> int:
         return run_accuracy(options, chosen, console)
     if options.what == "gradients":
         return run_gradients(options, chosen, console)
+    if options.what == "errors":
+        return run_errors(options, chosen, console)
     with shown(console, len(chosen)) as progress:
 
         def tell(name: str) -> None:

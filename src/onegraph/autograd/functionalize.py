@@ -90,7 +90,10 @@ class Functionalizer(AtenRecorder):
         return self.current(value)
 
     def value_of(self, tensor: Tensor) -> Value:
-        return self._values[id(tensor)]
+        value = self._values.get(id(tensor))
+        if value is None:  # a function transformation that is still open wraps it
+            raise CompileError("functionalize", "a result is none that the operators of the graph have given")
+        return value
 
     def _adopt(self, tensor: Tensor) -> Value:
         """A real tensor that the program made from literals is a constant of the graph."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,27 @@ from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
-from onegraph.capture.breaks import GENERATOR_ARGUMENT, SHARED_HISTORY, UNSEEN, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks import (
+    GENERATOR_ARGUMENT,
+    OPERATOR_WARNING,
+    SHARED_HISTORY,
+    UNSEEN,
+    UNTRACEABLE_OPERATOR,
+    GraphBreak,
+)
 from onegraph.capture.kinds import isinstance, plain
-from onegraph.capture.policy.operator_reasons import depends_on_place, refused_after, refused_at_once, refused_result
+from onegraph.capture.policy.operator_reasons import (
+    depends_on_place,
+    first_line,
+    operator_break,
+    refused_after,
+    refused_at_once,
+    refused_result,
+)
 from onegraph.capture.shadows import members_of
 from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
+from onegraph.torchlib import warned
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.given import bounded
@@ -154,7 +170,7 @@ class Recorder(TorchFunctionMode):
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:
-            result = func(*args, **kwargs)
+            result = self._run(func, args, kwargs)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
             number = self.number_in(args[0]) if func is torch.Tensor.item and self.number_in else None
             if number is not None:
@@ -174,6 +190,34 @@ class Recorder(TorchFunctionMode):
             raise refused
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
+        return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""
+        try:
+            with warned.raised():
+                return func(*args, **kwargs)
+        except Warning as warning:
+            if self.fake.effects.writes or warned.are_errors():
+                raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
+        return self._run_warned(func, args, kwargs)
+
+    def _run_warned(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that has a warning: one that torch gives once in a process is given now, for the program."""
+        given: Warning | None = None
+        for _ in range(2):
+            try:
+                with warned.ruled("error"):
+                    result = func(*args, **kwargs)
+            except Warning as warning:
+                if given is not None:
+                    raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
+                given = warning
+                continue
+            break
+        at = self._locate()
+        if given is not None and at is not None:
+            warnings.warn_explicit(given, None, at.filename, at.line)
         return result
 
     def note_writes(self) -> None:

@@ -41,14 +41,8 @@ from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, 
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
 from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.histories import recorded_as
-from onegraph.torchlib.quick_meta import (
-    INDEXING,
-    check_masks,
-    fits_in_place,
-    is_lenient,
-    quick_layout,
-    try_on_numbers,
-)
+from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
+from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import symbolic_strides
@@ -222,16 +216,16 @@ class FakeMode(FakeTensorMode):
         return value
 
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
-        if func in INDEXING:
-            check_masks(args[0], args[1])
-        if is_lenient(func) and (symbolic or is_mutable(func)) and all(is_plain(tensor) for tensor in tensors):
+        plain = all(is_plain(tensor) for tensor in tensors)
+        refuse(func, args, kwargs, plain)
+        if plain and is_lenient(func) and (symbolic or is_mutable(func)):
             with torch._C._DisableTorchDispatch():
                 try_on_numbers(func, args, kwargs)
                 if not symbolic and fits_in_place(func, tensors):
                     return args[0]
         if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
-        if tensors and all(is_plain(tensor) for tensor in tensors):
+        if tensors and plain:
             with torch._C._DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
             if layout is not None:

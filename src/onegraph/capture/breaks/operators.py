@@ -12,6 +12,12 @@ FAILED_OPERATOR = _define(
     "The operator fails on inputs of these shapes and types. Where it fails in eager mode too, that error is raised.",
     "correct its fake implementation, which must accept what the operator accepts",
 )
+OPERATOR_WARNING = _define(
+    "operator-warning",
+    "{name} warns: {error}",
+    "The operator gives a warning each time that it is called like this, and a graph would be silent.",
+    "call it as the warning asks for",
+)
 UNTRACEABLE_OPERATOR = _define(
     "untraceable-operator",
     "{name} cannot be traced: {error}",

@@ -1,0 +1,147 @@
+"""Calls that real kernels refuse or warn of, and that rules for layouts and meta kernels let pass.
+
+The real operator is asked, on tensors as small as they can be, so that the error is its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from onegraph.torchlib.aten import map_leaves
+from onegraph.torchlib.iterator import broadcast
+from onegraph.torchlib.quick_meta import INDEXING, check_masks
+
+aten = torch.ops.aten
+
+#: Whether they accept tensors is decided by their ranks, their types, and whether they are empty.
+_SMALL_TOO = frozenset(
+    {
+        *(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim, aten.amax.default, aten.amin.default),
+        *(aten.argmax.default, aten.argmin.default, aten.aminmax.default, aten.cat.default),
+        *(aten._softmax.default, aten._log_softmax.default, aten._safe_softmax.default),
+    }
+)
+
+
+def refuse(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], plain: bool) -> None:
+    """Refuse what the operator refuses. Only where all tensors are `plain` (dense, on the CPU), it is asked.
+
+    Raises:
+        Exception: what the operator raises for the program.
+    """
+    if func in INDEXING:
+        check_masks(args[0], args[1])
+    if plain and (func in _SMALL_TOO or func in _CHECKS):
+        with torch._C._DisableTorchDispatch():
+            _try(func, args, kwargs)
+
+
+def _try(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    if func in _SMALL_TOO:
+        func(*map_leaves(_small, list(args)), **map_leaves(_small, dict(kwargs)))
+    else:
+        _CHECKS[func](*args, **kwargs)
+
+
+def _hint(number: Any) -> Any:
+    """A size as it is in this trace, without a guard."""
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
+def _small(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return torch.zeros([int(size != 0) for size in value.shape], dtype=value.dtype)
+
+
+# ---- operators whose sizes decide ------------------------------------------------------------------------------------
+
+_CHECKS: dict[OpOverload, Callable[..., None]] = {}
+
+
+def _spread(func: OpOverload) -> None:
+    def check(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> None:
+        """A warning where there are no degrees of freedom."""
+        rank = max(x.dim(), 1)
+        if any(not -rank <= dim < rank for dim in dims or ()):
+            return
+        reduced = {dim % rank for dim in dims or range(rank)}
+        count = math.prod(size for dim, size in enumerate(x.shape) if dim in reduced)
+        if count <= (1 if correction is None else correction):
+            getattr(torch, func._schema.name.removeprefix("aten::"))(torch.zeros(1))
+
+    _CHECKS[func] = check
+
+
+for _func in (aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction):
+    _spread(_func)
+
+
+def _cholesky(x: Tensor, upper: bool = False) -> None:
+    """It is deprecated, which the real one says."""
+    aten.cholesky.default(torch.ones(1, 1))
+
+
+def _index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **_: Any) -> None:
+    """It is new, which the real one says."""
+    aten.index_reduce.default(torch.ones(1), 0, torch.zeros(1, dtype=torch.int64), torch.ones(1), reduce)
+
+
+def _replaced(func: OpOverload, piece: Callable[..., Tensor]) -> None:
+    def check(x: Tensor, source: Tensor, *args: Any, **kwargs: Any) -> None:
+        """What is written has the sizes of what it is written to: kernels would read beyond it."""
+        whole = torch.empty([_hint(n) for n in x.shape], device="meta")
+        size = list(piece(whole, *map(_hint, args), **{name: _hint(n) for name, n in kwargs.items()}).shape)
+        given = [_hint(n) for n in source.shape]
+        if size != given:
+            raise RuntimeError(
+                f"expected src to have a size equal to the slice of self. src size = {given}, slice size = {size}"
+            )
+
+    _CHECKS[func] = check
+
+
+_replaced(aten.select_scatter.default, aten.select.int)
+_replaced(aten.slice_scatter.default, aten.slice.Tensor)
+_replaced(aten.diagonal_scatter.default, aten.diagonal.default)
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, *_: Any) -> None:
+    if not x.numel() and index.numel():
+        aten.put.default(torch.ones(0), torch.zeros(1, dtype=torch.int64), torch.ones(1))
+    if index.numel() != source.numel():
+        aten.put.default(torch.ones(1), torch.zeros(2, dtype=torch.int64), torch.ones(1))
+
+
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, *_: Any) -> None:
+    """The values spread over what is indexed, by whole numbers that stand together or not."""
+    given = [index for index in indices if index is not None]
+    if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given):
+        return
+    shape = broadcast([index.shape for index in given], max(index.dim() for index in given))
+    if shape is None or len(indices) > x.dim():
+        return
+    named = [dim for dim, index in enumerate(indices) if index is not None]
+    if 0 not in shape and 0 in [x.shape[dim] for dim in named]:
+        aten.index_put.default(torch.ones(0), [torch.zeros(1, dtype=torch.int64)], torch.ones(1))
+    rest = [dim for dim in range(x.dim()) if dim not in named]
+    first = named[0] if named == list(range(named[0], named[-1] + 1)) else 0
+    size = (*(x.shape[dim] for dim in rest[:first]), *shape, *(x.shape[dim] for dim in rest[first:]))
+    if values.dim() > len(size) or broadcast([values.shape, size], len(size)) != size:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of"
+            f" shape {list(size)}"
+        )
+
+
+_CHECKS[aten.put.default] = _CHECKS[aten.put_.default] = _put
+for _func in (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default):
+    _CHECKS[_func] = _index_put
+_CHECKS[aten.cholesky.default] = _cholesky
+_CHECKS[aten.index_reduce.default] = _CHECKS[aten.index_reduce_.default] = _index_reduce

@@ -1,0 +1,22 @@
+"""What eager refuses or warns of, compiled: some operators; `python -m tests.opinfo errors` looks at all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opinfo.errors import differences
+from opinfo.harness import operators
+
+SOME = """
+    softmax log_softmax nn_functional_softmin cat max_reduction_no_dim max_reduction_with_dim min_reduction_no_dim
+    amax argmax std var_mean index_put diagonal_scatter select_scatter slice_scatter gather index_select sum
+""".split()
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in operators() if op.formatted_name in SOME], ids=lambda op: op.formatted_name
+)
+def test_wrong_calls_end_as_in_eager(op: Any) -> None:
+    count, found = differences(op, limit=1)
+    assert count and not found, "\n".join(found)
