@@ -109,7 +109,7 @@ static PyObject *run_eagerly(PyThreadState *tstate, Frame *frame, HookState *sta
 {
     ContextObject *context = state->context;
     state->context = NULL;
-    PyObject *result = run_as_it_is(tstate, frame, 0);
+    PyObject *result = chain_run_below(tstate, frame, 0);
     state->context = context;
     return result;
 }
