@@ -26,10 +26,13 @@ def is_state(module: str, names: dict[str, Any], name: str) -> bool:
 
 def codes_of(names: dict[str, Any], module: str) -> Iterator[types.CodeType]:
     """The code of the functions that a module defines, also of those in its classes and in other functions."""
-    todo = [*names.values()]
+    todo, seen = [*names.values()], set[int]()
     while todo:
         value = todo.pop()
         kind = type(value)
+        if id(value) in seen:  # classes have each other
+            continue
+        seen.add(id(value))
         if kind is types.FunctionType:
             todo += [value.__code__] if value.__globals__ is names else [value.__dict__.get("__wrapped__")]
         elif issubclass(kind, type) and value.__dict__.get("__module__") == module:

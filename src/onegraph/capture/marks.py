@@ -6,10 +6,10 @@ are in `onegraph.capture.hatches`; what the handlers do is in `onegraph.capture.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
+from onegraph.base.gone import when_gone
 from onegraph.capture.interp.rests import Rest
 
 #: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.take_rest`
@@ -24,7 +24,7 @@ def mark(function: Any, handler: Mark) -> None:
     identity = id(function)
     if identity not in MARKS:
         try:
-            weakref.finalize(function, MARKS.pop, identity, None).atexit = False
+            when_gone(function, MARKS.pop, identity, None)
         except TypeError:  # no weak references to it
             _kept_alive[identity] = function
     MARKS[identity] = handler

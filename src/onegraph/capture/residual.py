@@ -20,7 +20,6 @@ import itertools
 import linecache
 import math
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
@@ -28,6 +27,7 @@ from typing import Any, assert_never
 
 import torch
 
+from onegraph.base.gone import when_gone
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.deques import write_deque
 from onegraph.capture.interp.defects import Defect
@@ -479,7 +479,7 @@ def compile_residual(
         co_qualname=code.co_qualname,
     )
     assert made.co_freevars == code.co_freevars, (made.co_freevars, code.co_freevars)
-    weakref.finalize(made, linecache.cache.pop, filename, None).atexit = False
+    when_gone(made, linecache.cache.pop, filename, None)
     return made, text
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import linecache
-import weakref
 from types import CodeType
 
 import torch
 from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
+
+from onegraph.base.gone import when_gone
 
 __all__ = ["LazyGraphModule", "release_source"]
 
@@ -16,7 +17,7 @@ __all__ = ["LazyGraphModule", "release_source"]
 def release_source(module: torch.fx.GraphModule) -> None:
     """FX keeps the source of each module for good: let go of it with the module."""
     code: CodeType = type(module).forward.__code__
-    weakref.finalize(module, forget_source, code.co_filename).atexit = False
+    when_gone(module, forget_source, code.co_filename)
 
 
 def forget_source(name: str) -> None:
