@@ -206,15 +206,16 @@ def test_modules_without_hooks_are_one_graph() -> None:
 
 
 def test_classes_that_have_each_other_are_looked_through_once() -> None:
-    class One:
-        def method(self) -> None:
-            global bound
-            bound = 1
+    names: dict[str, Any] = {"__name__": "a_library"}
+    source = """
+class One:
+    def method(self):
+        pass
 
-    class Other:
-        one = One
+class Other:
+    one = One
 
-    One.other = Other
-    One.__module__ = Other.__module__ = "a_library"
-    names = {"One": One, "Other": Other}
+One.other = Other
+"""
+    exec(source, names)
     assert [code.co_name for code in codes_of(names, "a_library")] == ["method"]
