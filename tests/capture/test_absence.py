@@ -17,6 +17,7 @@ import types
 import typing
 import weakref
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
@@ -354,10 +355,15 @@ def method_that_makes_it_abstract(compile):
     return [*results, function(X)]
 
 
+@contextmanager
 def module(value):
     made = types.ModuleType("fake_library")
     made.value = value
-    return mock.patch.dict(sys.modules, {"fake_library": made})
+    sys.modules["fake_library"] = made
+    try:
+        yield
+    finally:
+        del sys.modules["fake_library"]
 
 
 def importing(function):

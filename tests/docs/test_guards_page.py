@@ -30,12 +30,12 @@ def restored() -> Iterator[None]:
     with (
         mock.patch.object(torch, "sin", torch.sin),
         mock.patch("builtins.abs", abs),
-        mock.patch.dict(sys.modules),
         mock.patch.dict(torch.nn.modules.module._global_forward_hooks),
         torch.set_grad_enabled(True),
     ):
         yield
         torch.set_float32_matmul_precision(precision)
+        sys.modules.pop("made", None)
 
 
 def answers(question: Question, compile: Callable[..., Any]) -> list[Any]:
