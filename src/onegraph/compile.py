@@ -150,7 +150,7 @@ def recorded(
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    return bind(pair.spec, compiled_pair(pair, halves, specialize, module.forward, report))
+    return compiled_pair(pair, halves, specialize, module.forward, report)
 
 
 def sizes_of(value: Any) -> tuple[Any, ...]:

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from onegraph.autograd import GraphPair
-from onegraph.autograd.joint import Gradient, GradSpec, Tangent
-from onegraph.autograd.spec import Computed, Input
+from onegraph.autograd.joint import Gradient, GradSpec, Tangent, Watched
+from onegraph.autograd.runtime import Run, bind, write
+from onegraph.autograd.spec import Computed, Detached, Input, Mutation, Output, Replayed, Strided
 from onegraph.torchlib.aten import is_random
-from onegraph.torchlib.primals import below_autograd, is_graph_kept
-from onegraph.torchlib.state import GlobalState, tracing_suspended, under
-
-Run = Callable[..., Sequence[Any]]
+from onegraph.torchlib.primals import (
+    below_autograd,
+    is_graph_kept,
+    named_after,
+    set_version,
+    version_probe,
+    written_since,
+)
+from onegraph.torchlib.state import GlobalState, saves_for_hooks, tracing_suspended, under
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +48,9 @@ class Compiled:
     """What one call needs to know. `eager` runs the captured graph as it is; `state` is what it was captured in.
 
     `backwards` has a backward graph for each pattern of followed results that have a gradient, None where eager must do
-    it; `specialize` makes what is missing there. `written` are positions of inputs that the graph writes to. `random`
-    tells whether it draws random numbers. `report` is told why a backward pass runs in eager.
+    it; `specialize` makes what is missing there. Mutations are made, and writes to results counted, before autograd
+    remembers versions. `written` are positions of inputs that the graph writes to. `random` tells whether it draws
+    random numbers. `report` is told why a backward pass runs in eager. `node` is the function whose node stands for it.
     """
 
     forward: Run
@@ -52,13 +59,17 @@ class Compiled:
     eager: Run
     grad: GradSpec
     saved: tuple[Input | Computed, ...]
+    mutations: tuple[Mutation, ...]
+    counts: tuple[tuple[int, int], ...]
     written: frozenset[int]
+    watched: tuple[tuple[Watched, int], ...]
     random: bool
     report: Callable[[str], object]
+    node: Any
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = CompiledGraph.apply(self, *inputs)
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        results: Sequence[Any] = self.node.apply(self, *inputs)
         return results
 
     def backward(self, pattern: Pattern) -> Backward | None:
@@ -78,20 +89,24 @@ class CompiledGraph(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, graph: Compiled, *inputs: Any) -> tuple[Any, ...]:
+        ctx.graph = graph
         ctx.inputs = remembered(graph, inputs)
         ctx.random = torch.get_rng_state() if graph.random else None
         with below_autograd():
             values = graph.forward(*inputs)
-        results = tuple(values[: graph.grad.results])
-        ctx.graph = graph
-        ctx.layouts = [results[index].stride() for index in graph.grad.followed]
+        for mutation in graph.mutations:
+            write(mutation, inputs[mutation.input], values)
+        for index, count in graph.counts:
+            set_version(values[index], count)
         found = [inputs[place.index] if isinstance(place, Input) else values[place.index] for place in graph.saved]
         ctx.others = [SAVED if isinstance(value, Tensor) else value for value in found]
         ctx.save_for_backward(*[value for value in found if isinstance(value, Tensor)])
+        ctx.watched = [watch(item, writes, inputs, values) for item, writes in graph.watched]
+        results = tuple(values[: graph.grad.results])
+        ctx.layouts = [results[index].stride() for index in graph.grad.followed]
         ctx.set_materialize_grads(False)
-        followed = frozenset(graph.grad.followed)
-        others = [value for i, value in enumerate(results) if i not in followed and isinstance(value, Tensor)]
-        ctx.mark_non_differentiable(*others)
+        others = [value for i, value in enumerate(results) if i not in graph.grad.followed]
+        ctx.mark_non_differentiable(*[value for value in others if isinstance(value, Tensor)])
         return results
 
     @staticmethod
@@ -99,6 +114,9 @@ class CompiledGraph(torch.autograd.Function):
         graph: Compiled = ctx.graph
         tangents = [gradients[index] for index in graph.grad.followed]
         saved = iter(ctx.saved_tensors)
+        for probe, version, shape, item in ctx.watched:
+            if probe._version != version:
+                raise RuntimeError(written_since(probe, version, shape, item.made_by))
         reason = unfit(tangents)
         half = None if reason else graph.backward(tuple([tangent is not None for tangent in tangents]))
         if half is None:
@@ -121,15 +139,59 @@ def compiled_pair(
     specialize: Callable[[Pattern], Backward | None],
     eager: Run,
     report: Callable[[str], object],
-) -> Compiled:
+) -> Run:
     """The halves of a pair, forward and backward, as one function of the captured graph's inputs."""
-    written = frozenset(mutation.input for mutation in pair.spec.mutations if mutation.value is not None)
-    random = any(is_random(node.target) for node in pair.graphs.forward.graph.nodes)
+    spec, grad, saved = pair.spec, pair.grad, pair.graphs.saved
     forward, backward = halves
-    backwards: dict[Pattern, Backward | None] = {
-        (True,) * len(pair.grad.followed): Backward(backward, pair.grad.gradients)
-    }
-    return Compiled(forward, backwards, specialize, eager, pair.grad, pair.graphs.saved, written, random, report)
+    followed = frozenset(Computed(index) for index in grad.followed)
+    recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
+    counters = {position: counter_of(spec.outputs[position]) for position, _ in spec.written}
+    counts = tuple((n, count) for p, count in spec.written if (n := counters[p]) is not None)
+    writes = {Input(mutation.input): mutation.writes for mutation in recorded}
+    seen = {Computed(n) for output in spec.outputs if (n := counter_of(output)) is not None}
+    compiled = Compiled(
+        forward,
+        {(True,) * len(grad.followed): Backward(backward, grad.gradients)},
+        specialize,
+        eager,
+        grad,
+        saved,
+        tuple(mutation for mutation in spec.mutations if mutation not in recorded),
+        counts,
+        frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None),
+        tuple(
+            (item, writes.get(item.place, 0))
+            for item in grad.watched
+            if item.place not in saved and (isinstance(item.place, Input) or item.place in seen)
+        ),
+        any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
+        report,
+        named_after(CompiledGraph, grad.name),
+    )
+    late = tuple((position, count) for position, count in spec.written if counters[position] is None)
+    call = bind(replace(spec, mutations=recorded, written=late), compiled)
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        # What hooks are shown of a graph's own tensors would be other tensors than eager shows them.
+        return eager(*inputs) if saves_for_hooks() else call(*inputs)
+
+    return run
+
+
+def counter_of(output: Output) -> int | None:
+    """The result that counts the writes to an output; None if it has a counter of its own, or an input's."""
+    match output:
+        case Computed(index):
+            return index
+        case Strided(base) | Replayed(base) | Detached(base, True):
+            return counter_of(base)
+    return None
+
+
+def watch(item: Watched, writes: int, inputs: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
+    """A probe of a tensor, and the version that it will have when the call is over: inputs may be written to yet."""
+    tensor = (inputs if isinstance(item.place, Input) else values)[item.place.index]
+    return version_probe(tensor), tensor._version + writes, tensor.shape, item
 
 
 def gradient(place: Gradient, results: Sequence[Tensor], tangents: Sequence[Tensor]) -> Tensor | None:
@@ -197,10 +259,7 @@ def through_eager(ctx: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | 
 
 def intact(value: Any, version: int) -> Any:
     if isinstance(value, Tensor) and value._version != version:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[{value.type()} {list(value.shape)}] is at version {value._version}; expected version {version} instead."
-        )
+        raise RuntimeError(written_since(value, version, value.shape))
     return value
 
 

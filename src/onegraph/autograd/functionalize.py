@@ -92,6 +92,9 @@ class Functionalizer(AtenRecorder):
     def value_of(self, tensor: Tensor) -> Value:
         return self._values[id(tensor)]
 
+    def knows(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._values
+
     def _adopt(self, tensor: Tensor) -> Value:
         """A real tensor that the program made from literals is a constant of the graph."""
         if isinstance(tensor, FakeTensor):

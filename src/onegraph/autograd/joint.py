@@ -27,6 +27,7 @@ from onegraph.autograd.trace import (
     Returned,
     close,
     convention,
+    counts_with,
     fake_mode_of,
     refuse_repeated_writes,
     refuse_shared_writes,
@@ -34,8 +35,9 @@ from onegraph.autograd.trace import (
     run,
 )
 from onegraph.base.errors import CompileError
+from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.fake import FakeTensor
-from onegraph.torchlib.primals import is_plain_view, primal, tangent
+from onegraph.torchlib.primals import counting_saves, is_plain_view, node_name, primal, tangent
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
 
@@ -51,26 +53,42 @@ Gradient = Computed | Tangent | None
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did."""
+
+    place: Input | Computed
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GradSpec:
     """How to call the two halves of a joint graph, in addition to the `CallSpec` of the first.
 
     `results` is the number of results of the forward graph that the caller asks for. `followed` are those that autograd
     follows: the backward graph takes the tangents, the gradients of these, in this order. `gradients` has the gradient
     of each input, None for an input that gets none. `origins` says for each followed result which output of the
-    captured graph it is, or which written input.
+    captured graph it is, or which written input. `watched` are inputs and results that eager's autograd would keep:
+    to write to them before the backward pass is an error. `name` is that of eager's node for the first followed result.
     """
 
     results: int
     followed: tuple[int, ...]
     gradients: tuple[Gradient, ...]
     origins: tuple[Output, ...]
+    watched: tuple[Watched, ...] = ()
+    name: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.results} results, of which autograd follows {list(self.followed)}"]
         for position, (result, origin) in enumerate(zip(self.followed, self.origins, strict=True)):
             lines.append(f"tangent {position}: the gradient of result {result}, {_origin_text(origin)}")
         lines += [f"input {index}: {_gradient_text(value)}" for index, value in enumerate(self.gradients)]
+        lines += [f"watched: {_place_text(item.place)}" for item in self.watched]
         return "\n".join(lines)
+
+
+def _place_text(place: Input | Computed) -> str:
+    return f"input {place.index}" if isinstance(place, Input) else f"result {place.index}"
 
 
 def _origin_text(origin: Output) -> str:
@@ -116,7 +134,7 @@ def trace_joint(
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     try:
         with saving_plainly():
-            with recorder.fake, recorder:
+            with counting_saves() as kept, recorder.fake, recorder:
                 for node, value in zip(placeholders, primals, strict=True):
                     recorder.placeholder(value, str(node.target))
                 outputs = run(module, primals, recorder)
@@ -125,24 +143,41 @@ def trace_joint(
             refuse_repeated_writes(recorder, primals)
             refuse_writes_beyond(recorder, primals)
             refuse_written_leaves(recorder, primals)
+            refuse_unknown_counts(recorder)
             with recorder.fake:
                 returned = Returned(recorder)
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals)
-                results = list(returned.nodes)
-                followed = [index for index, tensor in returned.tensors.items() if tensor.requires_grad]
-                starts = [returned.tensors[index] for n, index in enumerate(followed) if n not in missing]
+                results = len(returned.nodes)
+                followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
+                watched = watched_of(kept, primals, returned, recorder)
+                starts = [tensor for n, tensor in enumerate(followed.values()) if n not in missing]
                 tangents = tangents_of(recorder, starts)
                 with recorder, without_autocast():
                     gradients = differentiate(starts, primals, tangents)
-                found = tuple(gradient_of(value, tangents, returned, len(results)) for value in gradients)
+                found = tuple(gradient_of(value, tangents, returned, results) for value in gradients)
     except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()
     origins = tuple(origin_of(call, index) for index in followed)
-    spec = GradSpec(len(results), tuple(followed), found, origins)
+    name = node_name(next(iter(followed.values())))
+    spec = GradSpec(results, tuple(followed), found, origins, watched, name)
     return Joint(close(recorder, returned.nodes), call, spec)
+
+
+def watched_of(
+    kept: Sequence[Tensor], primals: Sequence[Any], returned: Returned, recorder: Functionalizer
+) -> tuple[Watched, ...]:
+    """The inputs and results that are among the tensors which autograd kept, as far as writes to them are counted."""
+    places = {Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)}
+    places |= {Computed(index): value for index, value in returned.tensors.items()}
+    found = []
+    for place, tensor in places.items():
+        family = recorder.value_of(tensor).family
+        if any(recorder.value_of(t).family is family and counts_with(t, tensor) for t in kept if recorder.knows(t)):
+            found.append(Watched(place, node_name(tensor)))
+    return tuple(found)
 
 
 def primal_of(value: Any) -> Any:
@@ -193,6 +228,12 @@ def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> N
         if isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
             if recorder.value_of(value).family.version:
                 raise CompileError("joint graph", "an input that requires grad is written to")
+
+
+def refuse_unknown_counts(recorder: Functionalizer) -> None:
+    """Refuse operators that write as often as only they know: autograd compares these counts."""
+    if any(writes_as_library(node.target) for node in recorder.graph.nodes):
+        raise CompileError("joint graph", "an operator of another library writes to a tensor")
 
 
 def refuse_unlike_histories(call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> None:

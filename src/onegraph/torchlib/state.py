@@ -94,6 +94,12 @@ def saves_through_hooks() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
+def saves_for_hooks() -> bool:
+    """Whether hooks of the program see each tensor that autograd saves. Those of torch itself look at none of them."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return hooks is not None and not (hooks[0].__module__ or "").startswith("torch.")
+
+
 @contextmanager
 def saving_plainly() -> Iterator[None]:
     """Hooks that see each tensor that autograd saves see none of a trace: its fakes must not reach them."""
