@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph import _C
 from onegraph.autograd import GraphPair
 from onegraph.autograd.joint import Gradient, GradSpec, Tangent, Watched
 from onegraph.autograd.runtime import Run, bind, write
@@ -111,26 +112,36 @@ class CompiledGraph(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        graph: Compiled = ctx.graph
-        tangents = [gradients[index] for index in graph.grad.followed]
-        saved = iter(ctx.saved_tensors)
-        for probe, version, shape, item in ctx.watched:
-            if probe._version != version:
-                raise RuntimeError(written_since(probe, version, shape, item.made_by))
-        reason = unfit(tangents)
-        half = None if reason else graph.backward(tuple([tangent is not None for tangent in tangents]))
-        if half is None:
-            graph.report(reason or "not all results have a gradient")
-            found = through_eager(ctx, tangents)
-        else:
-            values = [next(saved) if value is SAVED else value for value in ctx.others]
-            given = [t for t in tangents if t is not None]
-            laid_out = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-            results = half.run(*values, *laid_out)
-            found = [gradient(place, results, given) for place in half.gradients]
-        if not is_graph_kept():
-            ctx.inputs = None
-        return None, *found
+        gradients_of: tuple[Any, ...] = DIFFERENTIATE(ctx, *gradients)
+        return gradients_of
+
+
+def differentiate(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+    """The gradients of the inputs of a call: the backward pass of `CompiledGraph`."""
+    graph: Compiled = ctx.graph
+    tangents = [gradients[index] for index in graph.grad.followed]
+    saved = iter(ctx.saved_tensors)
+    for probe, version, shape, item in ctx.watched:
+        if probe._version != version:
+            raise RuntimeError(written_since(probe, version, shape, item.made_by))
+    reason = unfit(tangents)
+    half = None if reason else graph.backward(tuple([tangent is not None for tangent in tangents]))
+    if half is None:
+        graph.report(reason or "not all results have a gradient")
+        found = through_eager(ctx, tangents)
+    else:
+        values = [next(saved) if value is SAVED else value for value in ctx.others]
+        given = [t for t in tangents if t is not None]
+        laid_out = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
+        results = half.run(*values, *laid_out)
+        found = [gradient(place, results, given) for place in half.gradients]
+    if not is_graph_kept():
+        ctx.inputs = None
+    return None, *found
+
+
+#: The backward pass may run inside of a compiled function, and is no part of it: no frame of it is looked at.
+DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False)
 
 
 def compiled_pair(

@@ -82,7 +82,9 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
     graph, primals = module.graph, parts.primals
     free = {primals[index] for index in parameters}
     fixed = {primals[index] for index in written}
-    saved = sorted_as(graph, minimum_cut(parts.needed, free, fixed))
+    # Sizes are given by name: any may be in the shape of a tensor.
+    numbers = {node for node in primals if not isinstance(node.meta["val"], Tensor)}
+    saved = sorted_as(graph, minimum_cut(parts.needed, free, fixed) | numbers)
     extra = returned_with(graph, parts.results, [node for node in saved if node.op != "placeholder"])
     effects = [node for node in graph.nodes if node not in parts.backward and has_effect(node.target)]
     results = [*parts.results, *extra.values()]
