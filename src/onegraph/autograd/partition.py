@@ -198,7 +198,9 @@ def cost_of(node: Node) -> int | None:
     value = node.meta.get("val")
     if node.op == "get_attr":
         return None
-    if isinstance(value, torch.SymInt | torch.SymFloat):
+    if isinstance(value, torch.SymInt):  # expressions are computed again: the sizes in them are known by name
+        return NUMBER if value.node.index.symbol is not None else None
+    if isinstance(value, torch.SymFloat):
         return NUMBER
     if not isinstance(value, Tensor) or owner_of(node)[0] is not node and node.target is not operator.getitem:
         return None
