@@ -36,6 +36,7 @@ aten = torch.ops.aten
 #: What is computed again although its operator is not marked as pointwise: it moves or makes elements, no more.
 CHEAP = frozenset(
     {
+        aten._local_scalar_dense.default,
         aten._to_copy.default,
         aten.arange.start_step,
         aten.clone.default,
@@ -200,8 +201,6 @@ def cost_of(node: Node) -> int | None:
         return None
     if isinstance(value, torch.SymInt):  # expressions are computed again: the sizes in them are known by name
         return NUMBER if value.node.index.symbol is not None else None
-    if isinstance(value, torch.SymFloat):
-        return NUMBER
     if not isinstance(value, Tensor) or owner_of(node)[0] is not node and node.target is not operator.getitem:
         return None
     if node.target is operator.getitem and may_view(node.args[0].target):
