@@ -131,7 +131,7 @@ class Functionalizer(AtenRecorder):
         if func in LIFTS and not isinstance(args[0], FakeTensor):
             # The caller may write to it, so each run makes a new one.
             func, args = aten.clone.default, (self._adopt(args[0]).tensor,)
-        if not may_view(func):
+        if not may_view(func) or not isinstance(args[0], Tensor):  # backward formulas may give a number
             self.bind_result(self.computed(func, args, kwargs, result), result)
         elif is_same(result, args[0]):
             if result is not args[0]:

@@ -18,9 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import networkx
 import torch
-from networkx.algorithms.flow import boykov_kolmogorov
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
@@ -155,6 +153,8 @@ def _where(node: Node) -> str:
 
 def minimum_cut(needed: Collection[Node], free: Collection[Node], fixed: Collection[Node]) -> set[Node]:
     """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are."""
+    import networkx  # takes as long as a small compilation
+
     flow: Any = networkx.DiGraph()
     flow.add_node(SOURCE)
     flow.add_node(SINK)
@@ -169,7 +169,7 @@ def minimum_cut(needed: Collection[Node], free: Collection[Node], fixed: Collect
         if node in needed:
             flow.add_edge((node, "out"), SINK)
     try:
-        _, (reached, _) = networkx.minimum_cut(flow, SOURCE, SINK, flow_func=boykov_kolmogorov)
+        _, (reached, _) = networkx.minimum_cut(flow, SOURCE, SINK, flow_func=networkx.algorithms.flow.boykov_kolmogorov)
     except networkx.NetworkXUnbounded:
         raise CompileError("partition", "the backward pass needs a value that cannot be kept") from None
     return {node for node in region if (node, "in") in reached and (node, "out") not in reached}
