@@ -21,7 +21,6 @@ STAGES: dict[str, type[Event]] = {
     "guards": ev.GuardsBuilt,
     "residual": ev.ResidualCode,
     "aten": ev.FunctionalGraphBuilt,
-    "gradients": ev.GradientsPlanned,
     "loops": ev.LoweringDone,
     "fused": ev.FusionDone,
     "memory": ev.MemoryPlanned,
