@@ -36,7 +36,7 @@ STOCK_COMPILER = (
     "torch._functorch.compilers",
 )
 # Heavy packages that only some programs need.
-LATE_IMPORTS = {"llvmlite", "triton"}
+LATE_IMPORTS = {"llvmlite", "networkx", "triton"}
 
 Rule = Callable[[str, ast.Module], Iterator[str]]
 

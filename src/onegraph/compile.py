@@ -17,8 +17,9 @@ import torch
 from torch.autograd import forward_ad
 
 from onegraph import _C
-from onegraph.autograd import FunctionalGraph, functional_graph
-from onegraph.autograd.runtime import bind
+from onegraph.autograd import FunctionalGraph, Program, functional_graph, graph_pair, other_backward
+from onegraph.autograd.function import Backward, Pattern, compiled_pair
+from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
 from onegraph.base.arguments import (
@@ -61,6 +62,7 @@ COMPILER_FAILED = (
     "the native compiler failed on the graph of %s, which runs operator by operator: %s. This is a defect of onegraph: "
     'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
+BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
 
 
 # ---- backends --------------------------------------------------------------------------------------------------------
@@ -72,9 +74,14 @@ def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Cal
 
 
 def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler."""
-    if needs_gradients(module, examples) or takes_numbers(module, cx):
+    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler.
+
+    A graph that records gradients is cut in two, forward and backward, of which each runs operator by operator.
+    """
+    if takes_numbers(module, cx):
         return module.forward
+    if needs_gradients(module, examples):
+        return recorded(module, examples, cx, lambda half: half.forward)
     graph = functional(module, examples, cx)
     return bind(graph.spec, graph.module.forward) if graph is not None else module.forward
 
@@ -92,16 +99,15 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
 
 
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    """Compile the graph to fused native code. A graph that must record gradients runs operator by operator.
+    """Compile the graph to fused native code; one that records gradients to two of them, forward and backward.
 
-    So does one on which the compiler fails: a defect of ours costs speed, and a warning says so.
+    A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
     """
-    if needs_gradients(module, examples):
-        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "a graph that records gradients runs operator by operator"))
-        return module.forward
     if takes_numbers(module, cx):
         return module.forward
     try:
+        if needs_gradients(module, examples):
+            return recorded(module, examples, cx, lambda half: compile_graph(half, cx).run)
         return compiled_natively(module, examples, cx)
     except Exception as error:
         if cx.config.raise_compiler_errors:
@@ -121,6 +127,57 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
     with timed(cx, "compile"), ruled("ignore"):
         compiled = compile_graph(graph.module, cx, parameters)
     return bind(graph.spec, compiled.run)
+
+
+def recorded(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule], Run]
+) -> Callable[..., Any]:
+    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be."""
+    reason = unrecordable(cx)
+    program = Program(module, fake_inputs(module), overlapping(examples))
+    if not reason:
+        parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
+        try:
+            with timed(cx, "functionalize"):
+                pair = graph_pair(program, cx, parameters)
+        except CompileError as error:
+            reason = str(error)
+    if reason:
+        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
+        return module.forward
+    with timed(cx, "compile"):
+        halves = make(pair.graphs.forward), make(pair.graphs.backward)
+
+    def specialize(pattern: Pattern) -> Backward | None:
+        if any(isinstance(n, torch.SymInt) for value in program.inputs for n in sizes_of(value)):
+            return None  # guards that another trace needs would come too late
+        missing = [position for position, given in enumerate(pattern) if not given]
+        try:
+            half, grad = other_backward(program, pair, missing, cx)
+        except CompileError:
+            return None
+        return Backward(make(half), grad.gradients)
+
+    def report(reason: str) -> None:
+        LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
+        cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
+
+    return compiled_pair(pair, halves, specialize, module.forward, report)
+
+
+def sizes_of(value: Any) -> tuple[Any, ...]:
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
+
+
+def unrecordable(cx: Context) -> str:
+    """Why a graph that needs gradients cannot be compiled; empty if nothing is known against it."""
+    if not cx.config.compile_gradients:
+        return "the option compile_gradients is off"
+    if forward_ad._current_level >= 0:
+        return "it takes tangents along"
+    if not torch.is_grad_enabled():
+        return "it begins under no_grad"
+    return ""
 
 
 def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
@@ -168,6 +225,7 @@ def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
 
 
 BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
+BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
 BACKENDS |= {"native": native, "inductor": native}
 
 

@@ -1,8 +1,8 @@
-"""From a captured graph to a functional aten graph and its calling convention."""
+"""From a captured graph to a functional aten graph and its calling convention; to two of them, where it is trained."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,15 +13,17 @@ from onegraph.autograd.dead_code import remove_dead_code
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.autograd.duplicates import merge_duplicates
 from onegraph.autograd.fold import fold_constants
+from onegraph.autograd.joint import GradSpec, Joint, trace_joint
+from onegraph.autograd.partition import Partition, backward_from, partition
 from onegraph.autograd.simplify import remove_copies
 from onegraph.autograd.spec import CallSpec
 from onegraph.autograd.trace import trace
 from onegraph.base.context import Context
-from onegraph.base.events import FunctionalGraphBuilt
+from onegraph.base.events import FunctionalGraphBuilt, GradientsPlanned
 from onegraph.base.pipeline import Pass, run_passes
 from onegraph.torchlib.graph_text import graph_text
 
-__all__ = ["CallSpec", "FunctionalGraph", "functional_graph"]
+__all__ = ["CallSpec", "FunctionalGraph", "GraphPair", "Program", "functional_graph", "graph_pair", "other_backward"]
 
 
 PASSES = (
@@ -54,10 +56,60 @@ def functional_graph(
     functional, spec = trace(module, inputs, DECOMPOSITIONS, overlapping)
     functional = run_passes(functional, PASSES, cx, check, graph_text, "functionalize")
     functional.recompile()
+    announce(functional, cx)
+    return FunctionalGraph(functional, spec)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPair:
+    """The functional graphs of a captured graph that records gradients. `spec` and `grad` say how to call them."""
+
+    graphs: Partition
+    spec: CallSpec
+    grad: GradSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A captured graph with the fakes of its inputs; `overlapping` as for `functional_graph`."""
+
+    module: GraphModule
+    inputs: Sequence[Any]
+    overlapping: Sequence[tuple[int, int]] = ()
+
+    def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
+        """The joint graph, cleaned. Raises CompileError where there is none."""
+        joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, missing)
+        clean = run_passes(joint.module, PASSES, cx, check, graph_text, "functionalize")
+        return Joint(clean, joint.call, joint.grad)
+
+
+def graph_pair(program: Program, cx: Context, parameters: Collection[int] = ()) -> GraphPair:
+    """The forward and the backward graph of a captured graph. `parameters` are the inputs that live anyway."""
+    joint = program.joint(cx)
+    written = frozenset(mutation.input for mutation in joint.call.mutations)
+    halves = partition(joint.module, joint.grad, written, parameters)
+    announce(halves.forward, cx)
+    announce(halves.backward, cx)
+    cx.emit(GradientsPlanned(cx.frame, halves.kept, len(halves.saved), halves.recomputed, halves.text))
+    return GraphPair(halves, joint.call, joint.grad)
+
+
+def other_backward(
+    program: Program, pair: GraphPair, missing: Collection[int], cx: Context
+) -> tuple[GraphModule, GradSpec]:
+    """The backward graph for when these of the followed results have no gradient."""
+    joint = program.joint(cx, missing)
+    names = [node.name for node in pair.graphs.backward.graph.nodes if node.op == "placeholder"]
+    half = backward_from(joint.module, joint.grad, names[: len(pair.graphs.saved)])
+    announce(half, cx)
+    return half, joint.grad
+
+
+def announce(functional: GraphModule, cx: Context) -> None:
     if cx.events:
         count = sum(node.op == "call_function" for node in functional.graph.nodes)
         cx.emit(FunctionalGraphBuilt(cx.frame, count, partial(graph_text, functional)))
-    return FunctionalGraph(functional, spec)
 
 
 def check(module: GraphModule) -> None:

@@ -37,6 +37,24 @@ def batch_norm(
     return value, mean, scale
 
 
+def batch_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    mean: Tensor | None,
+    scale: Tensor | None,
+    training: bool,
+    eps: float,
+    wanted: list[bool],
+) -> Any:
+    """In training it does not look at the running statistics, which have been written to by then."""
+    if not training or running_mean is None and running_var is None:
+        return NotImplemented
+    return aten.native_batch_norm_backward.default(gradient, x, weight, None, None, mean, scale, training, eps, wanted)
+
+
 def ldexp(x: Tensor, exponent: Tensor) -> Any:
     """Powers by fractions have the type of the exponent; those by integers are neither rounded nor do they overflow."""
     return x * torch.pow(2.0, exponent) if exponent.is_floating_point() else NotImplemented
@@ -53,6 +71,7 @@ def dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm,
+    aten.native_batch_norm_backward.default: batch_norm_backward,
     aten.native_dropout.default: dropout,
     aten.ldexp.Tensor: ldexp,
 }

@@ -95,6 +95,9 @@ class Functionalizer(AtenRecorder):
             raise CompileError("functionalize", "a result is none that the operators of the graph have given")
         return value
 
+    def knows(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._values
+
     def _adopt(self, tensor: Tensor) -> Value:
         """A real tensor that the program made from literals is a constant of the graph."""
         if isinstance(tensor, FakeTensor):
@@ -131,7 +134,7 @@ class Functionalizer(AtenRecorder):
         if func in LIFTS and not isinstance(args[0], FakeTensor):
             # The caller may write to it, so each run makes a new one.
             func, args = aten.clone.default, (self._adopt(args[0]).tensor,)
-        if not may_view(func):
+        if not may_view(func) or not isinstance(args[0], Tensor):  # backward formulas may give a number
             self.bind_result(self.computed(func, args, kwargs, result), result)
         elif is_same(result, args[0]):
             if result is not args[0]:

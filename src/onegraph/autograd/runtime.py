@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Mutation, Output, Replayed, Strided
+from onegraph.torchlib.primals import set_version
 
 Run = Callable[..., Sequence[Any]]
 
@@ -32,7 +33,7 @@ def bind(spec: CallSpec, run: Run) -> Run:
             write(mutation, inputs[mutation.input], results)
         outputs = [resolve(output, inputs, results) for output in spec.outputs]
         for position, count in spec.written:
-            count_writes(outputs[position], count)
+            set_version(outputs[position], count)
         return tuple(outputs)
 
     return call

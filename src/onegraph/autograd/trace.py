@@ -27,6 +27,7 @@ from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
+from onegraph.torchlib.primals import set_version
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_dense
@@ -146,6 +147,13 @@ def finish(
 ) -> tuple[GraphModule, CallSpec]:
     """Close the graph: its results are the outputs that are new, and the new values of written inputs."""
     returned = Returned(recorder)
+    spec = convention(returned, module, inputs, results)
+    return close(recorder, returned.nodes), spec
+
+
+def convention(returned: Returned, module: GraphModule, inputs: Sequence[Any], results: Sequence[Any]) -> CallSpec:
+    """How to call the graph that returns what is added to `returned`."""
+    recorder = returned.recorder
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     mutations = []
     for index, (node, tensor) in enumerate(zip(placeholders, inputs, strict=True)):
@@ -155,12 +163,16 @@ def finish(
             mutations.append(Mutation(index, returned.add(tensor) if changed else None, writes))
     outputs = tuple(output_of(item, results, inputs, recorder, returned) for item in results)
     counts = next(iter(reversed(module.graph.nodes))).meta.get("writes", [0] * len(outputs))
-    recorder.graph.output(tuple(returned.nodes))
+    return CallSpec(len(inputs), outputs, tuple(mutations), counted(outputs, counts))
+
+
+def close(recorder: Functionalizer, results: Sequence[Node | None]) -> GraphModule:
+    """The graph that was recorded, as a module that returns these results."""
+    recorder.graph.output(tuple(results))
     holder = torch.nn.Module()
     for name, tensor in recorder.constants.items():
         holder.register_buffer(name, tensor, persistent=False)
-    functional = LazyGraphModule(holder, recorder.graph)
-    return functional, CallSpec(len(inputs), outputs, tuple(mutations), counted(outputs, counts))
+    return LazyGraphModule(holder, recorder.graph)
 
 
 def counted(outputs: Sequence[Output], counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -192,6 +204,7 @@ class Returned:
     def __init__(self, recorder: Functionalizer) -> None:
         self.recorder = recorder
         self.nodes: list[Node] = []
+        self.tensors: dict[int, Tensor] = {}  # those among the results, by position
         self._known: dict[int, Computed] = {}  # by the id of a tensor, which the recorder keeps alive
         self._numbers: dict[Node, Computed] = {}
         self._owners: set[Any] = set()
@@ -205,6 +218,7 @@ class Returned:
                 node = self.recorder.emit(torch.ops.aten.clone.default, (node,), {}, tensor)
                 owner = (node, None)
             self._owners.add(owner)
+            self.tensors[len(self.nodes)] = tensor
             self._known[id(tensor)] = self._append(node)
         return self._known[id(tensor)]
 
@@ -255,12 +269,15 @@ def output_of(
 
 
 def counts_with(item: Tensor, tensor: Tensor) -> bool:
-    """Whether a write to one tensor counts for the other one: it is tried out, on fakes that nobody needs any more."""
+    """Whether a write to one tensor counts for the other one: it is tried out, and taken back."""
     if item.is_inference():
         return True
-    before = tensor._version
+    versions = tensor._version, item._version
     torch._C._increment_version((item,))
-    return tensor._version != before
+    together = tensor._version != versions[0]
+    set_version(tensor, versions[0])
+    set_version(item, versions[1])
+    return together
 
 
 def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:

@@ -131,6 +131,11 @@ class Config:
         True,
         "round bfloat16 and float16 behind every operator, as eager does; off: only what goes through memory",
     )
+    compile_gradients: bool = _option(
+        _SWITCH,
+        False,
+        "compile graphs that record gradients, forward and backward; off: they run operator by operator",
+    )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")
 

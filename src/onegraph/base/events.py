@@ -203,6 +203,21 @@ class FunctionalGraphBuilt(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GradientsPlanned(Event):
+    """A graph that records gradients was cut into a forward and a backward graph.
+
+    `kept` are the bytes that live for the backward graph only, `values` counts what it is given of the forward graph,
+    `recomputed` names what it computes again; `text` lists them.
+    """
+
+    channel: ClassVar[str] = "gradients"
+    kept: int = 0
+    values: int = 0
+    recomputed: tuple[str, ...] = ()
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LoweringDone(Event):
     """The loop program before any scheduling: one kernel or library call per operation."""
 

@@ -104,6 +104,9 @@ def describe(event: Event) -> str:
             return f"the graph failed: {error}" + ("; the frame runs as it was written" if resolved else "")
         case ev.FunctionalGraphBuilt(operations=operations):
             return f"functional graph of {plural(operations, 'operation')}"
+        case ev.GradientsPlanned(kept=kept, values=values, recomputed=recomputed):
+            again = f"computes {len(recomputed)} again"
+            return f"keeps {plural(kept, 'byte')} for gradients in {plural(values, 'value')}, {again}"
         case ev.LoweringDone(kernels=kernels):
             return f"lowered to {plural(kernels, 'kernel')}"
         case ev.FusionDone(kernels=kernels):

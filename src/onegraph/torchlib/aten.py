@@ -156,6 +156,15 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
     return made
 
 
+def writes_as_library(target: Any) -> bool:
+    """Does a call make copies for an operator that writes, and that torch has not defined?
+
+    How often such an operator counts as a write is known to itself only.
+    """
+    original = _ORIGINAL.get(target)
+    return original is not None and original.namespace not in PURE_NAMESPACES
+
+
 def copy_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with its dimensions in the same order in memory, and an element of nothing behind each element."""
     strides = [2 * stride for stride in torch.empty_like(tensor).stride()]

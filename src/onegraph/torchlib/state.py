@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -93,6 +94,12 @@ def saves_through_hooks() -> bool:
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
+def saves_for_hooks() -> bool:
+    """Whether hooks of the program see each tensor that autograd saves. Those of torch itself look at none of them."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return hooks is not None and not (hooks[0].__module__ or "").startswith("torch.")
+
+
 @contextmanager
 def saving_plainly() -> Iterator[None]:
     """Hooks that see each tensor that autograd saves see none of a trace: its fakes must not reach them."""
@@ -117,6 +124,31 @@ def autocast_uncached() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(enabled)
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Operators run in the types of their arguments, as backward passes do."""
+    enabled = [torch.is_autocast_enabled(device) for device in AUTOCAST_DEVICES]
+    try:
+        for device in AUTOCAST_DEVICES:
+            torch.set_autocast_enabled(device, False)
+        yield
+    finally:
+        for device, value in zip(AUTOCAST_DEVICES, enabled, strict=True):
+            torch.set_autocast_enabled(device, value)
+
+
+@contextmanager
+def under(state: GlobalState) -> Iterator[None]:
+    """Run as in this state, but for what sees operators and for the transforms that are open now."""
+    now = GlobalState.snapshot()
+    open_now = {name: getattr(now, name) for name in ("function_modes", "dispatch_modes", "functorch_depth")}
+    dataclasses.replace(state, **open_now, autocast_nesting=now.autocast_nesting).restore()
+    try:
+        yield
+    finally:
+        now.restore()
 
 
 def autocast_nesting() -> int:

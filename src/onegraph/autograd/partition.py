@@ -1,0 +1,308 @@
+"""Cut a joint graph in two: which values the forward graph keeps for the backward graph, and what is computed again.
+
+    joint(x, tangent0):                    forward(x):                  backward(sin, tangent0):
+      sin = sin(x)                           sin = sin(x)                 exp = exp(sin)
+      exp = exp(sin)                         exp = exp(sin)               mul = tangent0 * exp
+      mul = tangent0 * exp            ->     return exp, sin              return mul
+      return exp, mul
+
+What the backward graph uses of the forward one is found by a minimum cut: every value costs its bytes, if it is kept.
+Pointwise operators, views and creations may be computed again; library calls, reductions and whatever draws random
+numbers or has an effect may not. Parameters cost nothing, for they live anyway.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from onegraph.autograd.joint import GradSpec
+from onegraph.autograd.results import owner_of
+from onegraph.autograd.spec import Computed, Input
+from onegraph.base.errors import CompileError
+from onegraph.torchlib.aten import OpOverload, has_effect, may_view
+from onegraph.torchlib.graph import LazyGraphModule
+
+aten = torch.ops.aten
+
+#: What is computed again although its operator is not marked as pointwise: it moves or makes elements, no more.
+CHEAP = frozenset(
+    {
+        aten._local_scalar_dense.default,
+        aten._to_copy.default,
+        aten.arange.start_step,
+        aten.clone.default,
+        aten.copy.default,
+        aten.empty.memory_format,
+        aten.full.default,
+        aten.full_like.default,
+        aten.new_empty_strided.default,
+        aten.new_zeros.default,
+        aten.ones_like.default,
+        aten.reshape.default,
+        aten.scalar_tensor.default,
+        aten.zeros_like.default,
+        aten.zeros.default,
+        operator.getitem,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The two graphs. The forward graph returns its results and then the values that only the backward graph wants.
+
+    `saved` says where the backward graph's first inputs are found; the tangents follow them. `recomputed` are the names
+    of what it computes again. `kept` are the bytes that live only for it.
+    """
+
+    forward: GraphModule
+    backward: GraphModule
+    saved: tuple[Input | Computed, ...]
+    recomputed: tuple[str, ...]
+    kept: int
+
+    def text(self) -> str:
+        """What is kept, with its size, and what is computed again."""
+        names = [node for node in self.backward.graph.nodes if node.op == "placeholder"][: len(self.saved)]
+        lines = [f"keep {node.name}: {bytes_of(node)} bytes{_where(node)}" for node in names]
+        return "\n".join([*lines, *(f"again {name}" for name in self.recomputed)])
+
+
+def partition(module: GraphModule, spec: GradSpec, written: Collection[int], parameters: Collection[int]) -> Partition:
+    """Cut the joint graph. `written` and `parameters` are positions of inputs."""
+    parts = sides(module, spec)
+    graph, primals = module.graph, parts.primals
+    free = {primals[index] for index in parameters}
+    fixed = {primals[index] for index in written}
+    # Sizes are given by name: any may be in the shape of a tensor.
+    numbers = {node for node in primals if not isinstance(node.meta["val"], Tensor)}
+    saved = sorted_as(graph, minimum_cut(parts.needed, free, fixed) | numbers)
+    extra = returned_with(graph, parts.results, [node for node in saved if node.op != "placeholder"])
+    effects = [node for node in graph.nodes if node not in parts.backward and has_effect(node.target)]
+    results = [*parts.results, *extra.values()]
+    forward = extract(module, primals, results, ancestors([*results, *effects]))
+    order = [*parts.results, *extra]
+    places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in saved)
+    kept = sum(bytes_of(node) for node in saved if node not in free and node not in parts.results)
+    again = ancestors(parts.gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
+    recomputed = tuple(node.name for node in sorted_as(graph, again) if is_work(node))
+    return Partition(forward, backward_half(module, parts, saved), places, recomputed, kept)
+
+
+def backward_from(module: GraphModule, spec: GradSpec, saved: Sequence[str]) -> GraphModule:
+    """The backward half of a joint graph whose forward half keeps the values of these names."""
+    known = {node.name: node for node in module.graph.nodes}
+    parts = sides(module, spec)
+    if not known.keys() >= set(saved):
+        raise CompileError("partition", "what is kept is not a part of the graph")
+    return backward_half(module, parts, [known[name] for name in saved])
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The nodes of a joint graph. `backward` are computed from tangents, which need `needed` of the others."""
+
+    primals: list[Node]
+    tangents: list[Node]
+    results: list[Node]
+    gradients: list[Node]
+    backward: set[Node]
+    needed: set[Node]
+
+
+def sides(module: GraphModule, spec: GradSpec) -> Sides:
+    graph = module.graph
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    primals, tangents = inputs[: len(spec.gradients)], inputs[len(spec.gradients) :]
+    returned = list(next(iter(reversed(graph.nodes))).args[0])
+    results, gradients = returned[: spec.results], returned[spec.results :]
+    inner = dependents(graph, tangents)
+    backward = inner.difference(tangents)
+    if any(has_effect(node.target) for node in backward) or any(node in backward for node in results):
+        raise CompileError("partition", "the backward pass draws random numbers, or has an effect")
+    # Autograd may keep a gradient: it is nobody else's.
+    gradients = [copied(graph, node) if owner_of(node)[0] not in backward else node for node in gradients]
+    wanted = ancestors(gradients)
+    needed = {node for user in wanted & backward for node in user.all_input_nodes if node not in inner}
+    needed |= {node for node in gradients if node not in inner}
+    return Sides(primals, tangents, results, gradients, backward, needed)
+
+
+def backward_half(module: GraphModule, parts: Sides, saved: Sequence[Node]) -> GraphModule:
+    computed = ancestors(parts.gradients, stop=saved)
+    for node in computed.difference(parts.backward, parts.tangents, saved):
+        if node.op == "placeholder" or node.op == "call_function" and not is_cheap(node):
+            raise CompileError("partition", f"the backward pass needs {node.name}, which is not kept")
+    return extract(module, [*saved, *parts.tangents], parts.gradients, computed)
+
+
+def _where(node: Node) -> str:
+    location = node.meta.get("location")
+    return f", {location}" if location is not None else ""
+
+
+# --- the cut ---------------------------------------------------------------------------------------------------------
+
+
+def minimum_cut(needed: Collection[Node], free: Collection[Node], fixed: Collection[Node]) -> set[Node]:
+    """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are."""
+    import networkx  # takes as long as a small compilation
+
+    flow: Any = networkx.DiGraph()
+    flow.add_node(SOURCE)
+    flow.add_node(SINK)
+    region = ancestors(needed)
+    for node in region:
+        cost = None if node in fixed else 0 if node in free else cost_of(node)
+        flow.add_edge((node, "in"), (node, "out"), **({} if cost is None else {"capacity": cost}))
+        if node.op == "placeholder" or (node.op == "call_function" and not is_cheap(node)):
+            flow.add_edge(SOURCE, (node, "in"))
+        for source in node.all_input_nodes:
+            flow.add_edge((source, "out"), (node, "in"))
+        if node in needed:
+            flow.add_edge((node, "out"), SINK)
+    try:
+        _, (reached, _) = networkx.minimum_cut(flow, SOURCE, SINK, flow_func=networkx.algorithms.flow.boykov_kolmogorov)
+    except networkx.NetworkXUnbounded:
+        raise CompileError("partition", "the backward pass needs a value that cannot be kept") from None
+    return {node for node in region if (node, "in") in reached and (node, "out") not in reached}
+
+
+SOURCE, SINK = "source", "sink"
+
+
+def is_cheap(node: Node) -> bool:
+    """May it be computed again?"""
+    target: Any = node.target
+    if has_effect(target):
+        return False
+    if target in CHEAP or may_view(target) or not isinstance(target, OpOverload):
+        return True
+    return torch.Tag.pointwise in target.tags
+
+
+def is_work(node: Node) -> bool:
+    """Does it compute elements?"""
+    target: Any = node.target
+    return node.op == "call_function" and target is not operator.getitem and not may_view(target)
+
+
+def cost_of(node: Node) -> int | None:
+    """What it costs to keep a value, None if it cannot be: several in one, or a view of what is kept instead."""
+    value = node.meta.get("val")
+    if node.op == "get_attr":
+        return None
+    if isinstance(value, torch.SymInt):  # expressions are computed again: the sizes in them are known by name
+        return NUMBER if value.node.index.symbol is not None else None
+    if not isinstance(value, Tensor) or owner_of(node)[0] is not node and node.target is not operator.getitem:
+        return None
+    if node.target is operator.getitem and may_view(node.args[0].target):
+        return None
+    return bytes_of(node)
+
+
+NUMBER = 8
+
+
+def bytes_of(node: Node) -> int:
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return NUMBER
+    count = 1
+    for size in value.shape:
+        count *= size.node.hint if isinstance(size, torch.SymInt) else size
+    return int(count) * value.dtype.itemsize
+
+
+# --- sets of nodes ---------------------------------------------------------------------------------------------------
+
+
+def dependents(graph: Graph, roots: Iterable[Node]) -> set[Node]:
+    """The roots and all that is computed from them."""
+    found = set(roots)
+    for node in graph.nodes:
+        if node.op == "call_function" and any(source in found for source in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def ancestors(nodes: Iterable[Node], stop: Collection[Node] = ()) -> set[Node]:
+    """The nodes and all that they are computed from, no further than `stop`."""
+    found: set[Node] = set()
+    remaining = list(nodes)
+    ends = frozenset(stop)
+    while remaining:
+        node = remaining.pop()
+        if node not in found:
+            found.add(node)
+            if node not in ends:
+                remaining.extend(node.all_input_nodes)
+    return found
+
+
+def sorted_as(graph: Graph, nodes: Collection[Node]) -> list[Node]:
+    return [node for node in graph.nodes if node in nodes]
+
+
+# --- the two graphs --------------------------------------------------------------------------------------------------
+
+
+def returned_with(graph: Graph, results: Sequence[Node], saved: Sequence[Node]) -> dict[Node, Node]:
+    """What the forward graph returns for each saved value that is no result: a copy, if a result views it.
+
+    The caller may write to results, and autograd would not see it in the other value.
+    """
+    owners = {owner_of(node) for node in results}
+    extra = {}
+    for node in saved:
+        if node not in results:
+            extra[node] = copied(graph, node) if owner_of(node) in owners else node
+    return extra
+
+
+def copied(graph: Graph, node: Node) -> Node:
+    with graph.inserting_before(next(iter(reversed(graph.nodes)))):
+        copy = graph.call_function(aten.clone.default, (node,))
+    copy.meta = dict(node.meta)
+    return copy
+
+
+def extract(
+    module: GraphModule, inputs: Sequence[Node], results: Sequence[Node], computed: Collection[Node]
+) -> GraphModule:
+    """The graph that computes the results from the inputs. What is computed again stands before its first use."""
+    graph = Graph()
+    known: dict[Node, Node] = {}
+    for node in inputs:
+        known[node] = graph.placeholder(node.name)
+        known[node].meta = dict(node.meta)
+
+    def add(last: Node) -> None:
+        pending = [last]
+        while pending:
+            node = pending[-1]
+            missing = [source for source in node.all_input_nodes if source not in known and node not in known]
+            pending.extend(reversed(missing))
+            if not missing:
+                pending.pop()
+                if node not in known:
+                    known[node] = graph.node_copy(node, known.__getitem__)
+
+    for node in module.graph.nodes:
+        if node in computed and node.op == "call_function" and not is_cheap(node):
+            add(node)
+    for node in results:
+        add(node)
+    graph.output(tuple([known[node] for node in results]))
+    holder = torch.nn.Module()
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            holder.register_buffer(node.target, getattr(module, node.target), persistent=False)
+    return LazyGraphModule(holder, graph)

@@ -1,0 +1,102 @@
+"""Fakes for the inputs and the tangents of a joint graph, and what autograd says of tensors that it has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegraph.torchlib.fake import FakeTensor
+
+#: Views that autograd lets nobody write to, or records in a way of their own, are not made by an operator alone.
+_DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
+
+
+def primal(fake: FakeTensor) -> FakeTensor:
+    """A new fake over the same memory, without history: a leaf if the other one requires grad."""
+    with torch._C._DisableTorchDispatch():
+        elem = torch.empty(0, dtype=fake.dtype, device="meta")
+        elem.set_(fake.untyped_storage(), fake.storage_offset(), fake.size(), fake.stride())
+    fresh = FakeTensor(fake.fake_mode, elem, fake.device)
+    return fresh.requires_grad_(fake.requires_grad)
+
+
+def tangent(result: FakeTensor) -> FakeTensor:
+    """A new fake that lies as the tensor does, in memory of its own."""
+    with torch.no_grad(), result.fake_mode:
+        return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=result.device)
+
+
+def is_plain_view(tensor: Tensor) -> bool:
+    """Whether autograd treats a tensor as what one operator views of its base, or as no view at all."""
+    return not tensor._is_view() or torch._C._autograd._get_creation_meta(tensor) == _DEFAULT
+
+
+def set_version(tensor: Tensor, version: int) -> None:
+    """Let autograd have counted so many writes to the tensor."""
+    if not tensor.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+@contextmanager
+def below_autograd() -> Iterator[None]:
+    """Operators run as autograd runs them: they see that gradients are recorded, and nothing records them."""
+    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
+        yield
+
+
+@contextmanager
+def counting_saves() -> Iterator[list[Tensor]]:
+    """Collects what autograd keeps for a backward pass, which raises if one of these tensors was written to since."""
+    kept: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> tuple[Tensor, int]:
+        kept.append(tensor)
+        return tensor, tensor._version
+
+    def unpack(packed: tuple[Tensor, int]) -> Tensor:
+        tensor, version = packed
+        if tensor._version != version:
+            raise RuntimeError(written_since(tensor, version, tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield kept
+
+
+def written_since(tensor: Tensor, version: int, shape: Sequence[int], made_by: str = "") -> str:
+    """What eager's autograd says of a tensor of this shape that it kept at this version."""
+    maker = f", which is output {tensor.output_nr} of {made_by}," if made_by else ""
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{tensor.type()} {list(shape)}]{maker} is at version {tensor._version}; expected version {version} "
+        "instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+def node_name(tensor: Tensor) -> str:
+    """The name of the node of autograd that made a tensor, empty for a leaf."""
+    return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
+
+
+def version_probe(tensor: Tensor) -> Tensor:
+    """A tensor without memory that counts the writes to another one."""
+    probe = tensor.detach()
+    probe.data = torch.empty(0, dtype=tensor.dtype)
+    return probe
+
+
+def named_after(function: type[torch.autograd.Function], name: str) -> Any:
+    """A function whose nodes have this name."""
+    made: Any = type(function.__name__, (function,), {})
+    made._backward_cls.__name__ = name
+    return made
+
+
+def is_graph_kept() -> bool:
+    """In a backward pass: whether another one may follow over the same graph."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()

@@ -1,0 +1,123 @@
+"""Joint graphs and how they are cut: texts, and the bytes that are kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from autograd.programs import as_module
+from torch import Tensor
+from torch.fx import Graph, GraphModule
+from torch.nn import functional as F
+
+from onegraph.autograd import GraphPair, Program, graph_pair
+from onegraph.autograd.joint import GradSpec, Tangent
+from onegraph.autograd.partition import partition
+from onegraph.autograd.spec import Computed
+from onegraph.base.context import Context
+from onegraph.base.errors import CompileError
+from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.graph_text import graph_text
+
+
+def pair_of(function: Callable[..., Any], *inputs: Tensor, parameters: tuple[int, ...] = ()) -> GraphPair:
+    mode = FakeMode()
+    module = as_module(function, len(inputs))
+    return graph_pair(Program(module, [mode.fakeify(x) for x in inputs]), Context(), parameters)
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(*shape, requires_grad=True)
+
+
+def test_a_chain_of_pointwise_operators_is_computed_again() -> None:
+    pair = pair_of(lambda x, w: (F.gelu(x * w).sum(),), leaf(64), leaf(64))
+    assert graph_text(pair.graphs.backward).splitlines()[0] == "graph(x0: f32[64], x1: f32[64], tangent0: f32[]):"
+    assert pair.graphs.recomputed == ("mul_tensor",)
+    assert pair.graphs.text() == "keep x0: 256 bytes\nkeep x1: 256 bytes\nagain mul_tensor"
+
+
+def test_products_and_random_numbers_are_kept() -> None:
+    def program(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return (F.dropout(F.gelu(x @ w), 0.5).sum(),)
+
+    pair = pair_of(program, leaf(8, 8), leaf(8, 8), parameters=(1,))
+    text = graph_text(pair.graphs.backward)
+    assert "bernoulli" not in text
+    assert text.count("aten.mm") == 2  # those of the backward pass
+    assert pair.graphs.kept == 3 * 8 * 8 * 4
+
+
+def test_the_convention_prints() -> None:
+    def program(x: Tensor, w: Tensor, b: Tensor) -> tuple[Any, ...]:
+        return x + b, (w * w).detach(), b.argmax()
+
+    pair = pair_of(program, leaf(3), leaf(3), leaf(3))
+    assert str(pair.grad).splitlines() == [
+        "3 results, of which autograd follows [0]",
+        "tangent 0: the gradient of result 0, output 0",
+        "input 0: tangent 0",
+        "input 1: no gradient",
+        "input 2: tangent 0",
+        "watched: input 1",
+    ]
+
+
+def refused(function: Callable[..., Any], *inputs: Tensor) -> str:
+    with pytest.raises(CompileError) as caught:
+        pair_of(function, *inputs)
+    return str(caught.value)
+
+
+def test_what_is_refused() -> None:
+    def written_by_no_grad(x: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            x.add_(1)
+        return (x * 2,)
+
+    def written_after_it_was_kept(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.exp()
+        z = y * 2
+        y.add_(1)
+        return (z,)
+
+    assert "an input that requires grad is written to" in refused(written_by_no_grad, leaf(3))
+    assert "modified by an inplace operation" in refused(written_after_it_was_kept, leaf(3))
+    assert "a leaf that the graph made" in refused(lambda x: (torch.ones(3, requires_grad=True), x * 2), leaf(3))
+    assert "no result depends" in refused(lambda x: (x.detach() * 2,), leaf(3))
+    assert "but not its history" in refused(lambda x: (x * 2).unbind(0), leaf(3, 3))
+
+
+def test_five_thousand_nodes_take_less_than_a_second() -> None:
+    aten = torch.ops.aten
+    graph = Graph()
+    with FakeMode():
+        value = torch.empty(64, 64)
+    x, tangent = graph.placeholder("x"), graph.placeholder("tangent0")
+    x.meta["val"] = tangent.meta["val"] = value
+
+    def add(target: Any, *args: Any) -> Any:
+        node = graph.call_function(target, args)
+        node.meta["val"] = value
+        return node
+
+    forward = [x]
+    for index in range(1700):
+        forward.append(add(aten.mm.default, forward[-1], x) if index % 7 == 0 else add(aten.sin.default, forward[-1]))
+    gradient = tangent
+    for node in reversed(forward[:-1]):
+        gradient = add(aten.mul.Tensor, gradient, add(aten.cos.default, node))
+    graph.output((forward[-1], gradient))
+    assert len(graph.nodes) > 5000
+    spec = GradSpec(1, (0,), (Computed(0),), (Computed(0),))
+    start = time.thread_time()
+    halves = partition(GraphModule({}, graph), spec, (), ())
+    assert time.thread_time() - start < 1
+    assert len(halves.saved) < 260
+
+
+def test_a_gradient_may_be_the_tangent() -> None:
+    assert Tangent(0) in pair_of(lambda x, y: (x + y,), leaf(3), leaf(3)).grad.gradients

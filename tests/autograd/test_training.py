@@ -1,0 +1,329 @@
+"""Graphs that record gradients: values, gradients, errors and histories are eager's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import onegraph
+from onegraph.base import events as ev
+from onegraph.compile import EVENTS
+
+BACKENDS = ["aot_eager", "native"]
+OPTIONS = {"compile_gradients": True, "raise_compiler_errors": True}
+
+
+def compiled(function: Any, backend: str) -> Any:
+    return onegraph.compile(function, backend=backend, fullgraph=True, options=OPTIONS)
+
+
+class Watch:
+    """The events of what is compiled within."""
+
+    def __enter__(self) -> Watch:
+        self.pairs: list[ev.GradientsPlanned] = []
+        self.refusals: list[str] = []
+        self.unsubscribe = EVENTS.subscribe(self.see)
+        return self
+
+    def see(self, event: ev.Event) -> None:
+        if isinstance(event, ev.GradientsPlanned):
+            self.pairs.append(event)
+        if isinstance(event, ev.OperatorFellBack) and event.operator in ("autograd", "backward"):
+            self.refusals.append(event.reason)
+
+    def __exit__(self, *error: object) -> None:
+        self.unsubscribe()
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        parts = [y.view(batch, length, self.heads, -1).transpose(1, 2) for y in self.qkv(x).split(width, 2)]
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.attention, self.first, self.second = Attention(width), nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width), nn.Dropout(0.1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.first(x))
+        return x + self.mlp(self.second(x))
+
+
+class Language(nn.Module):
+    """An embedding that is also the last weight, and a loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.block = nn.Embedding(50, 16), Block()
+        self.head = nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        logits = self.head(self.block(self.embedding(tokens)))
+        return F.cross_entropy(logits.view(-1, 50), tokens.view(-1))
+
+
+CONVOLUTION = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4))
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
+    "linear": (lambda: nn.Linear(8, 4), lambda: torch.randn(3, 8)),
+    "mlp": (lambda: nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4)), lambda: torch.randn(16, 8)),
+    "normalized": (lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)), lambda: torch.randn(5, 8)),
+    "convolution": (lambda: nn.Sequential(*copy.deepcopy(CONVOLUTION)), lambda: torch.randn(4, 3, 8, 8)),
+    "dropout": (lambda: nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), lambda: torch.randn(5, 8)),
+    "attention": (Attention, lambda: torch.randn(2, 5, 16)),
+    "block": (Block, lambda: torch.randn(2, 5, 16)),
+    "language": (Language, lambda: torch.randint(0, 50, (2, 7))),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_of_training_are_eagers(name: str, backend: str) -> None:
+    torch.manual_seed(0)
+    make, draw = MODELS[name]
+    theirs = make()
+    ours = copy.deepcopy(theirs)
+    step = compiled(ours, backend)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (theirs, ours)]
+    with Watch() as watch:
+        for seed in range(3):
+            given = draw()
+            states = []
+            for model, optimizer in zip((theirs, step), optimizers, strict=True):
+                torch.manual_seed(seed)
+                result = model(given)
+                loss = result if result.dim() == 0 else result.square().mean()
+                loss.backward()
+                states.append((loss, torch.get_rng_state()))
+                if seed != 1:  # gradients of two steps are accumulated
+                    optimizer.step()
+                    optimizer.zero_grad()
+            torch.testing.assert_close(states[1][0], states[0][0], rtol=1e-5, atol=1e-6)
+            assert torch.equal(states[1][1], states[0][1])
+            for a, b in zip(
+                [*ours.parameters(), *ours.buffers()], [*theirs.parameters(), *theirs.buffers()], strict=True
+            ):
+                torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+                assert (a.grad is None) == (b.grad is None)
+                if b.grad is not None:
+                    torch.testing.assert_close(a.grad, b.grad, rtol=1e-5, atol=1e-6)
+                    assert a.grad.stride() == b.grad.stride()
+    assert len(watch.pairs) == 1
+    assert not watch.refusals
+
+
+# ---- small programs --------------------------------------------------------------------------------------------------
+
+
+def in_place(x: Tensor, w: Tensor) -> Any:
+    y = x * w
+    y[0].mul_(3)
+    y.add_(1)
+    return y
+
+
+def several(x: Tensor, w: Tensor) -> Any:
+    y = (x * w).sin()
+    return y, y.argmax(), y.detach(), x.exp(), (y > 0)
+
+
+def views(x: Tensor, w: Tensor) -> Any:
+    y = x * w
+    return y, y.view(-1), y[0], x.view(-1)
+
+
+def outputs_are_inputs(x: Tensor, w: Tensor) -> Any:
+    return x, w, x * w, None, 3
+
+
+def partly_without(x: Tensor, w: Tensor) -> Any:
+    with torch.no_grad():
+        scale = w.exp()
+    return x * scale + w.detach(), scale
+
+
+def only_one(x: Tensor, w: Tensor) -> Any:
+    return (x.exp() * 2,)
+
+
+def under_autocast(x: Tensor, w: Tensor) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (x @ w.t(),)
+
+
+PROGRAMS = [in_place, several, views, outputs_are_inputs, partly_without, only_one, under_autocast]
+
+
+def leaves() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    return torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+
+
+def flat(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_gradients_of_each_output(program: Callable[..., Any], backend: str) -> None:
+    """One output after the other gets a gradient: what does not depend on it has none, as in eager."""
+    step = compiled(program, backend)
+    with Watch() as watch:
+        for chosen in range(len(flat(program(*leaves())))):
+            found = []
+            for function in (program, step):
+                given = leaves()
+                results = flat(function(*given))
+                facts = [
+                    (r.requires_grad, r.is_leaf, r.shape, r.dtype, r.stride(), r._version)
+                    if isinstance(r, Tensor)
+                    else r
+                    for r in results
+                ]
+                start = results[chosen]
+                if isinstance(start, Tensor) and start.requires_grad:
+                    (start * start).sum().backward()
+                found.append((facts, results, [x.grad for x in given]))
+            assert found[0][0] == found[1][0]
+            for a, b in zip([*found[1][1], *found[1][2]], [*found[0][1], *found[0][2]], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    assert watch.pairs
+    assert not watch.refusals
+
+
+def product(x: Tensor, w: Tensor) -> Tensor:
+    return (x * w).tanh().sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_higher_derivatives_are_eagers(backend: str) -> None:
+    def second(function: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+        x, w = leaves()
+        slopes = torch.autograd.grad(function(x, w), (x, w), create_graph=True)
+        return torch.autograd.grad(sum(s.square().sum() for s in slopes), (x, w))
+
+    with Watch() as watch:
+        torch.testing.assert_close(second(compiled(product, backend)), second(product))
+    assert watch.refusals == ["higher derivatives are eager's"]
+    doubles = [x.detach().double().requires_grad_() for x in leaves()]
+    step = compiled(product, backend)
+    assert torch.autograd.gradcheck(step, doubles)
+    assert torch.autograd.gradgradcheck(step, doubles)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_backward_pass_needs_the_graph(backend: str) -> None:
+    x, w = leaves()
+    loss = compiled(product, backend)(x, w)
+    loss.backward(retain_graph=True)
+    once = x.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * once)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_writes_to_what_eager_keeps_are_errors(backend: str) -> None:
+    for function in (product_of_exponents, compiled(product_of_exponents, backend)):
+        x, w = leaves()
+        y, z = function(x, w)
+        with torch.no_grad():
+            y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation.*is at version 1; expected version 0"):
+            z.sum().backward()
+
+
+def product_of_exponents(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.exp()
+    return y, y * w
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_and_names(backend: str) -> None:
+    seen: list[list[Any]] = []
+    for function in (product, compiled(product, backend)):
+        x, w = leaves()
+        log: list[Any] = []
+        w.register_hook(lambda g, log=log: log.append(("w", round(g.sum().item(), 4))))
+        x.register_post_accumulate_grad_hook(lambda p, log=log: log.append(("x", round(p.grad.sum().item(), 4))))
+        y = x * 2
+        y.register_hook(lambda g: g * 10)
+        loss = function(y, w)
+        loss.register_hook(lambda g, log=log: log.append(("loss", g.item())))
+        log.append(loss.grad_fn.name())
+        loss.backward()
+        seen.append([log[0], *sorted(log[1:])])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_checkpoints_and_frozen_parameters(backend: str) -> None:
+    torch.manual_seed(0)
+    theirs = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    ours = copy.deepcopy(theirs)
+    step = compiled(ours, backend)
+    x = torch.randn(2, 4)
+    for frozen in (False, True, False):
+        for model, run in ((theirs, theirs), (ours, step)):
+            model[0].weight.requires_grad_(not frozen)
+            model.zero_grad()
+            checkpoint(run, x, use_reentrant=False).square().sum().backward()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if b.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_a_buffer_that_is_written_with_a_history() -> None:
+    def program(x: Tensor, buffer: Tensor) -> Tensor:
+        buffer.copy_(x * 2)
+        return buffer * x
+
+    found = []
+    for function in (program, compiled(program, "aot_eager")):
+        x, buffer = leaves()[0], torch.zeros(3, 4)
+        function(x, buffer).sum().backward()
+        found.append((x.grad, buffer.detach(), buffer.requires_grad, buffer._version))
+    torch.testing.assert_close(found[1][:2], found[0][:2])
+    assert found[1][2:] == found[0][2:]
+
+
+def test_what_has_no_convention_runs_operator_by_operator() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * 2
+        a, b = y.unbind(0)
+        return a  # which nobody may write to
+
+    with Watch() as watch:
+        step = compiled(program, "native")
+        result = step(torch.randn(2, 3, requires_grad=True))
+    assert result.grad_fn.name() == "UnbindBackward0"
+    assert not watch.pairs
+    assert len(watch.refusals) == 1
+
+
+def test_the_option_is_off_by_default() -> None:
+    with Watch() as watch:
+        onegraph.compile(product, backend="native")(*leaves()).backward()
+    assert not watch.pairs
+    assert watch.refusals == ["the option compile_gradients is off; the whole graph runs operator by operator"]
