@@ -81,9 +81,13 @@ def package_imports(name: str) -> frozenset[str]:
 
 @cache
 def _everything() -> dict[str, Path]:
-    """The modules of the package, of its tests and of the benchmarks."""
-    others = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
-    return modules() | {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in others}
+    """The modules of the package, of its tests and of the benchmarks; those of the tests by both of their names."""
+    roots = ((ROOT, ROOT / "tests"), (ROOT / "tests", ROOT / "tests"), (ROOT, ROOT / "benchmarks"))
+    return modules() | {
+        ".".join(path.relative_to(root).with_suffix("").parts): path
+        for root, folder in roots
+        for path in folder.rglob("*.py")
+    }
 
 
 def _reached(name: str) -> Iterator[str]:
@@ -107,7 +111,7 @@ def foreign_packages(path: Path) -> set[str]:
         found = {reached for target in names for reached in _reached(target)} - seen
         seen |= found
         pending.extend(found)
-    return foreign - {"onegraph", "tests", "benchmarks"}
+    return foreign - {name.split(".")[0] for name in _everything()}
 
 
 def _uses_lazy_api(tree: ast.Module) -> bool:
