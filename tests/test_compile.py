@@ -234,7 +234,9 @@ def test_a_graph_that_records_gradients_says_how_it_runs(caplog: pytest.LogCaptu
             onegraph.compile(net)(torch.ones(2))
     events = watch.of(ev.OperatorFellBack)
     assert [event.operator for event in events] == ["autograd", "autograd"]
-    assert "compile_gradients is off; the whole graph runs operator by operator" in events[0].reason and not caplog.records
+    assert (
+        "compile_gradients is off; the whole graph runs operator by operator" in events[0].reason and not caplog.records
+    )
 
 
 def test_is_compiling() -> None:

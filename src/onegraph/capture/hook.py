@@ -34,6 +34,7 @@ from onegraph.capture.skip import OWN, has_builtins, is_skipped
 from onegraph.capture.stance import may_compile
 from onegraph.capture.translate import Failing, FrameStart, Skipped, Translated, run_as_written, translate
 from onegraph.torchlib.around import eager_state
+from onegraph.torchlib.fake import is_faking
 from onegraph.torchlib.state import saving_plainly
 
 LOGGER = logging.getLogger("onegraph")
@@ -94,7 +95,7 @@ class Region:
         if is_skipped(code) is not None:
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
-        if is_recording() or not has_builtins():  # a part of another trace, which records what it does
+        if is_recording() or is_faking() or not has_builtins():  # a part of another trace, which records what it does
             return None
         around = eager_state()
         if around is not None:

@@ -47,7 +47,7 @@ from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import symbolic_strides
 
-__all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor"]
+__all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor", "is_faking"]
 
 # What an operator raises on fakes when its result depends on data, and when it cannot run on fakes at all.
 DATA_DEPENDENT_ERRORS = (DataDependentOutputException, DynamicOutputShapeException)
@@ -476,6 +476,11 @@ def _is_foreign(tensor: Tensor) -> bool:
         or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
         or issubclass(kind, FakeTensor)
     )
+
+
+def is_faking() -> bool:
+    """Whether operators that are called now run on fakes of ours, as a part of a trace."""
+    return isinstance(torch._C._get_dispatch_mode(_MODE_KEY), FakeMode)
 
 
 def _is_symbolic(args: Any, kwargs: Any) -> bool:
