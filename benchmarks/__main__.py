@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--shared] [--only bert,resnet] [calls cold kernels models bf16 small memory]`"""
+"""`python -m benchmarks [--quick] [--shared] [--only bert,resnet] [SUITE ...]`"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, kernels, memory, models, small
+from benchmarks import calls, cold, kernels, memory, models, small, training
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
@@ -20,6 +20,10 @@ SUITES = {
     "bf16": models.run_bf16,
     "small": small.run,
     "memory": memory.run,
+    "training": training.run,
+    "training_small": training.run_small,
+    "training_memory": training.run_memory,
+    "training_cold": training.run_cold,
 }
 
 
@@ -31,7 +35,7 @@ def main() -> None:
     parser.add_argument("--shared", action="store_true", help="one thread and its CPU time, for a machine that is busy")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and only the first of the long cases")
     parser.add_argument(
-        "--only", default="", help="cases of models, bf16, small and memory, by their keys, with commas between"
+        "--only", default="", help="cases of all but calls and kernels, by their keys, with commas between"
     )
     args = parser.parse_args()
     if unknown := set(args.suites) - set(SUITES):

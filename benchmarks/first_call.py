@@ -16,32 +16,41 @@ def cpu_seconds() -> float:
 
 
 def work(name: str):
-    """The function, its arguments, and those by name."""
+    """The function, its arguments by position and by name, and whether it is trained."""
     if name == "x + 1":
-        return (lambda x: x + 1), (torch.randn(8),), {}
+        return (lambda x: x + 1), (torch.randn(8),), {}, False
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from benchmarks.learners import LEARNERS, built
     from benchmarks.zoo import MODELS
 
-    model = next((model for model in MODELS if model.key == name), None)
-    if model is None:
+    trained = name.startswith("train ")
+    known = {model.key: model for model in (LEARNERS if trained else MODELS)}
+    key = name.removeprefix("train ")
+    if key not in known:
         raise ValueError(f"unknown work {name!r}")
-    target, inputs = model.build()
-    return target, (), inputs
+    target, inputs = built(known[key]) if trained else known[key].build()
+    return target, (), inputs, trained
 
 
 def main(contender: str, name: str) -> None:
     torch.manual_seed(0)
-    target, args, named = work(name)
-    with torch.no_grad():
-        target(*args, **named)  # so that eager's own first-call costs are paid by none of the contenders
+    target, args, named, trained = work(name)
+
+    def call() -> None:
+        result = target(*args, **named)
+        if trained:
+            result.backward()
+
+    with torch.set_grad_enabled(trained):
+        call()  # so that eager's own first-call costs are paid by none of the contenders
         start, start_cpu = perf_counter(), cpu_seconds()
         if contender == "stock":
             target = torch.compile(target)
         elif contender == "onegraph":
             import onegraph
 
-            target = onegraph.compile(target)
-        target(*args, **named)
+            target = onegraph.compile(target, options={"compile_gradients": True} if trained else None)
+        call()
         cost = {"wall": perf_counter() - start, "cpu": cpu_seconds() - start_cpu}
     print(json.dumps(cost), flush=True)
 

@@ -31,8 +31,18 @@ TITLES = {
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
     "small": "Small models: microseconds",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
+    "training": "Steps of training: milliseconds",
+    "training_saved": "Kept for the backward pass: megabytes",
+    "training_small": "Forward and backward of small models: microseconds",
+    "training_memory": "Memory at the peak of a step: megabytes",
+    "training_cold": "Cold compile of a step: CPU-seconds of the first step in a new process",
 }
-COMPARED = {"cold": ("stock", "onegraph"), "memory": ("eager", "onegraph")}  # of other suites: all
+COMPARED = {  # of other suites: all
+    "cold": ("stock", "onegraph"),
+    "memory": ("eager", "onegraph"),
+    "training_memory": ("eager", "onegraph"),
+    "training_cold": ("stock", "onegraph"),
+}
 COLORS = {"eager": "#9aa5b1", "stock": "#e08e45", "onegraph": "#2f6fb0"}
 
 
