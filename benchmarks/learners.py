@@ -56,7 +56,14 @@ def gpt2() -> Built:
 
 def t5() -> Built:
     config = transformers.T5Config(
-        d_model=512, d_kv=64, d_ff=2048, num_layers=6, num_heads=8, use_cache=False, vocab_size=32128
+        d_model=512,
+        d_kv=64,
+        d_ff=2048,
+        num_layers=6,
+        num_heads=8,
+        use_cache=False,
+        vocab_size=32128,
+        decoder_start_token_id=0,
     )
     inputs = {"input_ids": tokens(config.vocab_size, 1, 128), "labels": tokens(config.vocab_size, 1)}
     return Loss(transformers.T5ForConditionalGeneration(config)), inputs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import memory, report
+from benchmarks import memory, report, training
 from benchmarks.cold import FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 
@@ -50,6 +50,25 @@ def test_the_peak_is_what_is_alive_at_a_time() -> None:
         return torch.ones(1 << 18)
 
     assert memory.peak(run) == 4 << 20
+
+
+@pytest.mark.parametrize("contender", ["eager", "onegraph"])
+def test_what_is_kept_for_the_backward_pass_is_counted_without_what_lives_anyway(contender: str) -> None:
+    class Model(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).sin().exp().sum()
+
+    model, inputs = Model(4, 8), {"x": torch.randn(16, 4)}
+    kept = training.kept_by(training.TRAINERS[contender](model), model, inputs)
+    assert kept == {"eager": 2, "onegraph": 1}[contender] * 16 * 8 * 4  # sin's argument; exp's result is not recomputed
+
+
+def test_a_step_of_training_leaves_no_gradients_and_changes_parameters() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))
+    before = model[0].bias.detach().clone()
+    training.step_of(lambda x: model(x).sum(), list(model.parameters()), {"x": torch.randn(3, 4)})()
+    assert model[0].bias.grad is None
+    assert not torch.equal(model[0].bias, before)
 
 
 def test_ratios_say_how_many_times_less_onegraph_takes() -> None:
