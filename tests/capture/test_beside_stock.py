@@ -14,6 +14,7 @@ import torch
 import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import EVENTS
+from tests.capture.test_breaks import Watch
 
 Made = list[tuple[str, str]]
 
@@ -257,3 +258,17 @@ def test_with_threads(made: Made) -> None:
         sys.setswitchinterval(interval)
     assert not failures
     assert_works_alone(made)
+
+
+def test_what_stock_remembers_of_modules_watches_nothing(made: Made) -> None:
+    by_stock(lambda x: x + 1, made)(torch.ones(2))  # from here on it has a weak reference to each new module
+
+    def f(x, layer):
+        x = layer(x)
+        onegraph.graph_break()
+        layer = None  # noqa: F841
+        return x + 1
+
+    with Watch() as watch:
+        by_onegraph(f)(torch.ones(2), torch.nn.Linear(2, 2))
+    assert [event.code for event in watch.of(ev.GraphBroken)] == ["forced-graph-break"]

@@ -31,7 +31,7 @@ from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind
 from onegraph.capture.keys import Keys
 from onegraph.capture.kinds import defined, isinstance, plain
-from onegraph.capture.known import Known, passes_away, weakly
+from onegraph.capture.known import is_of_program, passes_away, weakly
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
@@ -194,7 +194,7 @@ class World(Namespaces, Keys):
         ours = int(id(value) in self.generators)
         if type(defined(kind, "__del__")) is FunctionType:
             return True
-        return sum(type(reference) is not Known for reference in weakref.getweakrefs(real)) > ours
+        return sum(map(is_of_program, weakref.getweakrefs(real))) > ours
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
