@@ -1,5 +1,5 @@
 # Everything a person needs, from a clean clone on a machine with Python 3.11 and gcc:
-#   make demo    creates the environment, installs, compiles four real models and generates text
+#   make demo    creates the environment, installs, compiles four real models, generates text, and trains
 #   make test    creates the environment, installs, runs the tests
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -15,6 +15,7 @@ install:
 
 demo: install
 	@$(PY) examples/demo.py $(MODELS)
+	@$(PY) examples/train.py digits
 
 test:
 	@.ci/run
