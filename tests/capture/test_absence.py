@@ -66,6 +66,7 @@ class Method:
 
 KEYS: dict[str, Callable[[], Any]] = {
     "parameter": lambda: nn.Parameter(torch.ones(2)),
+    "parameter of one element": lambda: nn.Parameter(torch.ones(1)),
     "tensor": lambda: torch.ones(2),
     "module": lambda: nn.Linear(2, 2),
     "object": Plain,

@@ -195,3 +195,43 @@ def test_hits_are_counted() -> None:
     for _ in range(3):
         compiled(torch.ones(2))
     assert added.cache_info()[:2] == (6, 1)
+
+
+@functools.lru_cache(maxsize=2)
+def of_a_number(n):
+    LOG.append(n)
+    return n * 2
+
+
+def of_what_is_given(x, n):
+    return x + of_a_number(n)
+
+
+def of_two_with_a_break(x, n):
+    y = x + of_a_number(n)
+    onegraph.graph_break()
+    return y + of_a_number(n + 1)
+
+
+@pytest.mark.parametrize("program", [of_what_is_given, of_two_with_a_break])
+def test_hits_and_misses_are_those_of_eager(program: Callable[..., Any]) -> None:
+    """And so is what is driven out, which is what nobody has asked for since."""
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        of_a_number.cache_clear()
+        LOG.clear()
+        found: list[Any] = []
+        for n in (1, 1, 2, 1, 3, 1, 3, 2, 1, 1):
+            found.append((function(torch.ones(2), n).tolist(), of_a_number.cache_info(), list(LOG)))
+        return found
+
+    assert run(onegraph.compile(program)) == run(program)
+
+
+def test_a_cached_function_that_is_compiled() -> None:
+    def run(compile: Callable[..., Any]) -> list[Any]:
+        cached = functools.lru_cache(maxsize=2)(lambda n: n * 2)
+        function = compile(cached)
+        return [(function(n), function.cache_info()) for n in (2, 2, 3, 2, 5, 2, 3)]
+
+    assert run(onegraph.compile) == run(lambda function: function)

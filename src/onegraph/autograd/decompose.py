@@ -69,9 +69,71 @@ def dropout(x: Tensor, p: float, train: bool | None) -> Any:
     return x * mask * (1.0 / kept if kept else 0.0), mask
 
 
+def self_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    out_weight: Tensor,
+    out_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    """Its products and its attention join the work around them, where it is plain."""
+    if mask is not None or need_weights or not query.numel():
+        return NotImplemented
+    batch, length, _ = query.shape
+    projected = aten.linear.default(query, weight, bias).view(batch, length, 3, num_heads, embed_dim // num_heads)
+    heads = projected.permute(2, 0, 3, 1, 4).unbind(0)
+    attended = aten.scaled_dot_product_attention.default(*heads).transpose(1, 2).reshape(batch, length, embed_dim)
+    return aten.linear.default(attended, out_weight, out_bias), query.new_empty(0)
+
+
+def encoder_layer(
+    x: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    out_weight: Tensor,
+    out_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    *others: Any,
+) -> Any:
+    """As its layer is written; `others` are the weights of both norms and of the products, and a mask."""
+    norm_1, norm_2, product_1, product_2 = (others[at : at + 2] for at in range(0, 8, 2))
+    if any(mask is not None for mask in others[8:9]) or not x.numel():
+        return NotImplemented
+
+    def attention(x: Tensor) -> Tensor:
+        given = (x, x, x, embed_dim, num_heads, weight, bias, out_weight, out_bias)
+        result: Tensor = self_attention(*given, need_weights=False)[0]
+        return result
+
+    def products(x: Tensor) -> Tensor:
+        inner = aten.linear.default(x, *product_1)
+        return aten.linear.default(aten.gelu.default(inner) if use_gelu else aten.relu.default(inner), *product_2)
+
+    for norm, part in ((norm_1, attention), (norm_2, products)):
+        if norm_first:
+            x = x + part(aten.layer_norm.default(x, [embed_dim], *norm, eps))
+        else:
+            x = aten.layer_norm.default(x + part(x), [embed_dim], *norm, eps)
+    return x
+
+
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm,
     aten.native_batch_norm_backward.default: batch_norm_backward,
     aten.native_dropout.default: dropout,
     aten.ldexp.Tensor: ldexp,
+    aten._native_multi_head_attention.default: self_attention,
+    aten._transformer_encoder_layer_fwd.default: encoder_layer,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
@@ -112,12 +113,11 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     args, kwargs = tracer.concrete_deep(args, "value"), tracer.concrete_deep(kwargs, "value")
     question = Question(in_process(world, args), tuple((name, in_process(world, kwargs[name])) for name in kwargs))
     found = question(function)
-    if found is not MISSING:
-        tracer.effects.append((ask_again, (function, *args), kwargs))
-    elif not (tracer.effects or world.has_written() or tracer.recorder.fake.effects.random):
+    if found is MISSING and not (tracer.effects or world.has_written() or tracer.recorder.fake.effects.random):
         found = compute(function, question)
     if found is MISSING:
         raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)
+    tracer.effects.append((ask_again, (function, *args), kwargs))
     source: Source = tracer.source_of(function)
     world.guard(source, "check", HasResult(question))
     for value in leaves((*args, *kwargs.values())):
@@ -126,9 +126,17 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     return world.admit(found, Through(source, question))
 
 
+#: What traces have asked for in the place of the program, which has yet to come there.
+ASKED: set[tuple[weakref.ref[Wrapper[Any]], Question]] = set()
+
+
 def ask_again(function: Wrapper[Any], *args: Any, **kwargs: Any) -> None:
     """The cache counts who finds something in it, and keeps what was asked for last."""
-    function(*args, **kwargs)
+    asked = (weakref.ref(function), Question(args, tuple(kwargs.items()))) if ASKED else None
+    if asked in ASKED:
+        ASKED.discard(asked)
+    else:
+        function(*args, **kwargs)
 
 
 def compute(function: Wrapper[Any], question: Question) -> Any:
@@ -141,6 +149,7 @@ def compute(function: Wrapper[Any], question: Question) -> Any:
             function(*question.args, **dict(question.kwargs))
         except Exception:
             return MISSING
+    ASKED.add((weakref.ref(function), question))
     return question(function)
 
 

@@ -28,6 +28,7 @@ REAL_ONLY = {
     **_named(b.MEMORY_CHANGE, "set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_"),
     **_named(b.TENSOR_TO_LIST, "tolist"),
     **_named(b.TENSOR_TO_NUMPY, "numpy __array__"),
+    **_named(b.DATA_DEPENDENT_VALUE, "_nested_tensor_from_mask_left_aligned _choose_qparams_per_tensor"),
 }
 #: Methods that give the tensor itself another shape.
 SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())

@@ -13,10 +13,12 @@ from torch.autograd.profiler import record_function
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.kinds import defines
 from onegraph.capture.policy.questions import answer
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.texts import MARK
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.state import function_modes
 
 breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
 breaks(b.DEFAULT_DEVICE, torch.set_default_device)
@@ -54,12 +56,40 @@ native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point,
 
 @policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling)
 def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return True
+    """The program is told so. Layers of torch, which choose by it among results, give what they give eagerly."""
+    return not is_layer_of_torch(tracer.frames[-1].globals.get("__name__"))
+
+
+def is_layer_of_torch(module: Any) -> bool:
+    return isinstance(module, str) and module.startswith("torch.nn.modules.")
+
+
+@policy(torch._C._has_torch_function)
+def has_torch_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    (values,) = args
+    return has_own_function(tracer, tuple(tracer.world.realize(values)), kwargs)
+
+
+@policy(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The recorder is no mode of the program, and the traced tensors are of no class of it."""
+    if any(mode is not tracer.recorder for mode in function_modes()):
+        return bool(args)
+    kinds = (value if isinstance(value, type) else type(value) for value in args)
+    return any(defines(kind, "__torch_function__") and not issubclass(kind, torch.Tensor) for kind in kinds)
 
 
 @policy(torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
 def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
+
+
+@policy(torch._native_multi_head_attention)
+def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Without weights the operator gives None in their place, and an empty tensor on fakes."""
+    result, weights = tracer.run_native(torch._native_multi_head_attention, args, kwargs)
+    needed = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
+    return result, weights if needed else None
 
 
 @policy(torch._check_tensor_all)
