@@ -322,8 +322,83 @@ def test_what_has_no_convention_runs_operator_by_operator() -> None:
     assert len(watch.refusals) == 1
 
 
-def test_the_option_is_off_by_default() -> None:
+def test_the_option_switches_it_off() -> None:
     with Watch() as watch:
-        onegraph.compile(product, backend="native")(*leaves()).backward()
+        onegraph.compile(product, options={"compile_gradients": False})(*leaves()).backward()
     assert not watch.pairs
     assert watch.refusals == ["the option compile_gradients is off; the whole graph runs operator by operator"]
+
+
+# ---- results that others are computed from ---------------------------------------------------------------------------
+
+
+def chain(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    y = x * w
+    z = y.sin()
+    return y, z, (z * y).sum()
+
+
+def chain_through_a_view(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    y = x * w
+    row = y[0]
+    return y, row, row.exp()
+
+
+def chain_through_a_view_of_an_input(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    row = x[0]
+    return x, row, row * w
+
+
+def chain_through_a_written_input(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    buffer = w.detach()
+    buffer.copy_(x * 2)
+    return x, buffer, buffer.exp()
+
+
+CHAINS = [chain, chain_through_a_view, chain_through_a_view_of_an_input, chain_through_a_written_input]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", CHAINS, ids=lambda program: program.__name__)
+def test_results_that_others_are_computed_from_have_their_gradients(program: Callable[..., Any], backend: str) -> None:
+    """Whether they are asked for, kept, hooked, or changed by a hook."""
+    found = []
+    for function in (program, compiled(program, backend)):
+        x, w = leaves()
+        *others, last = function(x, w)
+        log = [torch.autograd.grad(last.sum(), others, retain_graph=True, allow_unused=True)]
+        for item in others:
+            item.retain_grad()
+        last.sum().backward(retain_graph=True)
+        log.append([item.grad for item in others])
+        others[-1].register_hook(lambda gradient: gradient * 3)
+        (last.sum() + others[-1].sum()).backward()
+        found.append([*log[0], *log[1], *[item.grad for item in others], x.grad, w.grad])
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        assert (ours is None) == (theirs is None)
+        if theirs is not None:
+            torch.testing.assert_close(ours, theirs)
+
+
+# ---- the state around a pass -----------------------------------------------------------------------------------------
+
+
+def undefined(x: Tensor, w: Tensor) -> Tensor:
+    return (x * w - x * w).sqrt() * 0
+
+
+@pytest.mark.parametrize("where", ["around both passes", "around the backward pass"])
+def test_anomaly_mode_names_the_operator(where: str) -> None:
+    errors = []
+    for function in (undefined, compiled(undefined, "native")):
+        with torch.autograd.set_detect_anomaly(where == "around both passes"):
+            result = function(*leaves())
+        with (
+            torch.autograd.set_detect_anomaly(True),
+            pytest.warns(UserWarning, match="Error detected in"),
+            pytest.raises(RuntimeError) as raised,
+        ):
+            result.sum().backward()
+        errors.append(str(raised.value))
+    assert errors[0] == errors[1]
+    assert "'SqrtBackward0' returned nan" in errors[0]

@@ -183,8 +183,8 @@ def compiled_pair(
     call = bind(replace(spec, mutations=recorded, written=late), compiled)
 
     def run(*inputs: Any) -> Sequence[Any]:
-        # What hooks are shown of a graph's own tensors would be other tensors than eager shows them.
-        return eager(*inputs) if saves_for_hooks() else call(*inputs)
+        # Hooks would be shown other tensors than those that eager saves, and anomaly mode looks at each operator.
+        return eager(*inputs) if saves_for_hooks() or torch.is_anomaly_enabled() else call(*inputs)
 
     return run
 
@@ -224,6 +224,8 @@ def unfit(tangents: Sequence[Tensor | None]) -> str:
         return "a gradient is no plain tensor"
     if torch.is_autocast_enabled("cpu"):
         return "the backward pass is under autocast"
+    if torch.is_anomaly_enabled():
+        return "anomaly mode looks at each operator"
     return ""
 
 

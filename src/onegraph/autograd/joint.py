@@ -13,7 +13,7 @@ gradients of those results that autograd follows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from onegraph.autograd.trace import (
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.fake import FakeTensor
-from onegraph.torchlib.primals import counting_saves, is_plain_view, node_name, primal, tangent
+from onegraph.torchlib.primals import counting_saves, edge_of, edges_behind, is_plain_view, node_name, primal, tangent
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
 
@@ -133,7 +133,7 @@ def trace_joint(
     primals = [primal_of(value) for value in inputs]
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     try:
-        with saving_plainly():
+        with saving_plainly(), torch.autograd.set_detect_anomaly(False):
             with counting_saves() as kept, recorder.fake, recorder:
                 for node, value in zip(placeholders, primals, strict=True):
                     recorder.placeholder(value, str(node.target))
@@ -150,6 +150,7 @@ def trace_joint(
                 refuse_unlike_histories(call, outputs, primals)
                 results = len(returned.nodes)
                 followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
+                refuse_results_of_results(followed.values(), [*outputs, *written_values(call, primals)])
                 watched = watched_of(kept, primals, returned, recorder)
                 starts = [tensor for n, tensor in enumerate(followed.values()) if n not in missing]
                 tangents = tangents_of(recorder, starts)
@@ -178,6 +179,11 @@ def watched_of(
         if any(recorder.value_of(t).family is family and counts_with(t, tensor) for t in kept if recorder.knows(t)):
             found.append(Watched(place, node_name(tensor)))
     return tuple(found)
+
+
+def written_values(call: CallSpec, primals: Sequence[Any]) -> list[Any]:
+    """The inputs that the graph gives a value."""
+    return [primals[mutation.input] for mutation in call.mutations if mutation.value is not None]
 
 
 def primal_of(value: Any) -> Any:
@@ -247,6 +253,17 @@ def refuse_unlike_histories(call: CallSpec, outputs: Sequence[Any], primals: Seq
             raise CompileError("joint graph", "an output shares memory with a tensor, but not its history")
         if not is_plain_view(item):
             raise CompileError("joint graph", "an output is a view that autograd lets nobody write to")
+
+
+def refuse_results_of_results(results: Iterable[Tensor], shown: Iterable[Any]) -> None:
+    """Refuse results that others are computed from: the gradient of the one has a part that comes through the other.
+
+    The results of one node of autograd are all computed from its inputs. Who asks for the gradient of such a result, or
+    hooks it, would be given what comes from elsewhere alone.
+    """
+    inner = edges_behind(results)
+    if any(isinstance(item, Tensor) and edge_of(item) in inner for item in shown):
+        raise CompileError("joint graph", "a result is computed from another one")
 
 
 def follows(output: Output, call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> bool:

@@ -133,7 +133,7 @@ class Config:
     )
     compile_gradients: bool = _option(
         _SWITCH,
-        False,
+        True,
         "compile graphs that record gradients, forward and backward; off: they run operator by operator",
     )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")

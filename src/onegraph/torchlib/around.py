@@ -193,13 +193,13 @@ STATES: tuple[State, ...] = (
         "hooks for saved tensors",
         ("torch.autograd.graph.saved_tensors_hooks", "torch.utils.checkpoint.checkpoint"),
         IRRELEVANT,
-        "what records gradients runs operator by operator, and shows them what it saves; a trace shows them nothing",
+        "graphs that record gradients run operator by operator for hooks of the program, and save through those of torch",
     ),
     State(
         "anomaly mode",
         ("torch.autograd.set_detect_anomaly",),
         IRRELEVANT,
-        "what records gradients runs operator by operator, and its backward pass is PyTorch's",
+        "in it, graphs that record gradients run operator by operator, and so do their backward passes",
     ),
     State(
         "precision of products",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,6 +81,25 @@ def written_since(tensor: Tensor, version: int, shape: Sequence[int], made_by: s
 def node_name(tensor: Tensor) -> str:
     """The name of the node of autograd that made a tensor, empty for a leaf."""
     return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
+
+
+def edge_of(tensor: Tensor) -> tuple[Any, int]:
+    """The node of autograd that made a tensor (None for a leaf), and which of its results the tensor is."""
+    return tensor.grad_fn, tensor.output_nr
+
+
+def edges_behind(tensors: Iterable[Tensor]) -> set[tuple[Any, int]]:
+    """The edges that gradients of the tensors go along, behind the nodes that made them."""
+    edges: set[tuple[Any, int]] = set()
+    pending = [tensor.grad_fn for tensor in tensors]
+    known = set(pending)
+    while pending:
+        for edge in pending.pop().next_functions:
+            edges.add(edge)
+            if edge[0] is not None and edge[0] not in known:
+                known.add(edge[0])
+                pending.append(edge[0])
+    return edges - {(None, 0)}
 
 
 def version_probe(tensor: Tensor) -> Tensor:

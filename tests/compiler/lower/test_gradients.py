@@ -15,9 +15,10 @@ CLOSE: dict[str, Any] = {"rtol": 2e-5, "atol": 2e-5}
 
 
 @pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("shape", [(3, 5, 20), (20,)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_layer_norm(affine: bool, dtype: torch.dtype) -> None:
-    x, gradient = torch.randn(3, 5, 20).to(dtype), torch.randn(3, 5, 20).to(dtype)
+def test_layer_norm(affine: bool, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, gradient = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
     parameters = (torch.randn(20).to(dtype), torch.randn(20).to(dtype)) if affine else ()
     _, mean, scale = aten.native_layer_norm(x, [20], *(parameters or (None, None)), 1e-5)
 

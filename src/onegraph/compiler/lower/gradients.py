@@ -86,7 +86,9 @@ class Normalized:
             if result is None:
                 found.append(None)
                 continue
-            total = reduce(g, "sum", g.pointwise(self.shape, dtype, term), list(dims), dtype)
+            total = g.pointwise(self.shape, dtype, term)
+            if dims:  # to reduce over no dimension is to reduce over all
+                total = reduce(g, "sum", total, list(dims), dtype)
             found.append(converted(g, total.reshaped(like), self.x.dtype if self.weight is None else self.weight.dtype))
         return found
 
