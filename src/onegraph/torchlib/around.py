@@ -193,7 +193,7 @@ STATES: tuple[State, ...] = (
         "hooks for saved tensors",
         ("torch.autograd.graph.saved_tensors_hooks", "torch.utils.checkpoint.checkpoint"),
         IRRELEVANT,
-        "graphs that record gradients run operator by operator for hooks of the program, and save through those of torch",
+        "hooks of the program see what each operator saves, since its graphs run so; those of torch, what graphs save",
     ),
     State(
         "anomaly mode",
