@@ -380,6 +380,31 @@ def test_results_that_others_are_computed_from_have_their_gradients(program: Cal
             torch.testing.assert_close(ours, theirs)
 
 
+# ---- how gradients lie in memory -------------------------------------------------------------------------------------
+
+
+def spread(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """Gradients that repeat one number, rows, or are pieces of others."""
+    return x.sum() + w.mean(0).sum(), torch.cat([x, w]).sin(), x.t() @ w, x.sum(0).exp() + w.sum(0)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_lie_as_eagers(backend: str, dynamic: bool) -> None:
+    step = onegraph.compile(spread, backend=backend, fullgraph=True, dynamic=dynamic, options=OPTIONS)
+    found = []
+    with Watch() as watch:
+        for function in (spread, step):
+            x, w = leaves()
+            results = function(x, w)
+            starts = [torch.linspace(0, 1, r.numel()).view(r.shape) for r in results]
+            found.append(torch.autograd.grad(results, (x, w), starts, retain_graph=True))
+            found[-1] += torch.autograd.grad(results[0], (x, w))
+    assert watch.pairs
+    torch.testing.assert_close(found[1], found[0])
+    assert [g.stride() for g in found[1]] == [g.stride() for g in found[0]]
+
+
 # ---- the state around a pass -----------------------------------------------------------------------------------------
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
 from onegraph import _C
 from onegraph.autograd import GraphPair
-from onegraph.autograd.joint import Gradient, GradSpec, Tangent, Watched
-from onegraph.autograd.runtime import Run, bind, write
+from onegraph.autograd.joint import Gradient, GradSpec, Part, Tangent, Watched
+from onegraph.autograd.runtime import Run, bind, laid_over, write
 from onegraph.autograd.spec import Computed, Detached, Input, Mutation, Output, Replayed, Strided
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.primals import (
@@ -131,9 +131,8 @@ def differentiate(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         found = through_eager(ctx, tangents)
     else:
         values = [next(saved) if value is SAVED else value for value in ctx.others]
-        given = [t for t in tangents if t is not None]
-        laid_out = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-        results = half.run(*values, *laid_out)
+        given = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
+        results = half.run(*values, *given)
         found = [gradient(place, results, given) for place in half.gradients]
     if not is_graph_kept():
         ctx.inputs = None
@@ -205,14 +204,21 @@ def watch(item: Watched, writes: int, inputs: Sequence[Any], values: Sequence[An
     return version_probe(tensor), tensor._version + writes, tensor.shape, item
 
 
-def gradient(place: Gradient, results: Sequence[Tensor], tangents: Sequence[Tensor]) -> Tensor | None:
+def gradient(place: Gradient, results: Sequence[Any], tangents: Sequence[Tensor]) -> Tensor | None:
     """The gradient of one input."""
     match place:
         case Computed(index):
             return results[index]
         case Tangent(position):
             return tangents[position]
-    return None
+        case Part(base, size, stride, offset):
+            whole = gradient(base, results, tangents)
+            assert whole is not None
+            return laid_over(whole, size, stride, offset, results)
+        case None:
+            return None
+        case _:
+            assert_never(place)
 
 
 def unfit(tangents: Sequence[Tensor | None]) -> str:

@@ -29,6 +29,8 @@ from onegraph.autograd.trace import (
     convention,
     counts_with,
     fake_mode_of,
+    is_laid_over,
+    layout_over,
     refuse_repeated_writes,
     refuse_shared_writes,
     refuse_writes_beyond,
@@ -40,6 +42,7 @@ from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.primals import counting_saves, edge_of, edges_behind, is_plain_view, node_name, primal, tangent
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
+from onegraph.torchlib.strides import is_dense
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,17 @@ class Tangent:
     position: int
 
 
-Gradient = Computed | Tangent | None
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A view of a gradient by its layout, with numbers among the gradients; `offset` is from where the other starts."""
+
+    base: Computed | Tangent
+    size: tuple[int | Computed, ...]
+    stride: tuple[int | Computed, ...]
+    offset: int | Computed
+
+
+Gradient = Computed | Tangent | Part | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,8 @@ def _gradient_text(gradient: Gradient) -> str:
             return f"tangent {position}"
         case Computed(index):
             return f"gradient {index}"
+        case Part(base, size, stride, offset):
+            return f"{_gradient_text(base)} as {list(size)}, strides {list(stride)}, offset {offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +171,8 @@ def trace_joint(
                 tangents = tangents_of(recorder, starts)
                 with recorder, without_autocast():
                     gradients = differentiate(starts, primals, tangents)
-                found = tuple(gradient_of(value, tangents, returned, results) for value in gradients)
+                inner = Returned(recorder)
+                found = tuple(gradient_of(value, tangents, inner) for value in gradients)
     except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
@@ -164,7 +180,7 @@ def trace_joint(
     origins = tuple(origin_of(call, index) for index in followed)
     name = node_name(next(iter(followed.values())))
     spec = GradSpec(results, tuple(followed), found, origins, watched, name)
-    return Joint(close(recorder, returned.nodes), call, spec)
+    return Joint(close(recorder, [*returned.nodes, *inner.nodes]), call, spec)
 
 
 def watched_of(
@@ -215,14 +231,22 @@ def differentiate(results: Sequence[Tensor], primals: Sequence[Any], tangents: S
     return [next(found) if any(value is leaf for leaf in wanted) else None for value in primals]
 
 
-def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Returned, results: int) -> Gradient:
+def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Returned) -> Gradient:
+    """What the caller takes as a gradient. One that repeats memory, or has gaps, is a view, as eager's is."""
     if value is None:
         return None
+    origin = returned.recorder.value_of(value).family.root.tensor
+    if value is origin or is_dense(value.size(), value.stride()) or not is_laid_over(value, origin):
+        return whole_gradient(value, tangents, returned)
+    return Part(whole_gradient(origin, tangents, returned), *layout_over(value, origin, returned))
+
+
+def whole_gradient(value: Tensor, tangents: Sequence[Tensor], returned: Returned) -> Computed | Tangent:
     node = returned.recorder.node_of(value)
     for position, item in enumerate(tangents):
         if node is returned.recorder.node_of(item):
             return Tangent(position)
-    return Computed(returned.add(value).index - results)
+    return returned.add(value)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

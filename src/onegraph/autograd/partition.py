@@ -128,7 +128,9 @@ def sides(module: GraphModule, spec: GradSpec) -> Sides:
     if any(has_effect(node.target) for node in backward) or any(node in backward for node in results):
         raise CompileError("partition", "the backward pass draws random numbers, or has an effect")
     # Autograd may keep a gradient: it is nobody else's.
-    gradients = [copied(graph, node) if owner_of(node)[0] not in backward else node for node in gradients]
+    gradients = [
+        node if is_number(node) or owner_of(node)[0] in backward else copied(graph, node) for node in gradients
+    ]
     wanted = ancestors(gradients)
     needed = {node for user in wanted & backward for node in user.all_input_nodes if node not in inner}
     needed |= {node for node in gradients if node not in inner}
@@ -186,6 +188,10 @@ def is_cheap(node: Node) -> bool:
     if target in CHEAP or may_view(target) or not isinstance(target, OpOverload):
         return True
     return torch.Tag.pointwise in target.tags
+
+
+def is_number(node: Node) -> bool:
+    return not isinstance(node.meta.get("val"), Tensor)
 
 
 def is_work(node: Node) -> bool:

@@ -12,6 +12,7 @@ from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal,
 from onegraph.torchlib.primals import set_version
 
 Run = Callable[..., Sequence[Any]]
+Numbers = Sequence[int | Computed]
 
 
 def bind(spec: CallSpec, run: Run) -> Run:
@@ -65,11 +66,7 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
         case Literal(value):
             return value
         case Strided(base, size, stride, offset):
-            tensor = resolve(base, inputs, results)
-            start = tensor.storage_offset() + number(offset, results)
-            return torch.as_strided(
-                tensor, [number(n, results) for n in size], [number(n, results) for n in stride], start
-            )
+            return laid_over(resolve(base, inputs, results), size, stride, offset, results)
         case Replayed(base, steps):
             tensor = resolve(base, inputs, results)
             for op, args in steps:
@@ -80,6 +77,12 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
             return tensor.detach() if counted_together else tensor.data
         case _:
             assert_never(output)
+
+
+def laid_over(tensor: Tensor, size: Numbers, stride: Numbers, offset: int | Computed, results: Sequence[Any]) -> Tensor:
+    """A view of a tensor by its layout."""
+    start = tensor.storage_offset() + number(offset, results)
+    return torch.as_strided(tensor, [number(n, results) for n in size], [number(n, results) for n in stride], start)
 
 
 def number(value: int | Computed, results: Sequence[Any]) -> int:

@@ -282,11 +282,8 @@ def counts_with(item: Tensor, tensor: Tensor) -> bool:
 
 def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:
     """The view `value` of `root`."""
-    tensor, origin = value.tensor, root.tensor
-    if tensor.dtype == origin.dtype and tensor.is_conj() == origin.is_conj() and tensor.is_neg() == origin.is_neg():
-        size = tuple(returned.number(n) for n in tensor.size())
-        stride = tuple(returned.number(n) for n in tensor.stride())
-        return Strided(base, size, stride, returned.number(tensor.storage_offset() - origin.storage_offset()))
+    if is_laid_over(value.tensor, root.tensor):
+        return Strided(base, *layout_over(value.tensor, root.tensor, returned))
     steps = []
     while value is not root and value.view is not None and value.parent is not None:
         if value.view.index is not None:
@@ -294,3 +291,18 @@ def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Stride
         steps.append((value.view.op, value.view.args))
         value = value.parent
     return Replayed(base, tuple(reversed(steps)))
+
+
+def is_laid_over(tensor: Tensor, origin: Tensor) -> bool:
+    """Whether a view shows elements of its origin as they are."""
+    return (tensor.dtype, tensor.is_conj(), tensor.is_neg()) == (origin.dtype, origin.is_conj(), origin.is_neg())
+
+
+Numbers = tuple[int | Computed, ...]
+
+
+def layout_over(tensor: Tensor, origin: Tensor, returned: Returned) -> tuple[Numbers, Numbers, int | Computed]:
+    """Sizes, strides and offset of a view of its origin."""
+    size = tuple(returned.number(n) for n in tensor.size())
+    stride = tuple(returned.number(n) for n in tensor.stride())
+    return size, stride, returned.number(tensor.storage_offset() - origin.storage_offset())
