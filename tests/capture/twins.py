@@ -169,13 +169,17 @@ def restore(state: tuple[Any, ...]) -> None:
 
 
 def differentiate(result: Any, depth: int = 3) -> None:
-    """Run backward from the differentiable tensors of a result."""
+    """Run backward from the differentiable tensors of a result, each element with a gradient of its own.
+
+    With one for all, what is normalized would have gradients that are nothing but rounding.
+    """
     if not depth:
         return
     match result:
         case torch.Tensor():
             if result.requires_grad and result.is_floating_point() and result.grad_fn is not None:
-                result.sum().backward(retain_graph=True)
+                weights = torch.arange(result.numel(), dtype=result.dtype).cos().view(result.shape)
+                result.backward(weights, retain_graph=True)
         case list() | tuple():
             for item in result:
                 differentiate(item, depth - 1)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
@@ -147,13 +147,15 @@ def trace_joint(
     recorder = Functionalizer(mode, rules)
     primals = [primal_of(value) for value in inputs]
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    environment: dict[Node, Any] = {}
     try:
         with saving_plainly(), torch.autograd.set_detect_anomaly(False):
             with counting_saves() as kept, recorder.fake, recorder:
                 for node, value in zip(placeholders, primals, strict=True):
                     recorder.placeholder(value, str(node.target))
-                outputs = run(module, primals, recorder)
+                outputs = run(module, primals, recorder, environment)
             state.restore()
+            refuse_unlike_captured(environment)
             refuse_shared_writes(recorder, primals, overlapping)
             refuse_repeated_writes(recorder, primals)
             refuse_writes_beyond(recorder, primals)
@@ -264,6 +266,17 @@ def refuse_unknown_counts(recorder: Functionalizer) -> None:
     """Refuse operators that write as often as only they know: autograd compares these counts."""
     if any(writes_as_library(node.target) for node in recorder.graph.nodes):
         raise CompileError("joint graph", "an operator of another library writes to a tensor")
+
+
+def refuse_unlike_captured(environment: Mapping[Node, Any]) -> None:
+    """Refuse values of which capture has seen that they have a history, or none, where this run has seen the other.
+
+    Views that are made under `no_grad` have that of what their input views, which is not among the inputs.
+    """
+    for node, value in environment.items():
+        example = node.meta.get("example_value")
+        if isinstance(example, Tensor) and isinstance(value, Tensor) and example.requires_grad != value.requires_grad:
+            raise CompileError("joint graph", "a view has the history of a tensor that is no input")
 
 
 def refuse_unlike_histories(call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> None:

@@ -44,7 +44,7 @@ def trace(
             names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
             for name, value in zip(names, inputs, strict=True):
                 recorder.placeholder(value, str(name))
-            results = run(module, inputs, recorder)
+            results = run(module, inputs, recorder, {})
     finally:
         state.restore()
     refuse_shared_writes(recorder, inputs, overlapping)
@@ -85,9 +85,10 @@ def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
     return FakeMode()
 
 
-def run(module: GraphModule, inputs: Sequence[Any], recorder: Functionalizer) -> Sequence[Any]:
-    """Interpret the captured graph: returns its flat outputs."""
-    environment: dict[Node, Any] = {}
+def run(
+    module: GraphModule, inputs: Sequence[Any], recorder: Functionalizer, environment: dict[Node, Any]
+) -> Sequence[Any]:
+    """Interpret the captured graph: returns its flat outputs, and leaves in `environment` what each node gave."""
     remaining = iter(inputs)
 
     def value(argument: Any) -> Any:
