@@ -27,7 +27,7 @@ def broken(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 def run(function: Any, way: str) -> tuple[list[torch.Tensor | None], list[tuple[int, ...]]]:
     torch.manual_seed(0)
-    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+    x, w = (torch.randn(n, 4, dtype=torch.float64, requires_grad=True) for n in (3, 4))
     packed: list[tuple[int, ...]] = []
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
