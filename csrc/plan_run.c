@@ -8,7 +8,7 @@
 enum {
     ALIGNMENT = 64,
     LARGE_PAGE = 2 << 20,
-    LARGE = 4 << 20,             /* bytes of memory that is better had in large pages */
+    LARGE = 1 << 20,             /* bytes of memory that is better had in large pages */
     KEPT_SCRATCH = 16 << 20,     /* larger memory goes back to the system after a call */
     HEAVY_LAUNCH = 256 * 1024,   /* bytes of operands from which on other threads may run Python meanwhile */
     FEW = 64,
@@ -88,8 +88,8 @@ static void prefer_large_pages(void *memory, int64_t bytes)
 {
 #ifdef MADV_HUGEPAGE
     if (bytes >= LARGE) {
-        uintptr_t begin = ((uintptr_t)memory + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1);
-        uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes) & ~(uintptr_t)(LARGE_PAGE - 1);
+        uintptr_t begin = (uintptr_t)memory & ~(uintptr_t)(LARGE_PAGE - 1);
+        uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes + LARGE_PAGE - 1) & ~(uintptr_t)(LARGE_PAGE - 1);
         (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
     }
 #else

@@ -129,3 +129,30 @@ def test_a_deep_graph_needs_few_buffers() -> None:
     assert sum(isinstance(step, Alloc) for step in steps) == 0
     assert sum(isinstance(step, Free) for step in steps) >= 11
     assert torch.equal(graph(x)[0], compiled(deep, x)(x)[0])
+
+
+LARGE = """\
+program(x):
+  buffer x: f32[1024, 1024] stride (1024, 1)
+  buffer a: f32[1024, 1024] stride (1024, 1)
+  buffer b: f32[1024, 1024] stride (1, 1024)
+"""
+
+
+def test_a_library_writes_large_results_into_memory_of_ours() -> None:
+    steps = "  a = extern aten.mm.default(x, x)\n  b = extern aten.mm.default(a, x)\n  return b\n"
+    text = format_plan(plan(parse_program(LARGE + steps), {}, ()))
+    assert "aten.mm.out(s0, s0, out=s1)" in text
+    assert "aten.mm.default(s1, s0)" in text  # which gives rows in order, and is asked for columns
+
+
+def test_what_a_library_wrote_into_our_memory_is_right() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a = x @ y
+        b = torch.addmm(y[0], a, x)
+        return a.sin() @ b, torch.baddbmm(y, x[None], b[None])
+
+    x, y = randn(600, 600) / 600, randn(600, 600) / 600
+    graph = compiled(run, x, y, library_calls="aten")
+    assert graph.text("memory").count(".out(") == 4
+    torch.testing.assert_close(graph(x, y), run(x, y))

@@ -29,3 +29,21 @@ def test_few_faults_for_a_large_result() -> None:
     assert faults() - before < 4 * x.nbytes // 4096 // 4
     assert bool((result == 3).all())
     onegraph.reset()
+
+
+@pytest.mark.skipif(not GIVEN, reason="this system has no large pages")
+def test_few_faults_for_a_large_product() -> None:
+    x, y = torch.ones(3 << 20, 1), torch.ones(1, 4)
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    with torch.no_grad():
+        run = onegraph.compile(lambda x, y: x @ y)
+        run(x, y)
+        before = faults()
+        for _ in range(4):
+            result = run(x, y)
+    assert faults() - before < 4 * result.nbytes // 4096 // 4
+    assert bool((result == 1).all())
+    onegraph.reset()

@@ -31,11 +31,15 @@ from onegraph.ir.plan import (
     Slot,
     ViewOf,
 )
-from onegraph.ir.types import U8, TensorType
+from onegraph.ir.types import U8, TensorType, contiguous_strides
 
 WORKSPACE = "workspace"
 PAGE = 4096  # bytes: what is no larger is not worth giving back
 SOON = 24  # steps for which dead memory waits to be used again
+LARGE = 1 << 20  # bytes: from here on a library is given memory for its result, which is had in large pages
+
+#: Library calls that take memory for their result, which is contiguous.
+OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "addmm", "bmm", "baddbmm")}
 
 
 class Planner:
@@ -88,6 +92,13 @@ class Planner:
             return
         shape, strides = self.layout(name)
         self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides))
+
+    def takes_memory(self, step: Extern) -> bool:
+        """Whether the library is given the memory for its result."""
+        if step.operator not in OUT_VARIANTS or step.outputs[0] is None:
+            return False
+        buffer = self.table[step.outputs[0]]
+        return size_of(buffer) >= LARGE and buffer.type.strides == contiguous_strides(buffer.type.shape)
 
     def is_free_after(self, buffer: str) -> bool:
         """Whether this step is the last to use the buffer, whose memory is nobody else's."""
@@ -147,7 +158,8 @@ class Planner:
         births: dict[TensorType, list[int]] = {}
         known: set[str] = {*self.space.offsets, *self.overwritten}
         for number, step in enumerate(self.program.steps):
-            for name in writes(step) if isinstance(step, Kernel) else ():
+            filled = isinstance(step, Kernel) or isinstance(step, Extern) and self.takes_memory(step)
+            for name in writes(step) if filled else ():
                 if name not in known:
                     known.add(name)
                     births.setdefault(self.table[name].type, []).append(number)
@@ -255,6 +267,12 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
         case Extern(operator, args, kwargs, outputs, several, _):
             values = tuple(p.argument(value) for value in args)
             named = tuple((name, p.argument(value)) for name, value in kwargs)
+            if p.takes_memory(step):
+                (name,) = writes(step)
+                p.allocate(name)
+                named = (*named, ("out", Slot(p.slot(name))))
+                p.steps.append(ExternCall(OUT_VARIANTS[operator], values, named, (None,), (None,)))
+                return
             targets = tuple(Slot(p.slot(name)) if name is not None else None for name in outputs)
             expected = tuple(p.layout(name) if name is not None else None for name in outputs)
             p.steps.append(ExternCall(operator, values, named, targets, expected, several))
