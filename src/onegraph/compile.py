@@ -36,6 +36,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.hatches import module_with_call
 from onegraph.capture.hook import Region
 from onegraph.capture.memory import has_address
@@ -47,6 +48,7 @@ from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.torchlib.size_expression import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -109,6 +111,9 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
         if needs_gradients(module, examples):
             return recorded(module, examples, cx, lambda half: compile_graph(half, cx).run)
         return compiled_natively(module, examples, cx)
+    except GraphBreak:  # an operator must know a number that only the running program has
+        cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
+        return module.forward
     except Exception as error:
         if cx.config.raise_compiler_errors:
             raise
@@ -126,7 +131,7 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     with timed(cx, "compile"), ruled("ignore"):
         compiled = compile_graph(graph.module, cx, parameters)
-    return bind(graph.spec, compiled.run)
+    return bind(graph.spec, compiled.run, torch.is_grad_enabled() and any(map(requires_grad, inputs_of(module))))
 
 
 def recorded(
@@ -181,9 +186,16 @@ def unrecordable(cx: Context) -> str:
 
 
 def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
-    """Whether the graph takes numbers out of tensors: the functional graph has no place for them yet."""
-    taken = (node for node in module.graph.nodes if node.op == "call_method" and node.target == "item")
-    found = not all(map(is_taken, taken))
+    """Whether the graph takes numbers out of tensors that the functional graph has no place for."""
+    values = {node: node.meta.get("example_value") for node in module.graph.nodes}
+    taken = [node for node in values if node.op == "call_method" and node.target == "item"]
+    numbers = {node: value.node.value for node, value in values.items() if isinstance(value, torch.SymFloat)}
+    unsafe = any(map(may_raise, numbers.values()))
+    returned = any(user.op == "output" for node in numbers for user in node.users)
+    if any(node in numbers and is_doubtful(numbers[node]) for node in taken):  # it may be too large for an operator
+        types = {value.dtype for value in values.values() if isinstance(value, torch.Tensor)}
+        unsafe = unsafe or len({dtype for dtype in types if dtype.is_floating_point}) > 1
+    found = unsafe or returned or not all(map(is_taken, taken))
     if found:
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
     return found
@@ -210,18 +222,27 @@ def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
     """Whether PyTorch's autograd would record anything in this graph, or take tangents along."""
     if forward_ad._current_level >= 0:
         return True
-    switched_on = (n for n in module.graph.nodes if n.target is torch._C._set_grad_enabled and n.args != (False,))
-    if not torch.is_grad_enabled() and not any(switched_on):
-        return False
-    tensors = [value for value in examples if isinstance(value, torch.Tensor)]
-    return any(tensor.requires_grad for tensor in tensors) or any(
-        (node.op == "call_method" and node.target == "requires_grad_") or node.kwargs.get("requires_grad")
-        for node in module.graph.nodes
-    )
+    recording = torch.is_grad_enabled()
+    for node in module.graph.nodes:
+        if node.target is torch._C._set_grad_enabled:
+            recording = node.args != (False,)
+        elif recording and node.op.startswith("call") and any(map(requires_grad, (node, *node.all_input_nodes))):
+            return True
+    return False
+
+
+def requires_grad(node: torch.fx.Node) -> bool:
+    """Whether there are gradients for the tensor that a node gives."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
-    return [node.meta["example_value"] for node in module.graph.nodes if node.op == "placeholder"]
+    return [node.meta["example_value"] for node in inputs_of(module)]
+
+
+def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
 BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}

@@ -27,6 +27,21 @@ def step_behind(graph, x):
     return loss.detach()
 
 
+LINEAR = torch.nn.Linear(4, 4)
+
+
+@breaks(b.CLEARED_GRADIENTS)
+def clears(x):
+    LINEAR.zero_grad()
+    return LINEAR(x)
+
+
+@clears.fixed("clear them outside")
+def clears_before(graph, x):
+    LINEAR.zero_grad()
+    return graph(LINEAR)(x)
+
+
 @breaks(b.GRADIENT_CALL, leaf)
 def slope(x):
     (gradient,) = torch.autograd.grad((x * x).sum(), x)

@@ -247,7 +247,8 @@ def restored_behind(graph, x):
 
 
 WEIGHT = torch.nn.Parameter(torch.ones(4))
-OPTIMIZER = torch.optim.SGD([WEIGHT], lr=0.1)
+WEIGHT.grad = torch.ones(4)
+OPTIMIZER, OTHER = torch.optim.RAdam([WEIGHT], lr=0.1), torch.optim.NAdam([WEIGHT], lr=0.1)
 
 
 @breaks(b.OPTIMIZER)
@@ -262,6 +263,16 @@ def trains_behind(graph, x):
     y = graph(lambda x: (x + 1) * 2)(x)
     OPTIMIZER.step()
     return y
+
+
+@trains.fixed("take an optimizer that computes")
+def trains_otherwise(graph, x):
+    def train(x):
+        y = x + 1
+        OTHER.step()
+        return y * 2
+
+    return graph(train)(x)
 
 
 @breaks(b.DATA_LOADING)

@@ -4,7 +4,8 @@
     b = sin(x)    ->    c = a + a
     c = a + b
 
-Random draws differ each time. Two results of the graph stay two, for the caller may write to one of them.
+Random draws differ each time. Numbers that are taken out of tensors stay apart: each is known by its own name. Two
+results of the graph stay two, for the caller may write to one of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
 from onegraph.autograd.results import owners
@@ -24,6 +26,8 @@ def merge_duplicates(module: GraphModule, cx: Context) -> GraphModule:
     returned = owners(module.graph)
     for node in list(module.graph.nodes):
         if node.op not in ("call_function", "get_attr") or node in returned or has_effect(node.target):
+            continue
+        if node.target is torch.ops.aten._local_scalar_dense.default:
             continue
         key = (node.target, fingerprint(node.args), fingerprint(node.kwargs))
         first = seen.setdefault(key, node)

@@ -15,8 +15,13 @@ Run = Callable[..., Sequence[Any]]
 Numbers = Sequence[int | Computed]
 
 
-def bind(spec: CallSpec, run: Run) -> Run:
-    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs."""
+def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
+    """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
+
+    A graph is `unrecorded` where autograd may look on, but is told of nothing, as in the step of an optimizer.
+    """
+    if unrecorded and not spec.is_plain():
+        return torch.no_grad()(bind(spec, run))
     if spec.is_plain():
         return run
     if not spec.mutations and not spec.written and all(isinstance(output, Computed) for output in spec.outputs):

@@ -101,6 +101,8 @@ def run(
                 environment[node] = next(remaining)
             case "get_attr":
                 environment[node] = attribute(module, node.target)
+            case "call_function" if isinstance(node.meta.get("example_value"), torch.SymFloat):
+                environment[node] = node.meta["example_value"]  # computed with numbers that are taken out of tensors
             case "call_function":
                 function = CHECKED.get(node.target, node.target)
                 environment[node] = function(*value(node.args), **value(node.kwargs))
@@ -128,9 +130,8 @@ CHECKED: Mapping[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: one_ho
 
 
 def is_taken(node: Node) -> bool:
-    """Whether a node takes a number that the program was given out of the input that holds it."""
-    number = node.meta.get("example_value")
-    return node.target == "item" and isinstance(number, torch.SymFloat) and number.node.is_known
+    """Whether a node takes a floating-point number out of a tensor."""
+    return node.target == "item" and isinstance(node.meta.get("example_value"), torch.SymFloat)
 
 
 def attribute(module: GraphModule, path: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 _STORE = dis.opmap["STORE_GLOBAL"]
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 #: Module -> how the names begin under which it keeps what others register.
-_REGISTRIES = {"torch.nn.modules.module": "_global_"}
+_REGISTRIES = {"torch.nn.modules.module": "_global_", "torch.optim.optimizer": "_global_"}
 #: Module -> the names that its own functions bind anew.
 _REBOUND: dict[str, frozenset[str]] = {}
 

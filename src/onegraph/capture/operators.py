@@ -32,6 +32,8 @@ from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
 
 #: What symbolic numbers compute, with each other, with plain numbers and with tensors.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+#: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
+FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
 CONTAINERS = dict | list | tuple | set | frozenset | collections.deque
 #: What native code looks into where it compares or prints.
@@ -93,6 +95,8 @@ class Operators(Attributes):
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=beside_floats(a, b)):
+            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
+        if op.rstrip("=") in FLOATING_OPERATORS and takes_unknown(a, b):
             return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
             a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
@@ -266,6 +270,12 @@ class Operators(Attributes):
 def beside_floats(a: Any, b: Any) -> Any:
     """The kinds of symbolic numbers that are computed with in floating point."""
     return SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
+
+
+def takes_unknown(a: Any, b: Any) -> bool:
+    """Whether these are numbers, and one is a floating-point number that is not known while tracing."""
+    unknown = any(isinstance(value, torch.SymFloat) and not value.node.is_known for value in (a, b))
+    return unknown and isinstance(a, NUMBERS) and isinstance(b, NUMBERS)
 
 
 def is_reflected(a: Any, b: Any) -> bool:

@@ -86,8 +86,9 @@ class Recorder(TorchFunctionMode):
         self.inputs: list[GraphInput] = []
         self.nodes: dict[int, torch.fx.Node] = {}
         self.texts = Texts()
-        #: With `capture_scalar_outputs`: the symbolic number in a tensor of one element, or None.
-        self.number_in: Callable[[torch.Tensor], Any] | None = None
+        #: Whether the program may take numbers out of tensors; the symbolic one in a tensor of one element, or None.
+        self.takes_numbers: Callable[[], bool] = lambda: False
+        self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -172,7 +173,7 @@ class Recorder(TorchFunctionMode):
         try:
             result = self._run(func, args, kwargs)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
-            number = self.number_in(args[0]) if func is torch.Tensor.item and self.number_in else None
+            number = self.number_in(args[0]) if func is torch.Tensor.item and self.takes_numbers() else None
             if number is not None:
                 return number
             raise refused_after(func, args, error) from None

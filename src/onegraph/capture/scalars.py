@@ -24,11 +24,14 @@ class Scalars:
         self.nodes: dict[Any, torch.fx.Node] = {}
         sizes.refuse = refuse
 
-    def of(self, recorder: Any, tensor: torch.Tensor) -> Any:
-        """The number in a tensor of one element; None where it is neither an integer nor a floating-point number."""
+    def of(self, recorder: Any, tensor: torch.Tensor, trusted: bool) -> Any:
+        """The number in a tensor of one element; None where it is neither an integer nor a floating-point number.
+
+        That of code which is known is `trusted`: it divides by no zero.
+        """
         name = f"u{len(self.nodes)}"
         if tensor.dtype.is_floating_point:
-            number: Any = self.sizes.new_unknown_float(name)
+            number: Any = self.sizes.new_unknown_float(name, trusted)
             key = number.node.value
         elif not tensor.dtype.is_complex and tensor.dtype is not torch.bool:
             number = self.sizes.new_unknown(name)

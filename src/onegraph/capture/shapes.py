@@ -20,7 +20,7 @@ from onegraph.capture.predicates import Predicate
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Source, written
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import SIGNS, Condition, Fact, Float, Given, Sizes, is_symbolic
+from onegraph.torchlib.shapes import SIGNS, Condition, Fact, Float, Given, SizeNode, Sizes, is_symbolic
 
 Step = tuple[Any, ...]
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -315,7 +315,9 @@ class Symbols:
             case Float() if self.sizes.is_known(value) and (self.sizes.is_given(value) or not is_symbolic(value)):
                 return self.numbers.taken(recorder, value)
             case Float(function, args):
-                return recorder.number(value, function, tuple(self.node(recorder, arg) for arg in args))
+                node = recorder.number(value, function, tuple(self.node(recorder, arg) for arg in args))
+                node.meta.setdefault("example_value", torch.SymFloat(SizeNode(self.sizes, value)))
+                return node
             case Condition():
                 return self.sizes.holds(value)
         return value

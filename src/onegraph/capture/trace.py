@@ -7,7 +7,6 @@ import inspect
 import os.path
 import traceback
 from dataclasses import replace
-from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -44,6 +43,7 @@ from onegraph.capture.policy import (
     transforms,
 )
 from onegraph.capture.policy.messages import check_logged, message_marks
+from onegraph.capture.policy.optimizers import runs_optimizer
 from onegraph.capture.policy.questions import put_back
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.policy.tensors import leave_autocasts
@@ -107,8 +107,9 @@ class Trace:
         self.symbols = Symbols(self.fake.sizes, self.world.guard)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config.trace_limit, fullgraph)
-        if cx.config.capture_scalar_outputs or captures_scalars():
-            self.recorder.number_in = partial(self.symbols.scalars.of, self.recorder)
+        asked_for = cx.config.capture_scalar_outputs or captures_scalars()
+        self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
+        self.recorder.number_in = self.number_in
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
@@ -318,6 +319,10 @@ class Trace:
             if value is not self.settings[name]:
                 state.append((_C.exchange_setting, (name, value), {}))
         return [*self.tracer.effects, *state, *put_back(self.tracer), *opened]
+
+    def number_in(self, tensor: torch.Tensor) -> Any:
+        """The symbolic number in a tensor of one element, or None."""
+        return self.symbols.scalars.of(self.recorder, tensor, runs_optimizer(self.tracer))
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

@@ -154,7 +154,7 @@ STATES: tuple[State, ...] = (
         "hooks for all optimizers",
         ("torch.optim.optimizer.register_optimizer_step_pre_hook",),
         ASKED,
-        "a step of an optimizer breaks the graph, and runs what is registered then",
+        "in graphs that step an optimizer: that there are none, or which",
     ),
     State(
         "cache of parametrizations",

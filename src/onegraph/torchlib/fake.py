@@ -39,6 +39,7 @@ from onegraph.torchlib import compilerless, fake_convolution
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
+from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
@@ -218,6 +219,9 @@ class FakeMode(FakeTensorMode):
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
         plain = all(is_plain(tensor) for tensor in tensors)
         refuse(func, args, kwargs, plain)
+        if (listed := over_each(func)) is not None:
+            with self, torch._C.DisableTorchFunction():
+                return listed(*args, **kwargs)
         if plain and is_lenient(func) and (symbolic or is_mutable(func)):
             with torch._C._DisableTorchDispatch():
                 try_on_numbers(func, args, kwargs)
@@ -423,7 +427,7 @@ class FakeMode(FakeTensorMode):
         self._constants = [fake for fake in self._constants if fake.constant is not None]
 
     def _fold(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
-        """Compute on known values; forget the values of what is written with unknown ones."""
+        """Compute on known values, tensors and plain numbers; forget the values of what is written to."""
         known = [tensor for tensor in tensors if tensor.constant is not None]
         if not known:
             return NotImplemented
@@ -431,7 +435,8 @@ class FakeMode(FakeTensorMode):
             for tensor in known:
                 self.forget_value(tensor)
             return NotImplemented
-        if len(known) < len(tensors) or is_random(func):
+        numbers = any(isinstance(leaf, torch.SymFloat) for leaf in leaves(args, kwargs))
+        if len(known) < len(tensors) or numbers or is_random(func):
             return NotImplemented
         if func is aten._local_scalar_dense.default:
             return known[0].constant.item()

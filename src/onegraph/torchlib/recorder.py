@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from onegraph.ir.index import Call, Index
 from onegraph.torchlib.aten import is_composite, leaves, map_leaves
 from onegraph.torchlib.fake import FakeMode
+from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.shapes import Float, SizeNode, Sizes
 
 aten = torch.ops.aten
@@ -106,7 +107,7 @@ class AtenRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in _QUERIES:
             return func(*args, **kwargs)
-        rule = self.rules.get(func)
+        rule = self.rules.get(func) or over_each(func)
         if rule is not None:
             with self:
                 result = rule(*args, **kwargs)

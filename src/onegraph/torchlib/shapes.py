@@ -87,8 +87,8 @@ class Sizes:
         self.unknown.add(symbol)
         return torch.SymInt(SizeNode(self, Index.of(symbol)))
 
-    def new_unknown_float(self, name: str) -> torch.SymFloat:
-        return torch.SymFloat(SizeNode(self, Float(Unknown(name), ())))
+    def new_unknown_float(self, name: str, trusted: bool) -> torch.SymFloat:
+        return torch.SymFloat(SizeNode(self, Float(Unknown(name, trusted), ())))
 
     def new_given(self, hint: float, name: str) -> torch.SymFloat:
         """A number that the program was given, called `name`."""

@@ -56,9 +56,13 @@ def _same(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The function of a `Float` of which nothing is known while tracing."""
+    """The function of a `Float` of which nothing is known while tracing.
+
+    What is computed with a number that is `trusted` is a number, and no error.
+    """
 
     name: str
+    trusted: bool = False
 
     def __call__(self) -> float:
         raise RuntimeError(f"the number {self.name} is not known while tracing")
@@ -204,6 +208,27 @@ class Computes:
 #: Functions that give a floating-point number for any, and for any two of which the second is not zero.
 TOTAL = frozenset({operator.add, operator.sub, operator.mul, operator.neg, abs, max, min, torch.sym_float})
 DIVIDING = frozenset({operator.truediv, operator.floordiv, operator.mod})
+
+
+def may_raise(value: Any) -> bool:
+    """Whether Python may raise an error where it computes an expression with numbers that are not known yet."""
+    match value:
+        case Float(Unknown(), _):
+            return False
+        case Float(op, args):
+            return any(map(may_raise, args)) or (op not in TOTAL and any(map(is_doubtful, args)))
+    return False
+
+
+def is_doubtful(value: Any) -> bool:
+    match value:
+        case Float(Unknown() as unknown, _):
+            return not unknown.trusted
+        case Float(_, args):
+            return any(map(is_doubtful, args))
+    return False
+
+
 #: Functions of symbolic numbers that give symbolic numbers.
 SYMBOLIC = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.neg})
 SYMBOLIC |= {torch.sym_float}

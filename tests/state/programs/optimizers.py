@@ -277,49 +277,49 @@ def batches(train):
     return call
 
 
-@kept(breaks=("number-of-operator",), recompiles=1)
+@kept(recompiles=1)
 def lion_step(compile):
     model = mlp()
     return training(compile, False, model, Lion(model.parameters()))
 
 
-@kept(breaks=("backward-call", "number-of-operator", "optimizer"), recompiles=1)
+@kept(breaks=("backward-call", "cleared-gradients"), recompiles=1)
 def lion(compile):
     model = mlp()
     return training(compile, True, model, Lion(model.parameters(), weight_decay=0.1))
 
 
-@kept(breaks=("optimizer",), recompiles=3)
+@kept(recompiles=3)
 def lookahead_step(compile):
     model = mlp()
     return training(compile, False, model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.05)))
 
 
-@kept(breaks=("backward-call", "optimizer"), recompiles=3)
+@kept(breaks=("backward-call", "cleared-gradients"), recompiles=3)
 def lookahead(compile):
     model = mlp()
     return training(compile, True, model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)))
 
 
-@kept(breaks=("data-dependent-order", "number-of-operator", "outside-iterator"), recompiles=18, limited=True)
+@kept(breaks=("data-dependent-order", "outside-iterator"), recompiles=18, limited=True)
 def adafactor_step(compile):
     model = mlp()
     return training(compile, False, model, Adafactor(model.parameters()))
 
 
-@kept(breaks=("backward-call", "number-of-operator", "optimizer"), recompiles=2)
+@kept(breaks=("backward-call", "cleared-gradients"), recompiles=2)
 def adafactor(compile):
     model = mlp()
     return training(compile, True, model, Adafactor(model.parameters(), lr=0.01, scale_parameter=False))
 
 
-@kept(breaks=("number-of-operator",), recompiles=2)
+@kept(recompiles=2)
 def lamb_step(compile):
     model = mlp()
     return training(compile, False, model, Lamb(model.parameters()))
 
 
-@kept(breaks=("backward-call", "number-of-operator", "optimizer"), recompiles=2)
+@kept(breaks=("backward-call", "cleared-gradients"), recompiles=2)
 def lamb(compile):
     model = mlp()
     return training(compile, True, model, Lamb(model.parameters()))
@@ -337,7 +337,7 @@ def plain_adam(compile):
     return training(compile, True, model, PlainAdam(model.parameters()))
 
 
-@kept(breaks=("backward-call", "optimizer", "outside-iterator", "tensor-memory-change"), recompiles=3)
+@kept(breaks=("backward-call", "cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -353,10 +353,7 @@ def sam(compile):
     return batches(compile(train)), lambda: (model, optimizer)
 
 
-@kept(
-    breaks=("backward-call", "number-of-operator", "optimizer", "outside-iterator", "tensor-memory-change"),
-    recompiles=3,
-)
+@kept(breaks=("backward-call", "cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam_closure(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9, adaptive=True)
@@ -375,7 +372,7 @@ def sam_closure(compile):
     return batches(compile(train)), lambda: (model, optimizer)
 
 
-@kept(breaks=("optimizer", "outside-iterator", "tensor-memory-change"), recompiles=3)
+@kept(breaks=("cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam_steps(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)

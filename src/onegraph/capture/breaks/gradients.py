@@ -12,6 +12,12 @@ BACKWARD_CALL = _define(
     "Backward passes that run inside of the compiled function are not captured.",
     "return the loss, and call backward() behind the compiled function",
 )
+CLEARED_GRADIENTS = _define(
+    "cleared-gradients",
+    "call of {name}, which clears gradients",
+    "Gradients belong to autograd, which runs outside of the graph.",
+    "clear them outside of the compiled function",
+)
 GRADIENT_CALL = _define(
     "gradient-call",
     "call of {name}, which differentiates",

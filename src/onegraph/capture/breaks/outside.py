@@ -117,9 +117,10 @@ RANDOM_STATE = _define(
 )
 OPTIMIZER = _define(
     "optimizer",
-    "call of {name}, which works on parameters and their gradients",
-    "Optimizers change parameters and keep state outside of the graph.",
+    "call of {name}, the step of an optimizer that decides by what is in its tensors",
+    "Which operators run depends on numbers that only the running program has: losses, counts of steps, norms.",
     "step outside of the compiled function",
+    "take an optimizer that computes without deciding, which is captured: SGD, Adam, AdamW, NAdam, Adagrad",
 )
 DATA_LOADING = _define(
     "data-loading",

@@ -233,7 +233,7 @@ def _number(kind: Any) -> None:
     @policy(kind)
     def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            number = args[0].item() if tracer.recorder.number_in else None
+            number = args[0].item() if tracer.recorder.takes_numbers() else None
             if tracer.type_of(number) is kind:
                 return number
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")

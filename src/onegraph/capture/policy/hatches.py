@@ -29,6 +29,7 @@ from onegraph.capture.interp.rests import Rest
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.marks import MARKS
 from onegraph.capture.policy.operator_reasons import first_line, function_name, refused_after
+from onegraph.capture.policy.optimizers import runs_optimizer
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.shadows import ATOMS, cell_value
 from onegraph.capture.source import Const
@@ -51,7 +52,9 @@ def name_of(function: Any) -> str:
 
 
 def break_graph(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`graph_break(msg)`"""
+    """`graph_break(msg)`. Where torch asks for one in its optimizers, it has its own compiler in mind."""
+    if runs_optimizer(tracer):
+        return None
     message = args[0] if args else kwargs.get("msg", "")
     raise GraphBreak(FORCED, why=f": {message}" if isinstance(message, str) and message else "")
 

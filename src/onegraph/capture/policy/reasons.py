@@ -28,7 +28,6 @@ def _modules(reason: Reason, names: str) -> dict[str, Reason]:
 
 #: Modules of torch whose Python functions work on real tensors and the state of the process.
 TORCH_MODULES = {
-    **_modules(b.OPTIMIZER, "torch.optim"),
     **_modules(b.COMMUNICATION, "torch.distributed"),
     **_modules(b.DATA_LOADING, "torch.utils.data"),
     **_modules(b.PROCESS, "torch.multiprocessing"),

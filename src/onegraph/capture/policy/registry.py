@@ -147,6 +147,8 @@ INTERPRETED = (
     "torch.nn.parameter",
     "torch.nn.parallel",
     "torch.nn.attention",
+    "torch.optim",
+    "torch.utils._foreach_utils",
     "torch.distributions",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",

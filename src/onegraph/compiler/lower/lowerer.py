@@ -265,7 +265,7 @@ class Cell:
         """A number that is computed from sizes and from numbers in tensors, in double precision."""
         match value:
             case Float() if value in taken:
-                return self.load(taken[value], ())
+                return self.load(taken[value], ()).to(F64)
             case Float(op, args):
                 return _FRACTIONS[op](*(self.fraction(arg, taken) for arg in args))
             case Index():
