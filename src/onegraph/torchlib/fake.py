@@ -38,7 +38,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from onegraph.torchlib import compilerless, fake_convolution
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
-from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, static_route
+from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, is_plain, static_route
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.histories import recorded_as
@@ -460,15 +460,6 @@ class _Converter(FakeTensorConverter):
 
     def from_meta_and_device(self, fake_mode: FakeMode, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
         return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
-
-
-def is_plain(tensor: FakeTensor) -> bool:
-    """A dense tensor on the CPU, neither conjugated nor negated."""
-    return (
-        tensor._fake_device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not (tensor.is_conj() or tensor.is_neg())
-    )
 
 
 def _is_foreign(tensor: Tensor) -> bool:

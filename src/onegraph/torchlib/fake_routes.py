@@ -164,6 +164,15 @@ def static_route(func: OpOverload) -> str:
     return "table" if func in decomposition_table else "special"
 
 
+def is_plain(tensor: FakeTensor) -> bool:
+    """A dense tensor on the CPU, neither conjugated nor negated."""
+    return (
+        tensor._fake_device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not (tensor.is_conj() or tensor.is_neg())
+    )
+
+
 def common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
     """The device of the result: that of the arguments, where zero-dimensional CPU tensors join any other."""
     devices = {tensor.fake_device for tensor in tensors}
