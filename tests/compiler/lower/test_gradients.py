@@ -107,3 +107,82 @@ def test_unpooling() -> None:
 def test_dropout() -> None:
     mask = torch.rand(4, 33) > 0.5
     check(lambda g, m: aten.native_dropout_backward(g, m, 2.0), torch.randn(4, 33), mask)
+
+
+SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, -3.0, 3.0, 0.5, -0.5, 30.0, -30.0, 100.0]
+
+ACTIVATIONS = {
+    "gelu": lambda g, x: aten.gelu_backward(g, x),
+    "gelu with tanh": lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
+    "silu": aten.silu_backward,
+    "mish": aten.mish_backward,
+    "tanh": aten.tanh_backward,
+    "sigmoid": aten.sigmoid_backward,
+    "threshold": lambda g, x: aten.threshold_backward(g, x, 0.5),
+    "hardtanh": lambda g, x: aten.hardtanh_backward(g, x, -0.5, 0.5),
+    "hardsigmoid": aten.hardsigmoid_backward,
+    "hardswish": aten.hardswish_backward,
+    "leaky_relu": lambda g, x: aten.leaky_relu_backward(g, x, 0.1, False),
+    "softplus": lambda g, x: aten.softplus_backward(g, x, 2, 20),
+    "log_sigmoid": lambda g, x: aten.log_sigmoid_backward(g, x, (-x.abs()).exp()),
+    "elu": lambda g, x: aten.elu_backward(g, 1.5, 1.2, 0.7, False, x),
+    "elu of its result": lambda g, x: aten.elu_backward(g, 1.5, 1.2, 0.7, True, x),
+    "prelu": lambda g, x: aten._prelu_kernel_backward(g, x, torch.full_like(x, 0.3)),
+    "glu": lambda g, x: aten.glu_backward(g[..., :30], x, -1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name: str, dtype: torch.dtype) -> None:
+    x = torch.cat([torch.tensor(SPECIAL), torch.randn(5 * 60 - 12) * 3]).view(5, 60).to(dtype)
+    tolerance = {
+        torch.float32: CLOSE,
+        torch.float64: {"rtol": 1e-9, "atol": 1e-12},
+        torch.bfloat16: {"rtol": 2e-2, "atol": 0.1},
+    }[dtype]
+    check(ACTIVATIONS[name], torch.randn(5, 60).to(dtype), x, **tolerance)
+    check(ACTIVATIONS[name], torch.randn(60, 60).to(dtype).t(), torch.randn(60, 60).to(dtype).t(), **tolerance)
+
+
+LOSSES = {
+    "mse": aten.mse_loss_backward,
+    "smooth_l1": lambda g, x, y, how: aten.smooth_l1_loss_backward(g, x, y, how, 0.7),
+    "smooth_l1 without a bend": lambda g, x, y, how: aten.smooth_l1_loss_backward(g, x, y, how, 0.0),
+    "huber": lambda g, x, y, how: aten.huber_loss_backward(g, x, y, how, 0.7),
+    "soft_margin": aten.soft_margin_loss_backward,
+    "binary_cross_entropy": lambda g, x, y, how: aten.binary_cross_entropy_backward(g, x, y, None, how),
+    "weighted binary_cross_entropy": lambda g, x, y, how: aten.binary_cross_entropy_backward(g, x, y, y, how),
+}
+
+
+@pytest.mark.parametrize("how", [0, 1, 2])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses(name: str, how: int) -> None:
+    x, y = torch.rand(6, 50), torch.rand(6, 50)
+    x[0, 0], x[0, 1] = y[0, 0], 0.0
+    gradient = torch.randn(6, 50) if how == 0 else torch.randn(())
+    check(lambda g, x, y: LOSSES[name](g, x, y, how), gradient, x, y, **CLOSE)
+
+
+@pytest.mark.parametrize("how", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(7, 5), (5,), (3, 5, 2, 4)])
+def test_classes(shape: tuple[int, ...], weighted: bool, how: int) -> None:
+    samples = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    target = torch.randint(5, samples)
+    if samples:
+        target[0] = -100
+    forward, backward = (
+        (aten.nll_loss2d_forward, aten.nll_loss2d_backward)
+        if len(shape) > 2
+        else (aten.nll_loss_forward, aten.nll_loss_backward)
+    )
+    x = torch.randn(shape).log_softmax(1 if len(shape) > 1 else 0)
+    weights = (torch.rand(5),) if weighted else ()
+    loss, total = forward(x, target, *(weights or (None,)), how, -100)
+
+    def run(g: Tensor, x: Tensor, y: Tensor, n: Tensor, *weights: Tensor) -> Tensor:
+        return backward(g, x, y, *(weights or (None,)), how, -100, n)
+
+    check(run, torch.randn_like(loss), x, target, total, *weights, **CLOSE)

@@ -1,6 +1,7 @@
 """All families of lowerings: importing one registers its operators."""
 
 from onegraph.compiler.lower import (
+    activation_gradients,
     activations,
     arithmetic,
     assembly,
@@ -8,6 +9,7 @@ from onegraph.compiler.lower import (
     distances,
     gradients,
     indexing,
+    loss_gradients,
     losses,
     movement,
     normalization,
@@ -27,6 +29,7 @@ from onegraph.compiler.lower import (
 )
 
 __all__ = [
+    "activation_gradients",
     "activations",
     "arithmetic",
     "assembly",
@@ -34,6 +37,7 @@ __all__ = [
     "distances",
     "gradients",
     "indexing",
+    "loss_gradients",
     "losses",
     "movement",
     "normalization",
