@@ -186,3 +186,10 @@ def test_classes(shape: tuple[int, ...], weighted: bool, how: int) -> None:
         return backward(g, x, y, *(weights or (None,)), how, -100, n)
 
     check(run, torch.randn_like(loss), x, target, total, *weights, **CLOSE)
+
+
+def test_views() -> None:
+    check(lambda g: aten.select_backward(g, [4, 6, 5], 1, -2), torch.randn(4, 5))
+    check(lambda g: aten.slice_backward(g, [4, 9, 5], 1, 1, 8, 3), torch.randn(4, 3, 5))
+    check(lambda g: aten.slice_backward(g, [4, 9, 5], -2, -3, 2**63 - 1, 1), torch.randn(4, 3, 5))
+    check(lambda g: aten.diagonal_backward(g, [4, 6, 5], -1, 0, 2), torch.randn(6, 3))

@@ -163,6 +163,26 @@ def diagonal_scatter(g: Lowerer, x: View, source: View, offset: Any = 0, dim1: A
     return g.pointwise(x.shape, x.dtype, compute)
 
 
+def _zeros(g: Lowerer) -> View:
+    result = g.result
+    return g.pointwise(result.shape, result.dtype, lambda cell: cell.literal(0, result.dtype))
+
+
+@lower(aten.select_backward.default)
+def select_backward(g: Lowerer, gradient: View, sizes: Any, dim: Any, index: Any) -> Any:
+    return select_scatter(g, _zeros(g), gradient, dim, index)
+
+
+@lower(aten.slice_backward.default)
+def slice_backward(g: Lowerer, gradient: View, sizes: Any, dim: Any, start: Any, end: Any, step: Any) -> Any:
+    return slice_scatter(g, _zeros(g), gradient, dim, start, end, step)
+
+
+@lower(aten.diagonal_backward.default)
+def diagonal_backward(g: Lowerer, gradient: View, sizes: Any, offset: Any, dim1: Any, dim2: Any) -> Any:
+    return diagonal_scatter(g, _zeros(g), gradient, offset, dim1, dim2)
+
+
 @lower(aten.copy.default)
 def copy(g: Lowerer, x: View, source: View, non_blocking: bool = False) -> View:
     result = g.result
