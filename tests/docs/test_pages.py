@@ -16,7 +16,6 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-import torch
 from import_graph import ROOT
 
 import onegraph
@@ -30,8 +29,7 @@ HEADING = re.compile(r"^#+ (.*)$", re.M)
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     onegraph.reset()
-    with torch.no_grad():
-        yield
+    yield
     onegraph.reset()
 
 
