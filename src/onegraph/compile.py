@@ -151,23 +151,24 @@ def recorded(
         cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
         return module.forward
     with timed(cx, "compile"):
-        halves = make(pair.graphs.forward), make(pair.graphs.backward)
+        forward, backwards = make(pair.graphs.forward), [make(graph.module) for graph in pair.graphs.backwards]
 
-    def specialize(pattern: Pattern) -> Backward | None:
+    def specialize(number: int, pattern: Pattern) -> Backward | None:
         if any(isinstance(n, torch.SymInt) for value in program.inputs for n in sizes_of(value)):
             return None  # guards that another trace needs would come too late
-        missing = [position for position, given in enumerate(pattern) if not given]
+        tangents = pair.grad.halves[number].tangents
+        missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
         try:
-            half, grad = other_backward(program, pair, missing, cx)
+            graph, taken, half = other_backward(program, pair, number, missing, cx)
         except CompileError:
             return None
-        return Backward(make(half), grad.gradients)
+        return Backward(make(graph), half, taken)
 
     def report(reason: str) -> None:
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    return compiled_pair(pair, halves, specialize, module.forward, report)
+    return compiled_pair(pair, forward, backwards, specialize, module.forward, report)
 
 
 def sizes_of(value: Any) -> tuple[Any, ...]:

@@ -14,9 +14,8 @@ from torch.fx import Graph, GraphModule
 from torch.nn import functional as F
 
 from onegraph.autograd import GraphPair, Program, graph_pair
-from onegraph.autograd.joint import GradSpec, Tangent
 from onegraph.autograd.partition import partition
-from onegraph.autograd.spec import Computed
+from onegraph.autograd.spec import Computed, GradSpec, Half, Tangent
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode
@@ -35,7 +34,10 @@ def leaf(*shape: int) -> Tensor:
 
 def test_a_chain_of_pointwise_operators_is_computed_again() -> None:
     pair = pair_of(lambda x, w: (F.gelu(x * w).sum(),), leaf(64), leaf(64))
-    assert graph_text(pair.graphs.backward).splitlines()[0] == "graph(x0: f32[64], x1: f32[64], tangent0: f32[]):"
+    assert (
+        graph_text(pair.graphs.backwards[0].module).splitlines()[0]
+        == "graph(x0: f32[64], x1: f32[64], tangent0: f32[]):"
+    )
     assert pair.graphs.recomputed == ("mul_tensor",)
     assert pair.graphs.text() == "keep x0: 256 bytes\nkeep x1: 256 bytes\nagain mul_tensor"
 
@@ -45,7 +47,7 @@ def test_products_and_random_numbers_are_kept() -> None:
         return (F.dropout(F.gelu(x @ w), 0.5).sum(),)
 
     pair = pair_of(program, leaf(8, 8), leaf(8, 8), parameters=(1,))
-    text = graph_text(pair.graphs.backward)
+    text = graph_text(pair.graphs.backwards[0].module)
     assert "bernoulli" not in text
     assert text.count("aten.mm") == 2  # those of the backward pass
     assert pair.graphs.kept == 3 * 8 * 8 * 4
@@ -53,7 +55,7 @@ def test_products_and_random_numbers_are_kept() -> None:
 
 def test_the_convention_prints() -> None:
     def program(x: Tensor, w: Tensor, b: Tensor) -> tuple[Any, ...]:
-        return x + b, (w * w).detach(), b.argmax()
+        return x + b * b, (w * w).detach(), b.argmax()
 
     pair = pair_of(program, leaf(3), leaf(3), leaf(3))
     assert str(pair.grad).splitlines() == [
@@ -61,9 +63,30 @@ def test_the_convention_prints() -> None:
         "tangent 0: the gradient of result 0, output 0",
         "input 0: tangent 0",
         "input 1: no gradient",
-        "input 2: tangent 0",
-        "watched: input 1",
+        "input 2: gradient 0",
+        "watched: input 2",
     ]
+
+
+def test_results_that_others_are_computed_from_have_halves_of_their_own() -> None:
+    def program(x: Tensor, w: Tensor) -> tuple[Any, ...]:
+        logits = x * w
+        return logits.exp().sum() + w.sum(), logits
+
+    pair = pair_of(program, leaf(3), leaf(3))
+    assert str(pair.grad).splitlines() == [
+        "2 results, of which autograd follows [0, 1]",
+        "tangent 0: the gradient of result 0, output 0",
+        "tangent 1: the gradient of result 1, output 1",
+        "input 0: gradient 0",
+        "input 1: gradient 1",
+        "watched: input 0",
+        "watched: input 1",
+        "tangent 1, a part: gradient 0",
+    ]
+    inputs, cut = (graph_text(graph.module).splitlines() for graph in pair.graphs.backwards)
+    assert inputs[0] == "graph(x0: f32[3], x1: f32[3], tangent0: f32[], tangent1: f32[3]):"
+    assert cut[0] == "graph(x0: f32[3], x1: f32[3], tangent0: f32[]):"
 
 
 def refused(function: Callable[..., Any], *inputs: Tensor) -> str:
@@ -112,12 +135,12 @@ def test_five_thousand_nodes_take_less_than_a_second() -> None:
         gradient = add(aten.mul.Tensor, gradient, add(aten.cos.default, node))
     graph.output((forward[-1], gradient))
     assert len(graph.nodes) > 5000
-    spec = GradSpec(1, (0,), (Computed(0),), (Computed(0),))
+    spec = GradSpec(1, (0,), (Half((0,), (Computed(0),), 1),), (Computed(0),))
     start = time.thread_time()
-    halves = partition(GraphModule({}, graph), spec, (), ())
+    graphs = partition(GraphModule({}, graph), spec, (), ())
     assert time.thread_time() - start < 1
-    assert len(halves.saved) < 260
+    assert len(graphs.backwards[0].saved) < 260
 
 
 def test_a_gradient_may_be_the_tangent() -> None:
-    assert Tangent(0) in pair_of(lambda x, y: (x + y,), leaf(3), leaf(3)).grad.gradients
+    assert Tangent(0) in pair_of(lambda x, y: (x + y,), leaf(3), leaf(3)).grad.halves[0].gradients

@@ -363,9 +363,11 @@ CHAINS = [chain, chain_through_a_view, chain_through_a_view_of_an_input, chain_t
 def test_results_that_others_are_computed_from_have_their_gradients(program: Callable[..., Any], backend: str) -> None:
     """Whether they are asked for, kept, hooked, or changed by a hook."""
     found = []
+    watch = Watch()
     for function in (program, compiled(program, backend)):
         x, w = leaves()
-        *others, last = function(x, w)
+        with watch:
+            *others, last = function(x, w)
         log = [torch.autograd.grad(last.sum(), others, retain_graph=True, allow_unused=True)]
         for item in others:
             item.retain_grad()
@@ -374,10 +376,45 @@ def test_results_that_others_are_computed_from_have_their_gradients(program: Cal
         others[-1].register_hook(lambda gradient: gradient * 3)
         (last.sum() + others[-1].sum()).backward()
         found.append([*log[0], *log[1], *[item.grad for item in others], x.grad, w.grad])
+    assert bool(watch.pairs) == (program is chain)  # views have no node of their own
     for ours, theirs in zip(found[1], found[0], strict=True):
         assert (ours is None) == (theirs is None)
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_higher_derivatives_through_results_of_results(backend: str) -> None:
+    found = []
+    for function in (chain, compiled(chain, backend)):
+        x, w = leaves()
+        y, z, last = function(x, w)
+        slopes = torch.autograd.grad([last, z.sum()], [y, x], create_graph=True)
+        found.append(torch.autograd.grad(sum(s.square().sum() for s in slopes), (x, w)))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def apart(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return x.exp() * 2, w.abs()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_is_an_error_only_where_a_pass_looks(backend: str) -> None:
+    for function in (apart, compiled(apart, backend)):
+        x, w = leaves()
+        first, second = function(x, w)
+        with torch.no_grad():
+            w.add_(1)
+        first.sum().backward()
+        torch.testing.assert_close(x.grad, first.detach())
+        with torch.no_grad():
+            x.add_(1)
+            w.add_(1)
+        first, second = function(x, w)
+        with torch.no_grad():
+            w.add_(1)
+        with pytest.raises(RuntimeError, match="is at version 3; expected version 2"):
+            second.sum().backward()
 
 
 # ---- how gradients lie in memory -------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from onegraph.autograd.dead_code import remove_dead_code
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.autograd.duplicates import merge_duplicates
 from onegraph.autograd.fold import fold_constants
-from onegraph.autograd.joint import GradSpec, Joint, trace_joint
+from onegraph.autograd.joint import Joint, trace_joint
 from onegraph.autograd.partition import Partition, backward_from, partition
 from onegraph.autograd.simplify import remove_copies
-from onegraph.autograd.spec import CallSpec
+from onegraph.autograd.spec import CallSpec, GradSpec, Half
 from onegraph.autograd.trace import trace
 from onegraph.base.context import Context
 from onegraph.base.events import FunctionalGraphBuilt, GradientsPlanned
@@ -88,22 +88,24 @@ def graph_pair(program: Program, cx: Context, parameters: Collection[int] = ()) 
     """The forward and the backward graph of a captured graph. `parameters` are the inputs that live anyway."""
     joint = program.joint(cx)
     written = frozenset(mutation.input for mutation in joint.call.mutations)
-    halves = partition(joint.module, joint.grad, written, parameters)
-    announce(halves.forward, cx)
-    announce(halves.backward, cx)
-    cx.emit(GradientsPlanned(cx.frame, halves.kept, len(halves.saved), halves.recomputed, halves.text))
-    return GraphPair(halves, joint.call, joint.grad)
+    graphs = partition(joint.module, joint.grad, written, parameters)
+    announce(graphs.forward, cx)
+    for backward in graphs.backwards:
+        announce(backward.module, cx)
+    saved = len({place for backward in graphs.backwards for place in backward.saved})
+    cx.emit(GradientsPlanned(cx.frame, graphs.kept, saved, graphs.recomputed, graphs.text))
+    return GraphPair(graphs, joint.call, joint.grad)
 
 
 def other_backward(
-    program: Program, pair: GraphPair, missing: Collection[int], cx: Context
-) -> tuple[GraphModule, GradSpec]:
-    """The backward graph for when these of the followed results have no gradient."""
+    program: Program, pair: GraphPair, number: int, missing: Collection[int], cx: Context
+) -> tuple[GraphModule, tuple[int, ...], Half]:
+    """The backward graph of a half for when these of the followed results have no gradient, and what it takes of what
+    the half saves."""
     joint = program.joint(cx, missing)
-    names = [node.name for node in pair.graphs.backward.graph.nodes if node.op == "placeholder"]
-    half = backward_from(joint.module, joint.grad, names[: len(pair.graphs.saved)])
-    announce(half, cx)
-    return half, joint.grad
+    graph, taken = backward_from(joint.module, joint.grad, number, pair.graphs.backwards[number].names())
+    announce(graph, cx)
+    return graph, taken, joint.grad.halves[number]
 
 
 def announce(functional: GraphModule, cx: Context) -> None:

@@ -1,9 +1,15 @@
-"""A pair of graphs, forward and backward, as one function of eager's autograd.
+"""The graphs of a pair, forward and backward, as one function of eager's autograd.
 
 The forward graph's results are ordinary results of a `torch.autograd.Function`; what it keeps goes through
-`save_for_backward`, so that eager's engine counts writes, frees, keeps and hooks it as it does its own. What the
-backward graph was not made for (higher derivatives, a gradient that is missing, a tangent of another kind) is computed
-by eager: the captured graph is run again, on the inputs that the first run had, and differentiated.
+`save_for_backward`, so that eager's engine frees, keeps and hooks it as it does its own. Results that others are
+computed from have nodes of their own: behind such a node, the engine has the whole gradient of the result.
+
+     x ──► graph ──► logits ──────────────► logits        gradient of x, from that of logits
+               │            └─► stage        (its part of) the gradient of logits, from that of loss
+               └───► loss ─────► │ ──────► loss
+
+What the backward graphs were not made for (higher derivatives, a gradient that is missing, a tangent of another kind)
+is computed by eager: the captured graph is run again, on the inputs that the first run had, and differentiated.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, assert_never
 
 import torch
@@ -18,9 +25,22 @@ from torch import Tensor
 
 from onegraph import _C
 from onegraph.autograd import GraphPair
-from onegraph.autograd.joint import Gradient, GradSpec, Part, Tangent, Watched
 from onegraph.autograd.runtime import Run, bind, laid_over, write
-from onegraph.autograd.spec import Computed, Detached, Input, Mutation, Output, Replayed, Strided
+from onegraph.autograd.spec import (
+    Computed,
+    Detached,
+    Gradient,
+    GradSpec,
+    Half,
+    Input,
+    Mutation,
+    Output,
+    Part,
+    Replayed,
+    Strided,
+    Tangent,
+    Watched,
+)
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.primals import (
     below_autograd,
@@ -32,53 +52,120 @@ from onegraph.torchlib.primals import (
 )
 from onegraph.torchlib.state import GlobalState, saves_for_hooks, tracing_suspended, under
 
-
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """A backward graph, and what its results are: the gradient of each input."""
-
-    run: Run
-    gradients: tuple[Gradient, ...]
-
-
 Pattern = tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
-    """What one call needs to know. `eager` runs the captured graph as it is; `state` is what it was captured in.
+class Backward:
+    """A backward graph, what its results are, and what it takes of what the node saves."""
 
-    `backwards` has a backward graph for each pattern of followed results that have a gradient, None where eager must do
-    it; `specialize` makes what is missing there. Mutations are made, and writes to results counted, before autograd
-    remembers versions. `written` are positions of inputs that the graph writes to. `random` tells whether it draws
-    random numbers. `report` is told why a backward pass runs in eager. `node` is the function whose node stands for it.
+    run: Run
+    half: Half
+    taken: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one node of autograd needs to know: `results` are those of which it takes gradients, and the cut.
+
+    `backwards` has a backward graph for each pattern of results that have a gradient, None where eager must do it;
+    `specialize` makes what is missing there. `function` is the autograd function that stands for it.
+    """
+
+    half: Half
+    results: tuple[int, ...]
+    cut: int
+    saved: tuple[Input | Computed, ...]
+    backwards: dict[Pattern, Backward | None]
+    specialize: Callable[[Pattern], Backward | None]
+    function: Any
+
+    def backward(self, pattern: Pattern, state: GlobalState) -> Backward | None:
+        """The backward graph for this pattern, which is made when it is needed first."""
+        if pattern not in self.backwards:
+            with under(state), tracing_suspended():
+                self.backwards[pattern] = self.specialize(pattern)
+        return self.backwards[pattern]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the calls of a pair have in common. `eager` runs the captured graph; `state` is what it was captured in.
+
+    Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
+    inputs that the graph writes to. `watched` are results that backward passes look at and the caller may write to, and
+    such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
+    told why a backward pass runs in eager.
     """
 
     forward: Run
-    backwards: dict[Pattern, Backward | None]
-    specialize: Callable[[Pattern], Backward | None]
+    nodes: tuple[Node, ...]
     eager: Run
     grad: GradSpec
-    saved: tuple[Input | Computed, ...]
     mutations: tuple[Mutation, ...]
     counts: tuple[tuple[int, int], ...]
     written: frozenset[int]
-    watched: tuple[tuple[Watched, int], ...]
+    watched: tuple[tuple[Input | Computed, int], ...]
     random: bool
     report: Callable[[str], object]
-    node: Any
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
+    @property
+    def cuts(self) -> frozenset[int]:
+        return frozenset(node.half.cut for node in self.nodes if node.half.cut is not None)
+
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        results: Sequence[Any] = self.node.apply(self, *inputs)
+        first, *stages = self.nodes
+        call = Call(self, inputs)
+        results = list(first.function.apply(call, *inputs))
+        for node in stages:
+            passed = node.function.apply(call, node, results[node.cut], *[results[index] for index in node.results])
+            for index, value in zip(node.results, passed, strict=True):
+                results[index] = value
+        call.values = ()
         return results
 
-    def backward(self, pattern: Pattern) -> Backward | None:
-        """The backward graph for this pattern, which is made when it is needed first."""
-        if pattern not in self.backwards:
-            with under(self.state), tracing_suspended():
-                self.backwards[pattern] = self.specialize(pattern)
-        return self.backwards[pattern]
+
+class Call:
+    """One call. `inputs` are what it was given, each with its version, as long as somebody can ask for a second run.
+
+    `values` are the results of the forward graph, while the call runs. `probes` have the versions of those that are
+    watched, and of watched inputs that the graph writes to.
+    """
+
+    __slots__ = ("graph", "inputs", "probes", "random", "values")
+
+    def __init__(self, graph: Compiled, inputs: Sequence[Any]) -> None:
+        self.graph = graph
+        # What the graph writes to is copied.
+        given = [value.clone() if index in graph.written else value for index, value in enumerate(inputs)]
+        self.inputs: list[tuple[Any, int]] | None = [(v, v._version if isinstance(v, Tensor) else 0) for v in given]
+        self.random = torch.get_rng_state() if graph.random else None
+        self.values: Sequence[Any] = ()
+        self.probes: dict[Input | Computed, tuple[Tensor, int, torch.Size]] = {}
+
+    def run(self, inputs: Sequence[Any]) -> None:
+        graph = self.graph
+        with below_autograd():
+            self.values = graph.forward(*inputs)
+        for mutation in graph.mutations:
+            write(mutation, inputs[mutation.input], self.values)
+        for index, count in graph.counts:
+            set_version(self.values[index], count)
+        for place, writes in graph.watched:
+            tensor = (inputs if isinstance(place, Input) else self.values)[place.index]
+            self.probes[place] = version_probe(tensor), tensor._version + writes, tensor.shape
+
+    def keep(self, ctx: Any, node: Node) -> None:
+        """Let a node of autograd keep what its backward graph takes."""
+        ctx.call, ctx.node = self, node
+        assert self.inputs is not None
+        found = [self.inputs[p.index][0] if isinstance(p, Input) else self.values[p.index] for p in node.saved]
+        ctx.others = [SAVED if isinstance(value, Tensor) else value for value in found]
+        # Not every backward pass looks at all of them: here versions are compared, and the engine is given others.
+        ctx.save_for_backward(*[value.data for value in found if isinstance(value, Tensor)])
+        ctx.layouts = [self.values[index].stride() for index in node.results]
+        ctx.set_materialize_grads(False)
 
 
 #: Stands for what `save_for_backward` keeps, among the numbers that are kept.
@@ -89,94 +176,107 @@ class CompiledGraph(torch.autograd.Function):
     """The node in eager's history that stands for a whole graph."""
 
     @staticmethod
-    def forward(ctx: Any, graph: Compiled, *inputs: Any) -> tuple[Any, ...]:
-        ctx.graph = graph
-        ctx.inputs = remembered(graph, inputs)
-        ctx.random = torch.get_rng_state() if graph.random else None
-        with below_autograd():
-            values = graph.forward(*inputs)
-        for mutation in graph.mutations:
-            write(mutation, inputs[mutation.input], values)
-        for index, count in graph.counts:
-            set_version(values[index], count)
-        found = [inputs[place.index] if isinstance(place, Input) else values[place.index] for place in graph.saved]
-        ctx.others = [SAVED if isinstance(value, Tensor) else value for value in found]
-        ctx.save_for_backward(*[value for value in found if isinstance(value, Tensor)])
-        ctx.watched = [watch(item, writes, inputs, values) for item, writes in graph.watched]
-        results = tuple(values[: graph.grad.results])
-        ctx.layouts = [results[index].stride() for index in graph.grad.followed]
-        ctx.set_materialize_grads(False)
-        others = [value for i, value in enumerate(results) if i not in graph.grad.followed]
+    def forward(ctx: Any, call: Call, *inputs: Any) -> tuple[Any, ...]:
+        call.run(inputs)
+        grad = call.graph.grad
+        call.keep(ctx, call.graph.nodes[0])
+        results = tuple(call.values[: grad.results])
+        others = [value for i, value in enumerate(results) if i not in grad.followed]
         ctx.mark_non_differentiable(*[value for value in others if isinstance(value, Tensor)])
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        gradients_of: tuple[Any, ...] = DIFFERENTIATE(ctx, *gradients)
-        return gradients_of
+        return None, *DIFFERENTIATE(ctx, [gradients[index] for index in ctx.node.results])
 
 
-def differentiate(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-    """The gradients of the inputs of a call: the backward pass of `CompiledGraph`."""
-    graph: Compiled = ctx.graph
-    tangents = [gradients[index] for index in graph.grad.followed]
+class Stage(torch.autograd.Function):
+    """The node between a result and those that are computed from it, which it passes on."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, node: Node, cut: Tensor, *results: Tensor) -> tuple[Tensor, ...]:
+        call.keep(ctx, node)
+        return tuple([result.detach() for result in results])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        return None, None, *DIFFERENTIATE(ctx, gradients), *gradients
+
+
+def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """The gradients that a node gives."""
+    node: Node = ctx.node
+    call: Call = ctx.call
+    graph = call.graph
     saved = iter(ctx.saved_tensors)
-    for probe, version, shape, item in ctx.watched:
-        if probe._version != version:
-            raise RuntimeError(written_since(probe, version, shape, item.made_by))
+    if all(tangent is None for tangent in tangents):
+        return [None] * len(node.half.gradients)
     reason = unfit(tangents)
-    half = None if reason else graph.backward(tuple([tangent is not None for tangent in tangents]))
-    if half is None:
+    backward = None if reason else node.backward(tuple([tangent is not None for tangent in tangents]), graph.state)
+    if backward is None:
         graph.report(reason or "not all results have a gradient")
-        found = through_eager(ctx, tangents)
+        found = through_eager(call, node, tangents)
     else:
-        values = [next(saved) if value is SAVED else value for value in ctx.others]
+        for item in backward.half.watched:
+            check_version(call, item)
+        kept = [next(saved) if value is SAVED else value for value in ctx.others]
+        values = [kept[index] for index in backward.taken]
         given = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-        results = half.run(*values, *given)
-        found = [gradient(place, results, given) for place in half.gradients]
-    if not is_graph_kept():
-        ctx.inputs = None
-    return None, *found
+        results = backward.run(*values, *given)
+        found = [gradient(place, results, given) for place in backward.half.gradients]
+    if node.half.cut is None and not is_graph_kept():
+        call.inputs = None
+    return found
 
 
 #: The backward pass may run inside of a compiled function, and is no part of it: no frame of it is looked at.
 DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False)
 
 
+def check_version(call: Call, item: Watched) -> None:
+    """Raise what eager raises where what a backward pass looks at was written to since."""
+    place = item.place
+    if isinstance(place, Input) and place.index not in call.graph.written:
+        assert call.inputs is not None
+        tensor, version = call.inputs[place.index]
+        shape = tensor.shape
+    elif place in call.probes:
+        tensor, version, shape = call.probes[place]
+    else:
+        return
+    if tensor._version != version:
+        raise RuntimeError(written_since(tensor, version, shape, item.made_by))
+
+
 def compiled_pair(
     pair: GraphPair,
-    halves: tuple[Run, Run],
-    specialize: Callable[[Pattern], Backward | None],
+    forward: Run,
+    backwards: Sequence[Run],
+    specialize: Callable[[int, Pattern], Backward | None],
     eager: Run,
     report: Callable[[str], object],
 ) -> Run:
-    """The halves of a pair, forward and backward, as one function of the captured graph's inputs."""
-    spec, grad, saved = pair.spec, pair.grad, pair.graphs.saved
-    forward, backward = halves
+    """The graphs of a pair as one function of the captured graph's inputs."""
+    spec, grad = pair.spec, pair.grad
     followed = frozenset(Computed(index) for index in grad.followed)
     recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
     counters = {position: counter_of(spec.outputs[position]) for position, _ in spec.written}
     counts = tuple((n, count) for p, count in spec.written if (n := counters[p]) is not None)
     writes = {Input(mutation.input): mutation.writes for mutation in recorded}
     seen = {Computed(n) for output in spec.outputs if (n := counter_of(output)) is not None}
+    written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
+    watched = {item.place for half in grad.halves for item in half.watched}
     compiled = Compiled(
         forward,
-        {(True,) * len(grad.followed): Backward(backward, grad.gradients)},
-        specialize,
+        tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
         eager,
         grad,
-        saved,
         tuple(mutation for mutation in spec.mutations if mutation not in recorded),
         counts,
-        frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None),
-        tuple(
-            (item, writes.get(item.place, 0))
-            for item in grad.watched
-            if item.place not in saved and (isinstance(item.place, Input) or item.place in seen)
-        ),
+        written,
+        tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
         any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
         report,
-        named_after(CompiledGraph, grad.name),
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
     call = bind(replace(spec, mutations=recorded, written=late), compiled)
@@ -186,6 +286,19 @@ def compiled_pair(
         return eager(*inputs) if saves_for_hooks() or torch.is_anomaly_enabled() else call(*inputs)
 
     return run
+
+
+def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
+    grad, half, saved = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number].saved
+    return Node(
+        half,
+        tuple(grad.followed[n] for n in half.tangents),
+        -1 if half.cut is None else grad.followed[half.cut],
+        saved,
+        {(True,) * len(half.tangents): Backward(run, half, range(len(saved)))},
+        specialize,
+        named_after(CompiledGraph if half.cut is None else Stage, half.name),
+    )
 
 
 def counter_of(output: Output) -> int | None:
@@ -198,14 +311,8 @@ def counter_of(output: Output) -> int | None:
     return None
 
 
-def watch(item: Watched, writes: int, inputs: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
-    """A probe of a tensor, and the version that it will have when the call is over: inputs may be written to yet."""
-    tensor = (inputs if isinstance(item.place, Input) else values)[item.place.index]
-    return version_probe(tensor), tensor._version + writes, tensor.shape, item
-
-
 def gradient(place: Gradient, results: Sequence[Any], tangents: Sequence[Tensor]) -> Tensor | None:
-    """The gradient of one input."""
+    """One of the gradients that a node gives."""
     match place:
         case Computed(index):
             return results[index]
@@ -245,20 +352,14 @@ def as_laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
 # --- through eager ---------------------------------------------------------------------------------------------------
 
 
-def remembered(graph: Compiled, inputs: Sequence[Any]) -> list[tuple[Any, int]]:
-    """The inputs and how often they were written to, for a second run. What the graph writes to is copied."""
-    copies = graph.written
-    values = [value.clone() if index in copies else value for index, value in enumerate(inputs)]
-    return [(value, value._version if isinstance(value, Tensor) else 0) for value in values]
-
-
-def through_eager(ctx: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients, by running the captured graph again as eager runs it. They can be differentiated if asked for."""
-    graph: Compiled = ctx.graph
+    graph = call.graph
     again = torch.is_grad_enabled()
-    given = [intact(value, version) for value, version in ctx.inputs]
+    assert call.inputs is not None, "the engine has said before that nothing is kept"
+    given = [intact(value, version) for value, version in call.inputs]
     wanted = [index for index, value in enumerate(given) if isinstance(value, Tensor) and value.requires_grad]
-    with torch.enable_grad(), same_numbers(ctx.random), under(graph.state):
+    with torch.enable_grad(), same_numbers(call.random), under(graph.state):
         # Tensors of its own: gradients stop here, and go on from here when they are differentiated.
         inputs = [value.view_as(value) if index in wanted else value for index, value in enumerate(given)]
         for index in graph.written:
@@ -266,14 +367,33 @@ def through_eager(ctx: Any, tangents: Sequence[Tensor | None]) -> list[Tensor | 
         leaves = [inputs[index] for index in wanted]
         outputs = graph.eager(*inputs)
     results = [inputs[o.index] if isinstance(o, Input) else outputs[o.index] for o in graph.grad.origins]
-    pairs = [(r, t) for r, t in zip(results, tangents, strict=True) if t is not None]
+    own = [(n, tangent) for n, tangent in zip(node.half.tangents, tangents, strict=True) if tangent is not None]
+    cut = node.half.cut
+    with given_instead([(results[n], tangent) for n, tangent in own if n in graph.cuts]):
+        found = torch.autograd.grad(
+            [results[n] for n, _ in own],
+            leaves if cut is None else [results[cut]],
+            [tangent for _, tangent in own],
+            create_graph=again,
+            allow_unused=True,
+        )
+    if cut is not None:
+        return found
     gradients: list[Tensor | None] = [None] * len(inputs)
-    if pairs:
-        starts, weights = zip(*pairs, strict=True)
-        found = torch.autograd.grad(starts, leaves, weights, create_graph=again, allow_unused=True)
-        for index, value in zip(wanted, found, strict=True):
-            gradients[index] = value
+    for index, value in zip(wanted, found, strict=True):
+        gradients[index] = value
     return gradients
+
+
+@contextlib.contextmanager
+def given_instead(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
+    """The gradients of these tensors are given, whatever arrives there."""
+    hooks = [tensor.register_hook(lambda _, tangent=tangent: tangent) for tensor, tangent in pairs]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def intact(value: Any, version: int) -> Any:

@@ -13,8 +13,9 @@ gradients of those results that autograd follows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,22 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer
-from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Output, Replayed, Strided
+from onegraph.autograd.spec import (
+    CallSpec,
+    Computed,
+    Detached,
+    Gradient,
+    GradSpec,
+    Half,
+    Input,
+    Literal,
+    Output,
+    Part,
+    Replayed,
+    Strided,
+    Tangent,
+    Watched,
+)
 from onegraph.autograd.trace import (
     Returned,
     close,
@@ -44,80 +60,8 @@ from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
 from onegraph.torchlib.strides import is_dense
 
-
-@dataclass(frozen=True, slots=True)
-class Tangent:
-    """The gradient that the caller gives for a result, as it is: it stands at this place among the tangents."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A view of a gradient by its layout, with numbers among the gradients; `offset` is from where the other starts."""
-
-    base: Computed | Tangent
-    size: tuple[int | Computed, ...]
-    stride: tuple[int | Computed, ...]
-    offset: int | Computed
-
-
-Gradient = Computed | Tangent | Part | None
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did."""
-
-    place: Input | Computed
-    made_by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GradSpec:
-    """How to call the two halves of a joint graph, in addition to the `CallSpec` of the first.
-
-    `results` is the number of results of the forward graph that the caller asks for. `followed` are those that autograd
-    follows: the backward graph takes the tangents, the gradients of these, in this order. `gradients` has the gradient
-    of each input, None for an input that gets none. `origins` says for each followed result which output of the
-    captured graph it is, or which written input. `watched` are inputs and results that eager's autograd would keep:
-    to write to them before the backward pass is an error. `name` is that of eager's node for the first followed result.
-    """
-
-    results: int
-    followed: tuple[int, ...]
-    gradients: tuple[Gradient, ...]
-    origins: tuple[Output, ...]
-    watched: tuple[Watched, ...] = ()
-    name: str = ""
-
-    def __str__(self) -> str:
-        lines = [f"{self.results} results, of which autograd follows {list(self.followed)}"]
-        for position, (result, origin) in enumerate(zip(self.followed, self.origins, strict=True)):
-            lines.append(f"tangent {position}: the gradient of result {result}, {_origin_text(origin)}")
-        lines += [f"input {index}: {_gradient_text(value)}" for index, value in enumerate(self.gradients)]
-        lines += [f"watched: {_place_text(item.place)}" for item in self.watched]
-        return "\n".join(lines)
-
-
-def _place_text(place: Input | Computed) -> str:
-    return f"input {place.index}" if isinstance(place, Input) else f"result {place.index}"
-
-
-def _origin_text(origin: Output) -> str:
-    return f"written into input {origin.index}" if isinstance(origin, Input) else f"output {origin.index}"
-
-
-def _gradient_text(gradient: Gradient) -> str:
-    match gradient:
-        case None:
-            return "no gradient"
-        case Tangent(position):
-            return f"tangent {position}"
-        case Computed(index):
-            return f"gradient {index}"
-        case Part(base, size, stride, offset):
-            return f"{_gradient_text(base)} as {list(size)}, strides {list(stride)}, offset {offset}"
+#: In the `meta` of nodes that the forward pass has recorded: they have the same names whatever is differentiated.
+IS_FORWARD = "is_forward"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +94,13 @@ def trace_joint(
     environment: dict[Node, Any] = {}
     try:
         with saving_plainly(), torch.autograd.set_detect_anomaly(False):
-            with counting_saves() as kept, recorder.fake, recorder:
+            with counting_saves() as used, recorder.fake, recorder:
                 for node, value in zip(placeholders, primals, strict=True):
                     recorder.placeholder(value, str(node.target))
                 outputs = run(module, primals, recorder, environment)
             state.restore()
+            for node in recorder.graph.nodes:
+                node.meta[IS_FORWARD] = True
             refuse_unlike_captured(environment)
             refuse_shared_writes(recorder, primals, overlapping)
             refuse_repeated_writes(recorder, primals)
@@ -165,36 +111,110 @@ def trace_joint(
                 returned = Returned(recorder)
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals)
-                results = len(returned.nodes)
                 followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
-                refuse_results_of_results(followed.values(), [*outputs, *written_values(call, primals)])
-                watched = watched_of(kept, primals, returned, recorder)
-                starts = [tensor for n, tensor in enumerate(followed.values()) if n not in missing]
-                tangents = tangents_of(recorder, starts)
+                results = list(followed.values())
+                cuts = cuts_among(results, outputs, written_values(call, primals))
+                tangents = tangents_of(recorder, results)
+                tape = Tape(recorder, primals, returned.tensors, results, tangents, cuts, used)
                 with recorder, without_autocast():
-                    gradients = differentiate(starts, primals, tangents)
-                inner = Returned(recorder)
-                found = tuple(gradient_of(value, tangents, inner) for value in gradients)
+                    halves = [tape.half(cut, missing) for cut in (None, *cuts)]
     except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()
     origins = tuple(origin_of(call, index) for index in followed)
-    name = node_name(next(iter(followed.values())))
-    spec = GradSpec(results, tuple(followed), found, origins, watched, name)
-    return Joint(close(recorder, [*returned.nodes, *inner.nodes]), call, spec)
+    spec = GradSpec(len(returned.nodes), tuple(followed), named([half for half, _ in halves], results), origins)
+    nodes = [*returned.nodes, *(node for _, own in halves for node in own)]
+    return Joint(close(recorder, nodes), call, spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """What was recorded of a forward pass, for backward passes behind it. `used` grows by what they look at."""
+
+    recorder: Functionalizer
+    primals: Sequence[Any]
+    tensors: Mapping[int, Tensor]
+    results: Sequence[Tensor]
+    tangents: Sequence[Tensor]
+    cuts: Sequence[int]
+    used: list[Tensor]
+
+    def half(self, cut: int | None, missing: Collection[int]) -> tuple[Half, list[Node]]:
+        """One half, and what its graph returns. Gradients of results that others are computed from are given."""
+        leaves = [v for v in self.primals if isinstance(v, Tensor) and v.requires_grad and v.is_leaf]
+        wanted = leaves if cut is None else [self.results[cut]]
+        if not self.results or not wanted:
+            raise CompileError("joint graph", "no result depends on an input that requires grad")
+        starts = [n for n in self.reaching(wanted) if n != cut and n not in missing]
+        hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
+        self.used.clear()
+        found = self.gradients(starts, wanted)
+        for hook in hooks:
+            hook.remove()
+        returned = Returned(self.recorder)
+        given = [self.tangents[n] for n in starts]
+        places = self.primals if cut is None else wanted
+        gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
+        watched = watched_of(self.used, self.primals, self.tensors, self.recorder)
+        return Half(tuple(starts), gradients, len(returned.nodes), watched, cut), returned.nodes
+
+    def reaching(self, wanted: Sequence[Tensor]) -> list[int]:
+        """The results whose gradients arrive there, by no way through a result that others are computed from."""
+        numbers = list(range(len(self.results)))
+        if not self.cuts:
+            return numbers
+        goals = {edge_of(tensor) for tensor in wanted}
+        ends = {edge_of(self.results[n]) for n in self.cuts}
+        return [n for n in numbers if not goals.isdisjoint(edges_behind([self.results[n]], ends))]
+
+    def gradients(self, starts: Sequence[int], wanted: Sequence[Tensor]) -> dict[int, Tensor | None]:
+        """By the id of each tensor that is wanted, the gradient that autograd computes."""
+        if not starts:
+            return {}
+        results, tangents = [self.results[n] for n in starts], [self.tangents[n] for n in starts]
+        found = torch.autograd.grad(results, wanted, tangents, allow_unused=True, retain_graph=True)
+        return {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
+
+
+def named(halves: Sequence[Half], results: Sequence[Tensor]) -> tuple[Half, ...]:
+    """The halves with the names of eager's nodes: each result is given by the last node that passes it on."""
+    givers = {n: index for index, half in enumerate(halves) for n in (half.tangents if index else range(len(results)))}
+    names = [next((node_name(results[n]) for n, giver in givers.items() if giver == i), "") for i in range(len(halves))]
+    return tuple(replace(half, name=name) for half, name in zip(halves, names, strict=True))
+
+
+def instead(tangent: Tensor, gradient: Tensor) -> Tensor:
+    return tangent
+
+
+def cuts_among(results: Sequence[Tensor], outputs: Sequence[Any], written: Collection[Any]) -> list[int]:
+    """The results that others are computed from, by their numbers, those first that come first.
+
+    The caller may ask for the gradient of such a result, or hook it. The results of one node of autograd are all
+    computed from its inputs, so these need nodes of their own. A result that the caller sees as something else than the
+    result itself cannot have one.
+    """
+    inner = edges_behind(results)
+    for item in [*outputs, *written]:
+        if isinstance(item, Tensor) and item.requires_grad and edge_of(item) in inner:
+            if any(item is value for value in written) or not any(item is result for result in results):
+                raise CompileError("joint graph", "a result is computed from a view that is another one")
+    cuts = [n for n, result in enumerate(results) if edge_of(result) in inner]
+    edges = {edge_of(results[n]) for n in cuts}
+    return sorted(cuts, key=lambda n: len(edges & edges_behind([results[n]])))
 
 
 def watched_of(
-    kept: Sequence[Tensor], primals: Sequence[Any], returned: Returned, recorder: Functionalizer
+    used: Sequence[Tensor], primals: Sequence[Any], results: Mapping[int, Tensor], recorder: Functionalizer
 ) -> tuple[Watched, ...]:
     """The inputs and results that are among the tensors which autograd kept, as far as writes to them are counted."""
     places = {Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)}
-    places |= {Computed(index): value for index, value in returned.tensors.items()}
+    places |= {Computed(index): value for index, value in results.items()}
     found = []
     for place, tensor in places.items():
         family = recorder.value_of(tensor).family
-        if any(recorder.value_of(t).family is family and counts_with(t, tensor) for t in kept if recorder.knows(t)):
+        if any(recorder.value_of(t).family is family and counts_with(t, tensor) for t in used if recorder.knows(t)):
             found.append(Watched(place, node_name(tensor)))
     return tuple(found)
 
@@ -222,15 +242,6 @@ def tangents_of(recorder: Functionalizer, results: Sequence[Tensor]) -> list[Ten
             last = recorder.placeholder(value, f"tangent{position}")
         tangents.append(value)
     return tangents
-
-
-def differentiate(results: Sequence[Tensor], primals: Sequence[Any], tangents: Sequence[Tensor]) -> list[Tensor | None]:
-    """For each input the gradient that autograd computes, None where there is none."""
-    wanted = [value for value in primals if isinstance(value, Tensor) and value.requires_grad and value.is_leaf]
-    if not results or not wanted:
-        raise CompileError("joint graph", "no result depends on an input that requires grad")
-    found = iter(torch.autograd.grad(results, wanted, tangents, allow_unused=True))
-    return [next(found) if any(value is leaf for leaf in wanted) else None for value in primals]
 
 
 def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Returned) -> Gradient:
@@ -290,17 +301,6 @@ def refuse_unlike_histories(call: CallSpec, outputs: Sequence[Any], primals: Seq
             raise CompileError("joint graph", "an output shares memory with a tensor, but not its history")
         if not is_plain_view(item):
             raise CompileError("joint graph", "an output is a view that autograd lets nobody write to")
-
-
-def refuse_results_of_results(results: Iterable[Tensor], shown: Iterable[Any]) -> None:
-    """Refuse results that others are computed from: the gradient of the one has a part that comes through the other.
-
-    The results of one node of autograd are all computed from its inputs. Who asks for the gradient of such a result, or
-    hooks it, would be given what comes from elsewhere alone.
-    """
-    inner = edges_behind(results)
-    if any(isinstance(item, Tensor) and edge_of(item) in inner for item in shown):
-        raise CompileError("joint graph", "a result is computed from another one")
 
 
 def follows(output: Output, call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ numbers or has an effect may not. Parameters cost nothing, for they live anyway.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from onegraph.autograd.joint import GradSpec
+from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
-from onegraph.autograd.spec import Computed, Input
+from onegraph.autograd.spec import Computed, GradSpec, Half, Input
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import OpOverload, has_effect, may_view
 from onegraph.torchlib.graph import LazyGraphModule
@@ -55,23 +56,39 @@ CHEAP = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """The two graphs. The forward graph returns its results and then the values that only the backward graph wants.
+class BackwardGraph:
+    """A backward graph. `saved` says where its first inputs are found; the tangents that it takes follow them."""
 
-    `saved` says where the backward graph's first inputs are found; the tangents follow them. `recomputed` are the names
-    of what it computes again. `kept` are the bytes that live only for it.
+    module: GraphModule
+    saved: tuple[Input | Computed, ...]
+
+    def names(self) -> list[str]:
+        """What the saved values are called in all joint graphs of the program; empty for those of the backward pass."""
+        nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"][: len(self.saved)]
+        return [node.name if IS_FORWARD in node.meta else "" for node in nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The graphs. The forward graph returns its results and then the values that only the backward graphs want.
+
+    There is one backward graph for each half of the `GradSpec`. `recomputed` are the names of what they compute again.
+    `kept` are the bytes that live only for them.
     """
 
     forward: GraphModule
-    backward: GraphModule
-    saved: tuple[Input | Computed, ...]
+    backwards: tuple[BackwardGraph, ...]
     recomputed: tuple[str, ...]
     kept: int
 
     def text(self) -> str:
         """What is kept, with its size, and what is computed again."""
-        names = [node for node in self.backward.graph.nodes if node.op == "placeholder"][: len(self.saved)]
-        lines = [f"keep {node.name}: {bytes_of(node)} bytes{_where(node)}" for node in names]
+        nodes = {
+            node.name: node
+            for backward in self.backwards
+            for node in list(backward.module.graph.nodes)[: len(backward.saved)]
+        }
+        lines = [f"keep {node.name}: {bytes_of(node)} bytes{_where(node)}" for node in nodes.values()]
         return "\n".join([*lines, *(f"again {name}" for name in self.recomputed)])
 
 
@@ -89,60 +106,79 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
     results = [*parts.results, *extra.values()]
     forward = extract(module, primals, results, ancestors([*results, *effects]))
     order = [*parts.results, *extra]
-    places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in saved)
+    backwards = []
+    for half, gradients in zip(spec.halves, parts.gradients, strict=True):
+        used = ancestors(gradients, stop=saved)
+        own = [node for node in saved if node in used or node in numbers]
+        places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in own)
+        backwards.append(BackwardGraph(backward_graph(module, parts, half, gradients, own), places))
     kept = sum(bytes_of(node) for node in saved if node not in free and node not in parts.results)
-    again = ancestors(parts.gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
+    again = ancestors(parts.all_gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
     recomputed = tuple(node.name for node in sorted_as(graph, again) if is_work(node))
-    return Partition(forward, backward_half(module, parts, saved), places, recomputed, kept)
+    return Partition(forward, tuple(backwards), recomputed, kept)
 
 
-def backward_from(module: GraphModule, spec: GradSpec, saved: Sequence[str]) -> GraphModule:
-    """The backward half of a joint graph whose forward half keeps the values of these names."""
-    known = {node.name: node for node in module.graph.nodes}
+def backward_from(
+    module: GraphModule, spec: GradSpec, number: int, saved: Sequence[str]
+) -> tuple[GraphModule, tuple[int, ...]]:
+    """One backward graph of a joint graph whose forward graph keeps the values of these names, and which it takes."""
+    known = {node.name: node for node in module.graph.nodes if IS_FORWARD in node.meta}
     parts = sides(module, spec)
-    if not known.keys() >= set(saved):
-        raise CompileError("partition", "what is kept is not a part of the graph")
-    return backward_half(module, parts, [known[name] for name in saved])
+    used = ancestors(parts.gradients[number], stop=[known[name] for name in saved if name in known])
+    taken = [index for index, name in enumerate(saved) if name in known and known[name] in used]
+    own = [known[saved[index]] for index in taken]
+    return backward_graph(module, parts, spec.halves[number], parts.gradients[number], own), tuple(taken)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The nodes of a joint graph. `backward` are computed from tangents, which need `needed` of the others."""
+    """The nodes of a joint graph. `gradients` are what each half returns. `backward` are computed from tangents, which
+    need `needed` of the others."""
 
     primals: list[Node]
     tangents: list[Node]
     results: list[Node]
-    gradients: list[Node]
+    gradients: list[list[Node]]
     backward: set[Node]
     needed: set[Node]
+
+    @property
+    def all_gradients(self) -> list[Node]:
+        return [node for own in self.gradients for node in own]
 
 
 def sides(module: GraphModule, spec: GradSpec) -> Sides:
     graph = module.graph
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    primals, tangents = inputs[: len(spec.gradients)], inputs[len(spec.gradients) :]
+    count = len(inputs) - len(spec.followed)
+    primals, tangents = inputs[:count], inputs[count:]
     returned = list(next(iter(reversed(graph.nodes))).args[0])
-    results, gradients = returned[: spec.results], returned[spec.results :]
+    results, remaining = returned[: spec.results], iter(returned[spec.results :])
     inner = dependents(graph, tangents)
     backward = inner.difference(tangents)
     if any(has_effect(node.target) for node in backward) or any(node in backward for node in results):
         raise CompileError("partition", "the backward pass draws random numbers, or has an effect")
-    # Autograd may keep a gradient: it is nobody else's.
-    gradients = [
-        node if is_number(node) or owner_of(node)[0] in backward else copied(graph, node) for node in gradients
-    ]
-    wanted = ancestors(gradients)
+    gradients = []
+    for half in spec.halves:
+        own = list(itertools.islice(remaining, half.computed))
+        # Autograd may keep a gradient: it is nobody else's.
+        gradients.append([n if is_number(n) or owner_of(n)[0] in backward else copied(graph, n) for n in own])
+    every = [node for own in gradients for node in own]
+    wanted = ancestors(every)
     needed = {node for user in wanted & backward for node in user.all_input_nodes if node not in inner}
-    needed |= {node for node in gradients if node not in inner}
+    needed |= {node for node in every if node not in inner}
     return Sides(primals, tangents, results, gradients, backward, needed)
 
 
-def backward_half(module: GraphModule, parts: Sides, saved: Sequence[Node]) -> GraphModule:
-    computed = ancestors(parts.gradients, stop=saved)
+def backward_graph(
+    module: GraphModule, parts: Sides, half: Half, gradients: Sequence[Node], saved: Sequence[Node]
+) -> GraphModule:
+    computed = ancestors(gradients, stop=saved)
     for node in computed.difference(parts.backward, parts.tangents, saved):
         if node.op == "placeholder" or node.op == "call_function" and not is_cheap(node):
             raise CompileError("partition", f"the backward pass needs {node.name}, which is not kept")
-    return extract(module, [*saved, *parts.tangents], parts.gradients, computed)
+    tangents = [parts.tangents[number] for number in half.tangents]
+    return extract(module, [*saved, *tangents], gradients, computed)
 
 
 def _where(node: Node) -> str:

@@ -93,3 +93,102 @@ class CallSpec:
         """Are the functional graph's results just the outputs, with nothing to do around it?"""
         plain = tuple(Computed(index) for index in range(len(self.outputs)))
         return not self.mutations and not self.written and self.outputs == plain
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tangent:
+    """The gradient that the caller gives for a result, as it is: it has this place among those that a half takes."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A view of a gradient by its layout, with numbers among the gradients; `offset` is from where the other starts."""
+
+    base: Computed | Tangent
+    size: tuple[int | Computed, ...]
+    stride: tuple[int | Computed, ...]
+    offset: int | Computed
+
+
+Gradient = Computed | Tangent | Part | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did."""
+
+    place: Input | Computed
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """What one node of autograd does: it takes gradients of results, and gives those of what they are computed from.
+
+    `tangents` are the results whose gradients it takes, by their numbers among the followed ones. `cut` is None for the
+    node that gives the gradients of the inputs. Where results are computed from another one, each such result has a
+    node more, and `cut` is its number: the node gives the part of its gradient that comes through the others.
+    `gradients` has one for each input (None for an input that gets none), or the one of the cut; `computed` is how many
+    tensors and numbers the backward graph returns for them. `watched` are inputs and results that eager's autograd
+    would look at: to write to them before the backward pass is an error. `name` is that of the node in eager.
+    """
+
+    tangents: tuple[int, ...]
+    gradients: tuple[Gradient, ...]
+    computed: int
+    watched: tuple[Watched, ...] = ()
+    cut: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GradSpec:
+    """How to call the halves of a joint graph, in addition to the `CallSpec` of the first.
+
+    `results` is the number of results of the forward graph that the caller asks for. `followed` are those that autograd
+    follows. `origins` says for each of them which output of the captured graph it is, or which written input. `halves`
+    are the backward graphs: that of the inputs, then those of results that others are computed from, in their order.
+    """
+
+    results: int
+    followed: tuple[int, ...]
+    halves: tuple[Half, ...]
+    origins: tuple[Output, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.results} results, of which autograd follows {list(self.followed)}"]
+        for position, (result, origin) in enumerate(zip(self.followed, self.origins, strict=True)):
+            lines.append(f"tangent {position}: the gradient of result {result}, {_origin_text(origin)}")
+        for half in self.halves:
+            names = range(len(half.gradients))
+            given = [f"input {index}" if half.cut is None else f"tangent {half.cut}, a part" for index in names]
+            lines += [
+                f"{name}: {_gradient_text(value, half)}" for name, value in zip(given, half.gradients, strict=True)
+            ]
+            lines += [f"watched: {_place_text(item.place)}" for item in half.watched]
+        return "\n".join(lines)
+
+
+def _place_text(place: Input | Computed) -> str:
+    return f"input {place.index}" if isinstance(place, Input) else f"result {place.index}"
+
+
+def _origin_text(origin: Output) -> str:
+    return f"written into input {origin.index}" if isinstance(origin, Input) else f"output {origin.index}"
+
+
+def _gradient_text(gradient: Gradient, half: Half) -> str:
+    match gradient:
+        case None:
+            return "no gradient"
+        case Tangent(position):
+            return f"tangent {half.tangents[position]}"
+        case Computed(index):
+            return f"gradient {index}"
+        case Part(base, size, stride, offset):
+            return f"{_gradient_text(base, half)} as {list(size)}, strides {list(stride)}, offset {offset}"

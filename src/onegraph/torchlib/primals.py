@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,21 +50,21 @@ def below_autograd() -> Iterator[None]:
 
 @contextmanager
 def counting_saves() -> Iterator[list[Tensor]]:
-    """Collects what autograd keeps for a backward pass, which raises if one of these tensors was written to since."""
-    kept: list[Tensor] = []
+    """Collects what backward passes look at of what autograd keeps. They raise if it was written to since."""
+    used: list[Tensor] = []
 
     def pack(tensor: Tensor) -> tuple[Tensor, int]:
-        kept.append(tensor)
         return tensor, tensor._version
 
     def unpack(packed: tuple[Tensor, int]) -> Tensor:
         tensor, version = packed
+        used.append(tensor)
         if tensor._version != version:
             raise RuntimeError(written_since(tensor, version, tensor.shape))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        yield kept
+        yield used
 
 
 def written_since(tensor: Tensor, version: int, shape: Sequence[int], made_by: str = "") -> str:
@@ -83,23 +83,27 @@ def node_name(tensor: Tensor) -> str:
     return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
 
 
-def edge_of(tensor: Tensor) -> tuple[Any, int]:
-    """The node of autograd that made a tensor (None for a leaf), and which of its results the tensor is."""
-    return tensor.grad_fn, tensor.output_nr
+Edge = tuple[Any, int]
 
 
-def edges_behind(tensors: Iterable[Tensor]) -> set[tuple[Any, int]]:
-    """The edges that gradients of the tensors go along, behind the nodes that made them."""
-    edges: set[tuple[Any, int]] = set()
+def edge_of(tensor: Tensor) -> Edge:
+    """Where in autograd's graph the gradient of a tensor arrives: a node, and at which of its places."""
+    edge = torch.autograd.graph.get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
+
+
+def edges_behind(tensors: Iterable[Tensor], ends: Collection[Edge] = ()) -> set[Edge]:
+    """The edges that gradients of the tensors go along, behind the nodes that made them and no further than `ends`."""
+    edges: set[Edge] = set()
     pending = [tensor.grad_fn for tensor in tensors]
     known = set(pending)
     while pending:
         for edge in pending.pop().next_functions:
             edges.add(edge)
-            if edge[0] is not None and edge[0] not in known:
+            if edge[0] is not None and edge[0] not in known and edge not in ends:
                 known.add(edge[0])
                 pending.append(edge[0])
-    return edges - {(None, 0)}
+    return edges
 
 
 def version_probe(tensor: Tensor) -> Tensor:
