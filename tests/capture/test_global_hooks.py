@@ -14,7 +14,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 import onegraph
 from onegraph.base import events as ev
-from onegraph.capture.library_state import codes_of
 from tests.capture.test_breaks import Watch
 
 Hook = Callable[..., Any]
@@ -203,19 +202,3 @@ def test_modules_without_hooks_are_one_graph() -> None:
             compiled(torch.ones(1, 2))
             hooks.register_module_forward_hook(lambda *_: None).remove()
     assert len(watch.of(ev.GraphCaptured)) == 1
-
-
-def test_classes_that_have_each_other_are_looked_through_once() -> None:
-    names: dict[str, Any] = {"__name__": "a_library"}
-    source = """
-class One:
-    def method(self):
-        pass
-
-class Other:
-    one = One
-
-One.other = Other
-"""
-    exec(source, names)
-    assert [code.co_name for code in codes_of(names, "a_library")] == ["method"]

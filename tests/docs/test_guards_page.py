@@ -106,7 +106,7 @@ that there is nothing: a key that a dict lacks, an attribute that an object has 
 Where the answer is another in a later call, the program is traced again. The table is made from `capture/answers.py`;
 the tests run every row, and look whether the change is seen.
 
-Not guarded are the data that Python's and torch's own modules keep for themselves (their functions and classes are),
+What Python's and torch's own modules keep is guarded as the program's own. Not guarded is what functions of torch ask
 and what torch's own functions call in turn."""
 
 

@@ -220,7 +220,7 @@ def admit_dict(world: World, real: dict[Any, Any], source: Source, guarded: bool
     space = world.known_namespace(real) if type(real) is dict else None
     if space is not None and source != space.source:
         world.guard(source, "is", real)
-        source, guarded = space.source, space.guarded
+        source = space.source
     if isinstance(real, collections.defaultdict):
         shadow = type(real).__new__(type(real))
         collections.defaultdict.__init__(

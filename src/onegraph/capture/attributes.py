@@ -20,14 +20,15 @@ from onegraph.capture.breaks import (
     TENSOR_MEMORY,
     GraphBreak,
 )
+from onegraph.capture.class_facts import counts
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
-from onegraph.capture.kinds import answers_itself, defines, isinstance, plain
-from onegraph.capture.layout import HEAP_TYPE, behind_proxy
+from onegraph.capture.kinds import answers_itself, is_data_descriptor, is_descriptor, isinstance, plain
+from onegraph.capture.layout import HEAP_TYPE, behind_proxy, instance_dict
 from onegraph.capture.policy.reasons import reason_of_write, refused_object
 from onegraph.capture.policy.registry import is_library
-from onegraph.capture.shadows import ATOMS, DELETED
+from onegraph.capture.shadows import DELETED
 from onegraph.capture.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
 from onegraph.capture.special_methods import is_stateful
 from onegraph.capture.world import World
@@ -72,7 +73,7 @@ class Attributes(Machine):
         if isinstance(obj, types.FunctionType):
             return self._function_attribute(obj, name)
         if isinstance(obj, SHARED):
-            return getattr(obj, name)
+            return self._shared_attribute(obj, name)
         cls = type(obj)
         if name == "__traceback__" and issubclass(cls, BaseException):
             return self.traceback_of(obj)
@@ -89,6 +90,14 @@ class Attributes(Machine):
             if fallback is NULL:
                 raise
         return self.call_before(ATTRIBUTE, fallback, (obj, name), {})
+
+    def _shared_attribute(self, obj: Any, name: str) -> Any:
+        """An attribute of an object that is used as it is. What a member of an enumeration holds may be changed."""
+        value, own = getattr(obj, name), instance_dict(obj) if isinstance(obj, enum.Enum) else None
+        held = f"_{name}_" if find_in_class(type(obj), name)[0] is enum.Enum else name
+        if own is None or held not in own:
+            return value
+        return self.world.admit(value, Item(DictOf(self.world.origin.get(id(obj), Const(id(obj), name, obj))), held))
 
     def traceback_of(self, exception: BaseException) -> types.TracebackType | None:
         """Of an exception from outside the traceback that it came with, of which nothing is known."""
@@ -152,15 +161,12 @@ class Attributes(Machine):
         return find_in_class(cls, name)[1]
 
     def _admit_class_value(self, cls: type, owner: type, found: Any, name: str) -> Any:
-        """A value of a class dictionary, guarded unless the class belongs to a library."""
+        """A value of a class dictionary. Functions of a library are guarded with their classes."""
         self._guard_not_overridden(cls, owner, name)
-        if id(found) in self.world.shadow_of or type(found) in ATOMS and is_library(owner.__module__ or ""):
-            return self.world.shadow_of.get(id(found), found)
-        source = Item(DictOf(Const(id(owner), owner.__qualname__, owner)), name)
-        guarded = not is_library(owner.__module__ or "") and not self.is_made(owner)
         if self.is_made(owner):
             return found
-        return self.world.admit(found, source, guarded)
+        source = Item(DictOf(Const(id(owner), owner.__qualname__, owner)), name)
+        return self.world.admit(found, source, not (is_library(owner.__module__ or "") and counts(name, found)))
 
     def wrapped(self, cls: type, owner: type, found: Any, name: str, part: str) -> Any:
         """What a property, class method or static method in a class dictionary wraps: an object has its shadow."""
@@ -273,11 +279,8 @@ class Attributes(Machine):
         setting = find_in_class(type(module), name)[1]
         if isinstance(setting, torch.backends.ContextProp):
             return self.call(setting.getter, (), {})
-        # What the program itself looks at, but for modules that are filled as they are asked.
-        watched = type(module) is types.ModuleType and "__getattr__" not in namespace
-        watched = watched and not is_library(self.frames[-1].globals.get("__name__") or "")
         try:
-            return self.world.read_global(namespace, None, name, watched)
+            return self.world.read_global(namespace, None, name)
         except KeyError:
             deleted = name in namespace
         if deleted:
@@ -380,7 +383,7 @@ class Attributes(Machine):
 
     def is_guarded_function(self, function: types.FunctionType) -> bool:
         """Whether what a function holds may change: always, but for what a library has defined in its modules."""
-        if not is_library(function.__module__ or ""):
+        if not is_library(function.__module__ or "") or "<locals>" in function.__qualname__:
             return True
         source = self.world.origin.get(id(function))
         while source is not None and (base := base_of(source)) is not None:
@@ -477,7 +480,7 @@ METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescript
 #: What a torch.Generator has that never changes.
 DEVICE = vars(torch.Generator)["device"]
 #: Attributes of functions that a program may change.
-FUNCTION_STATE = frozenset("__closure__ __defaults__ __kwdefaults__ __dict__ __annotations__ __wrapped__".split())
+FUNCTION_STATE = frozenset("__closure__ __defaults__ __kwdefaults__ __dict__ __annotations__".split())
 #: What functions of one code may be called.
 NAMES = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
 
@@ -488,12 +491,3 @@ def find_in_class(cls: type, name: str) -> tuple[Any, Any]:
         if name in kind.__dict__:
             return kind, kind.__dict__[name]
     return None, MISSING
-
-
-def is_descriptor(value: Any) -> bool:
-    return defines(type(value), "__get__")
-
-
-def is_data_descriptor(value: Any) -> bool:
-    kind = type(value)
-    return defines(kind, "__set__") or defines(kind, "__delete__")

@@ -416,6 +416,9 @@ def assemble(
             assembler.pending.setdefault(guard.source, []).append(guard)
     for checks in assembler.pending.values():
         checks.sort(key=lambda guard: list(OPCODES).index(guard.kind))
+    for source in [source for source in assembler.pending if source in assembler.registers]:  # loaded for the facts
+        for guard in assembler.pending.pop(source):
+            assembler.check(guard)
     for guard in [*guards]:
         if guard.kind not in RELATIONS:
             assembler.load(guard.source, guard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from types import CodeType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +13,7 @@ from onegraph import _C
 from onegraph.capture.breaks import TEXT_DECIDES, GraphBreak
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import weakly
-from onegraph.capture.layout import compares_in_python, instance_dict, slots_of
+from onegraph.capture.layout import HEAP_TYPE, compares_in_python, instance_dict, slots_of
 from onegraph.capture.shadows import ATOMS, Record, keys_of, members_of
 from onegraph.capture.source import Source
 from onegraph.capture.special_methods import is_stateful
@@ -31,6 +31,8 @@ class Keys:
     """The part of the world that looks for keys."""
 
     origin: dict[int, Source]
+    made_functions: dict[int, Any]
+    made_classes: dict[int, Any]
     guard: Callable[..., None]
     real: Callable[[Any], Any]
     is_pinned: Callable[[Any], bool]
@@ -75,10 +77,13 @@ class Keys:
 
     def is_new(self, key: Any) -> bool:
         """Whether no container from outside can have the key: an object of the trace that equals nothing else."""
-        parts = parts_of(key)
+        parts, kind = parts_of(key), type(key)
         if parts is not None:
             return any(map(self.is_new, parts))
-        return type(key) not in ATOMS and id(key) not in self.origin and type(key).__hash__ in BY_IDENTITY
+        if isinstance(key, type | FunctionType):
+            return id(key) in self.made_classes or id(key) in self.made_functions
+        made = kind.__flags__ & HEAP_TYPE or kind is object  # what Python and torch have one of is nobody's
+        return bool(made) and id(key) not in self.origin and kind.__hash__ in BY_IDENTITY
 
     def original(self, key: Any) -> Any:
         """The object by which containers from outside are asked for a key that is not in them.

@@ -32,6 +32,15 @@ def defines(cls: type, name: str) -> bool:
     return any(name in _dict(kind) for kind in _mro(cls))
 
 
+def is_descriptor(value: Any) -> bool:
+    return defines(type(value), "__get__")
+
+
+def is_data_descriptor(value: Any) -> bool:
+    kind = type(value)
+    return defines(kind, "__set__") or defines(kind, "__delete__")
+
+
 def plain(value: Any) -> Any:
     """The value, to be matched against classes; None for an object that would answer itself."""
     return None if answers_itself(type(value)) else value

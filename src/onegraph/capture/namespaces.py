@@ -7,18 +7,17 @@ dict, and names are read and written in it.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.layout import instance_dict
-from onegraph.capture.library_state import is_state
 from onegraph.capture.shadows import DELETED, Namespace, Record
 from onegraph.capture.source import Globals, Item, Source
 
-#: Kinds of what libraries keep their settings in.
-DATA = frozenset({type(None), bool, int, float, str, bytes, list, dict, OrderedDict, set})
+#: What a library consists of.
+CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 def is_of_module(namespace: dict[Any, Any]) -> bool:
@@ -30,8 +29,12 @@ def is_of_module(namespace: dict[Any, Any]) -> bool:
 def note_bound(space: Namespace, name: str) -> None:
     """Note what a library has under a name, if that is code or nothing: its data are its own business."""
     found = space.real.get(name, DELETED)
-    if found is DELETED or type(found) is ModuleType or callable(found):
+    if found is DELETED or is_code(found):
         space.bound[name] = found
+
+
+def is_code(value: Any) -> bool:
+    return isinstance(value, CODE)
 
 
 class Namespaces:
@@ -68,7 +71,7 @@ class Namespaces:
     def namespace_dict(self, real: dict[str, Any]) -> dict[str, Any]:
         """The globals as a dict of the program."""
         space = self.namespace(real)
-        shadow: dict[str, Any] = self.admit(space.real, space.source, space.guarded)
+        shadow: dict[str, Any] = self.admit(space.real, space.source)
         return shadow
 
     def known_namespace(self, real: dict[Any, Any]) -> Namespace | None:
@@ -87,12 +90,10 @@ class Namespaces:
         space.read.clear()
         space.written.clear()
 
-    def read_global(
-        self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str, watched: bool = False
-    ) -> Any:
-        """The value of a global or builtin name; raises KeyError. With `watched`, data of a library is guarded too."""
+    def read_global(self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str) -> Any:
+        """The value of a global or builtin name; raises KeyError."""
         try:
-            return self._own_global(real, name, watched)
+            return self._own_global(real, name)
         except KeyError:
             if builtins is None:
                 raise
@@ -101,7 +102,7 @@ class Namespaces:
         note_bound(self.namespace(builtins), name)
         return builtins[name]
 
-    def _own_global(self, real: dict[str, Any], name: str, watched: bool = False) -> Any:
+    def _own_global(self, real: dict[str, Any], name: str) -> Any:
         space = self.namespace(real)
         shadow = self.shadow_of.get(id(space.real))
         if shadow is not None and (name in shadow or name in self.records[id(shadow)].original_keys()):
@@ -113,12 +114,11 @@ class Namespaces:
         if not space.guarded:
             note_bound(space, name)
         if name not in space.real:
-            if space.guarded or watched:
+            if space.guarded:
                 self.guard(space.source, "lacks", name)
             raise KeyError(name)
         found = space.real[name]
-        guarded = space.guarded or type(found) in DATA and (watched or is_state(space.source.module, space.real, name))
-        value = space.read[name] = self.admit(found, Item(space.source, name), guarded)
+        value = space.read[name] = self.admit(found, Item(space.source, name), space.guarded or not is_code(found))
         return value
 
     def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import Known, referred, weakly
+from onegraph.capture.shadows import keys_of, members_of
 from onegraph.capture.texts import short, written_atom
 
 
@@ -29,7 +31,8 @@ class SameMembers(Predicate):
         return f"list({what[0]}) == {short(list(map(referred, self.members)))}"
 
     def __call__(self, container: Any) -> bool:
-        return len(container) == len(self.members) and all(map(same_member, container, self.members))
+        found = keys_of(container) if isinstance(container, dict) else members_of(container)
+        return len(found) == len(self.members) and all(map(same_member, found, self.members))
 
 
 def same_member(a: Any, b: Any) -> bool:

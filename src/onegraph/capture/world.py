@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -453,8 +454,10 @@ class World(Namespaces, Keys):
         entry = self.records.get(id(shadow))
         if entry is None:
             return
-        if isinstance(entry.source, Globals) and not entry.guarded:
+        if isinstance(entry.source, Globals) and self._library(entry.source.module):
             raise GraphBreak(MODULE_WRITE, what=f"the globals of {entry.source.module}")
+        if entry.real is sys.modules:
+            raise GraphBreak(MODULE_WRITE, what="sys.modules")
         self.touched.add(id(shadow))
 
     def slot_known(self, shadow: Any, member: Any, value: Any) -> None:

@@ -1,0 +1,97 @@
+"""Answers that change between calls, of what Python and libraries keep: each program is as in eager mode."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.capture.test_dropped_guards import ONE, asked, program, same
+
+LIBRARY = """
+import sys
+made = types.ModuleType("torch.nn.modules.made_for_a_test")
+sys.modules[made.__name__] = made
+exec("table, flag, found = {}, 1, []\\ndef get(): return table\\ndef look(k): return table.get(k, flag)", vars(made))
+"""
+COLORS = """
+import enum
+class Color(enum.Enum):
+    RED = 1
+    def __init__(self, number):
+        self.seen, self.number = [], number
+"""
+COUNTING = """
+class Counting(collections.OrderedDict):
+    def __len__(self): return super().__len__() + 1
+class Text(str): pass
+k, c = Text("a"), Counting()
+c[k] = 1
+"""
+DISPATCH = """
+def general(k): return "general"
+def special(k): return "special"
+c = functools.singledispatch(general)
+class Plain: pass
+k = Plain()
+"""
+COUNT = "if {0} not in c: c[{0}] = 0\nc[{0}] += 1\nreturn c[{0}], x + 1"
+
+
+def counted(key: str, setup: str = "") -> str:
+    """A program that counts under a key which it finds itself."""
+    return program(COUNT.format(key), (ONE,) * 4, f"c = {{}}\n{setup}")
+
+
+PROGRAMS = {
+    "container of a library": asked("'a' in made.get()", LIBRARY, "made.table['a'] = 1"),
+    "setting of a library": asked("made.look('a')", LIBRARY, "made.flag = 2"),
+    "what a library finds": asked("made.look('a')", LIBRARY, "made.table['a'] = 3"),
+    "container of a library that replaces it": asked("len(made.get())", LIBRARY, "made.table = {1: 1, 2: 2}"),
+    "value in a class of a library": program(
+        "return torch.nn.Identity().dump_patches, x + 1",
+        (ONE, f"torch.nn.Module.dump_patches = 5 -> {ONE}", f"torch.nn.Module.dump_patches = False -> {ONE}"),
+    ),
+    "weak reference of a library": asked(
+        "made.found() is None",
+        LIBRARY + "import weakref\nclass Plain: pass\nkept = [Plain()]\nmade.found = weakref.ref(kept[0])",
+        "kept.clear()",
+    ),
+    "names of the builtins": asked(
+        "'a_test' in vars(builtins)", "import builtins\nvars(builtins).pop('a_test', None)", "builtins.a_test = 1"
+    ),
+    "name that another one covers": program(
+        "return 'len' in globals(), len([1]), x + 1", (ONE, f"globals().update(len=lambda c: 7) -> {ONE}", ONE)
+    ),
+    "attribute of a function": asked("getattr(c, '__wrapped__', 0)", "def c(): pass", "c.__wrapped__ = len"),
+    "value of a member": asked("Color.RED.value", COLORS, "Color.RED._value_ = 7"),
+    "attribute of a member": asked("Color.RED.number", COLORS, "Color.RED.number = 7"),
+    "list of a member": program("Color.RED.seen.append(1)\nreturn len(Color.RED.seen), x + 1", (ONE,) * 4, COLORS),
+    "written attribute of a member": program("Color.RED.number += 1\nreturn Color.RED.number, x", (ONE,) * 4, COLORS),
+    "length of one's own": asked("[v for q, v in c.items() if q is k]", COUNTING, "c[Text('b')] = 2"),
+    "registered function": asked("c(k)", DISPATCH, "c.register(Plain, special)"),
+    "registry": asked("type(k) in c.registry", DISPATCH, "c.register(Plain, special)"),
+    "registry that the program fills": program(
+        "r = type(k) in c.registry\nc.register(type(k), special)\nreturn r, type(k) in c.registry, x",
+        (ONE,) * 3,
+        DISPATCH,
+    ),
+    "module that comes": program(
+        "try:\n    import made_by_a_test as m\nexcept ImportError:\n    return 0, x\nreturn m.n, x + 1",
+        (ONE, f"sys.modules['made_by_a_test'] = types.SimpleNamespace(n=1) -> {ONE}", ONE),
+        "import sys\nsys.modules.pop('made_by_a_test', None)",
+    ),
+    "module that the program puts there": program(
+        "sys.modules['made_by_a_test'] = types.SimpleNamespace(n=x.dim())\nimport made_by_a_test as m\nreturn m.n, x",
+        (ONE, "(torch.ones(2, 2),)", ONE),
+        "import sys\nsys.modules.pop('made_by_a_test', None)",
+    ),
+    "type of a tensor": counted("type(x)"),
+    "type of an object": counted("type(k)", "class Plain: pass\nk = Plain()"),
+    "type of an element": counted("x.dtype"),
+    "layout of a tensor": counted("x.layout"),
+    "pair of types": counted("(type(x), x.dtype)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    assert same(PROGRAMS[name])
