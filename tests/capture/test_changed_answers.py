@@ -62,6 +62,9 @@ PROGRAMS = {
         "return 'len' in globals(), len([1]), x + 1", (ONE, f"globals().update(len=lambda c: 7) -> {ONE}", ONE)
     ),
     "attribute of a function": asked("getattr(c, '__wrapped__', 0)", "def c(): pass", "c.__wrapped__ = len"),
+    "attribute of the function of a method": asked(
+        "c.m.seen", "class Plain:\n    def m(self): pass\nc = Plain()\nPlain.m.seen = 1", "Plain.m.seen = 2"
+    ),
     "value of a member": asked("Color.RED.value", COLORS, "Color.RED._value_ = 7"),
     "attribute of a member": asked("Color.RED.number", COLORS, "Color.RED.number = 7"),
     "list of a member": program("Color.RED.seen.append(1)\nreturn len(Color.RED.seen), x + 1", (ONE,) * 4, COLORS),

@@ -107,7 +107,7 @@ Where the answer is another in a later call, the program is traced again. The ta
 the tests run every row, and look whether the change is seen.
 
 What Python's and torch's own modules keep is guarded as the program's own. Not guarded is what functions of torch ask
-and what torch's own functions call in turn."""
+that run as they are, and the code and the defaults of functions that a library has defined in its modules."""
 
 
 def page() -> str:

@@ -392,6 +392,8 @@ class Attributes(Machine):
 
     def _native_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of an object of a native type: methods are bound natively, state is admitted."""
+        if type(obj) is types.MethodType and find_in_class(types.MethodType, name)[0] is None:
+            return self.getattr(obj.__func__, name)
         origin = self.world.origin.get(id(obj))
         if id(obj) in self.world.opaque:
             value = getattr(obj, name)

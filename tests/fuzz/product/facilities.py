@@ -59,8 +59,12 @@ DISPATCHES = family(
     "c = alias = functools.singledispatch(general)\nfor q in pairs: c.register(type(q), special)",
     "def general(k): return 'general'\ndef special(k): return 'special'\ndef other(k): return 'other'",
     (
-        *questions("c(k)\nc.dispatch(type(k))\ntype(k) in c.registry\nlen(c.registry)\nc.dispatch(type(k)) is general"),
+        *questions("type(k) in c.registry\nlen(c.registry)"),
         guarded("c.registry[type(k)]", "KeyError"),
+        # What these have found is remembered in a table, which the program sees.
+        piece("c(k)", "r.append(c(k))"),
+        piece("dispatch", "r.append(c.dispatch(type(k)))"),
+        piece("dispatch, and look", "r.append(c.dispatch(type(k)) is general)"),
     ),
     """
 register: c.register(type(k), other)
