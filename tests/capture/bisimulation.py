@@ -27,6 +27,16 @@ Path = str
 Pair = tuple[Any, Any, Path]
 
 
+def told(value: Any) -> Any:
+    """In place of a weak proxy, its type and what it refers to."""
+    if type(value) not in weakref.ProxyTypes:
+        return value
+    try:
+        return type(value).__name__, value.__repr__.__self__
+    except ReferenceError:
+        return type(value).__name__, None
+
+
 class Different(Exception):
     """The graphs differ; says where and how."""
 
@@ -55,6 +65,8 @@ class Bisimulation:
         return None
 
     def _compare(self, a: Any, b: Any, path: Path) -> list[Pair]:
+        if type(a) in weakref.ProxyTypes or type(b) in weakref.ProxyTypes:  # a dead one answers nothing
+            a, b = told(a), told(b)
         if isinstance(b, TRACED):
             raise Different(f"{path}: a {type(b).__name__} has leaked")
         if isinstance(a, ATOMS) and type(a) in ATOMS:

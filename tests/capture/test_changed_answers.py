@@ -55,6 +55,12 @@ PROGRAMS = {
         LIBRARY + "import weakref\nclass Plain: pass\nkept = [Plain()]\nmade.found = weakref.ref(kept[0])",
         "kept.clear()",
     ),
+    "references to nothing": program(
+        "c['a'] = dead()\nreturn x + 1",
+        ("SEEN.append(c.get('a')) -> (torch.ones(2),)",) * 4,
+        "import weakref\nclass Plain: pass\nc, SEEN = {}, []\n"
+        "def dead(): return weakref.ref(Plain(), lambda _: None)",
+    ),
     "names of the builtins": asked(
         "'a_test' in vars(builtins)", "import builtins\nvars(builtins).pop('a_test', None)", "builtins.a_test = 1"
     ),

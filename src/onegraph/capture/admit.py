@@ -446,7 +446,7 @@ def admit_weak_reference(world: World, real: weakref.ref[Any], source: Source, g
     if guarded:
         world.guard(source, "type", weakref.ref)
     target = world.admit(real(), Through(source, call_reference), guarded)
-    shadow = weakref.ref(target) if target is not None else real
+    shadow = weakref.ref(target) if target is not None else dead(world, real)
     world.adopt(real, shadow, source)
     return shadow
 
@@ -458,9 +458,15 @@ def admit_keyed_reference(world: World, real: weakref.KeyedRef[Any, Any], source
         world.guard(source, "type", weakref.KeyedRef)
     target = world.admit(real(), Through(source, call_reference), guarded)
     key = world.admit(real.key, Attr(source, "key"), guarded)
-    shadow = weakref.KeyedRef(target, None, key) if target is not None else real  # type: ignore[arg-type]
+    shadow = weakref.KeyedRef(target, None, key) if target is not None else dead(world, real)  # type: ignore[arg-type]
     world.adopt(real, world.keep(shadow), source)
     return shadow
+
+
+def dead(world: World, reference: weakref.ref[Any]) -> weakref.ref[Any]:
+    """A reference to nothing is used as it is. Another call may bring another one."""
+    world.unpinned.add(id(reference))
+    return reference
 
 
 def call_reference(reference: weakref.ref[Any]) -> Any:

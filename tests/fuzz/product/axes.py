@@ -96,22 +96,26 @@ class Equal:
 """
 FROZEN = "@dataclasses.dataclass(frozen=True)\nclass Point:\n    n: int\n    m: str = 'm'\n"
 
+#: Of "valued" keys, equal ones are one to the program: which of them an object is nobody promises.
 KEYS = (
     Key("int", "3", "int('3')", "4", words("fresh sorted")),
     Key("zero", "0", "False", "1", words("fresh sorted")),
-    Key("float", "1.5", "float('1.5')", "2.5", words("fresh sorted")),
+    Key("float", "1.5", "float('1.5')", "2.5", words("valued fresh sorted")),
     Key("str", "'a'", "str(b'a', 'ascii')", "'b'", words("fresh sorted")),
     Key("bytes", "b'a'", "bytes([97])", "b'b'", words("fresh")),
     Key("none", "None", "None", "Ellipsis", words("fresh")),
-    Key("tuple", "(1, 'a')", "(int('1'), 'a')", "(2, 'a')", words("fresh sorted")),
-    Key("nested tuple", "(1, (Plain, 2))", "(int('1'), (Plain, 2))", "((), ())", words("fresh"), "class Plain: pass"),
-    Key("frozenset", "frozenset({1, 2})", "frozenset([2, 1])", "frozenset()", words("weak")),
+    Key("tuple", "(1, 'a')", "(int('1'), 'a')", "(2, 'a')", words("valued fresh sorted")),
+    Key("nested tuple", "(1, (Plain, 2))", "(int('1'), (Plain, 2))", "((), ())", words("valued fresh"), "class Plain: pass"),
+    Key("frozenset", "frozenset({1, 2})", "frozenset([2, 1])", "frozenset()", words("valued weak")),
     Key("enum", "Color.RED", "Color(1)", "Color.BLUE", words("fresh weak"), "class Color(enum.Enum): RED = 1; BLUE = 2"),
     Key("int enum", "Level.LOW", "1", "Level.HIGH", words("fresh"), "class Level(enum.IntEnum): LOW = 1; HIGH = 2"),
     Key("type", "Left", "Left", "Right", words("fresh weak"), "class Left: pass\nclass Right: pass"),
     Key("function", "left", "left", "right", words("fresh weak"), "def left(): pass\ndef right(): pass"),
     Key("method", "plain.m", "plain.m", "Plain().m", words("fresh"), "class Plain:\n    def m(self): pass\nplain = Plain()"),
     Key("builtin", "len", "len", "max", words("fresh")),
+    Key("module of Python", "operator", "operator", "os", words("fresh weak")),
+    Key("weak reference", "weakref.ref(Plain)", "weakref.ref(Plain)", "weakref.ref(Other)", words("valued"), "class Plain: pass\nclass Other: pass"),
+    Key("flag", "Bits.LOW", "Bits(1)", "Bits.HIGH", words("fresh"), "class Bits(enum.Flag): LOW = 1; HIGH = 2"),
     Key("dtype", "torch.float32", "torch.float", "torch.int64", words("fresh")),
     Key("module", "torch.nn.Linear(1, 1)", "K", "torch.nn.Tanh()", words("weak")),
     Key("parameter", "torch.nn.Parameter(torch.ones(1))", "K", "torch.nn.Parameter(torch.zeros(1))", words("weak")),
@@ -131,7 +135,7 @@ KEYS = (
         "Number.__eq__ = lambda self, other: True\nNumber.__hash__ = int.__hash__",
     ),
     Key("str subclass", "Text('a')", "'a'", "Text('b')", words("fresh weak sorted"), "class Text(str): pass"),
-    Key("namedtuple", "Row(1, 2)", "(1, 2)", "Row(2, 1)", words("fresh sorted"), "Row = collections.namedtuple('Row', 'a b')"),
+    Key("namedtuple", "Row(1, 2)", "(1, 2)", "Row(2, 1)", words("valued fresh sorted"), "Row = collections.namedtuple('Row', 'a b')"),
 )  # fmt: skip
 
 NAMES = (Key("str", "'a'", "str(b'a', 'ascii')", "'b'", words("fresh")),)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tests.fuzz.product.axes import NOTHING, PLACES, Family, Key, Piece, Place, Value
 from tests.fuzz.product.containers import FAMILIES
 from tests.fuzz.product.facilities import FACILITIES
+from tests.fuzz.product.sequences import MORE
 
 #: Calls of a program, and before which of them the caller changes something.
 CALLS, CHANGED = 5, (1, 3)
@@ -47,6 +48,7 @@ class Cell:
         """Whether each piece has what it needs of the others."""
         has = set(self.container.has)
         has |= {"weak-key"} if "weak" in self.key.has else set()
+        has |= {"identity"} if "valued" not in self.key.has else set()
         has |= {"sorted"} if "sorted" in self.key.has else set()
         has |= {"pairs"} if self.family.name == "mapping" else set()
         has |= {f"{kind}-value" for kind in (*self.value.has, self.value.name)}
@@ -136,7 +138,7 @@ def indented(text: str) -> str:
     return textwrap.indent(text, "    ")
 
 
-EVERYTHING = (*FAMILIES, *FACILITIES)
+EVERYTHING = (*FAMILIES, *FACILITIES, *MORE)
 WHO: tuple[Who, ...] = ("caller", "program")
 FROM: tuple[From, ...] = ("global", "argument", "made")
 

@@ -7,13 +7,17 @@ from tests.fuzz.product.axes import COMMON, KEYS, NAMES, VALUES, Family, Piece, 
 
 def questions(text: str) -> tuple[Piece, ...]:
     """Expressions, one a line, that leave the container as it is."""
-    return tuple(piece(asked, f"r.append({asked})", "", "pure") for asked in text.strip().splitlines())
+    return tuple(piece(asked, f"r.append({asked})", asks(asked), "pure") for asked in text.strip().splitlines())
+
+
+def asks(asked: str) -> str:
+    return "identity" if " is k" in asked else ""
 
 
 def guarded(text: str, error: str, needs: str = "") -> Piece:
     """A question whose exception is caught."""
     answer = f"try: r.append({text})\nexcept {error} as error: r.append((type(error).__name__, len(error.args)))"
-    return piece(f"{text} or {error}", answer, needs, "pure")
+    return piece(f"{text} or {error}", answer, needs or asks(text), "pure")
 
 
 SUBCLASSES = """
@@ -29,6 +33,18 @@ class Setting(dict):
     def __setitem__(self, key, value): dict.__setitem__(self, key, value)
 class Counting(collections.OrderedDict):
     def __len__(self): return super().__len__() + 1
+class Defaulting(collections.defaultdict):
+    def __missing__(self, key): return super().__missing__(key)
+class Tallying(collections.Counter):
+    def __missing__(self, key): return 0
+class Chained(collections.ChainMap):
+    def __getitem__(self, key): return super().__getitem__(key)
+class Guarding(collections.UserDict):
+    def __contains__(self, key): return super().__contains__(key)
+class WeakKeys(weakref.WeakKeyDictionary):
+    def get(self, key, default=None): return super().get(key, default)
+class WeakValues(weakref.WeakValueDictionary):
+    def __contains__(self, key): return super().__contains__(key)
 class Written(collections.abc.Mapping):
     def __init__(self, data): self.data = data
     def __getitem__(self, key): return self.data[key]
@@ -63,6 +79,13 @@ MAPPINGS = (
     piece("abstract", "alias = dict(pairs)\nc = Written(alias)", "", "copied", SUBCLASSES, "Written.__getitem__ = lambda self, key: 'new'"),
     piece("wrapped", "alias = dict(pairs)\nc = Wrapped(alias)", "", "write", SUBCLASSES, "Wrapped.__contains__ = lambda self, key: True"),
     piece("UserDict", "c = alias = collections.UserDict(pairs)", "", "write copied"),
+    piece("defaultdict subclass", "c = alias = Defaulting(int, pairs)", "", "write copied", SUBCLASSES, "Defaulting.__missing__ = lambda self, key: -2"),
+    piece("Counter subclass", "c = alias = Tallying(dict(pairs))", "", "write copied", SUBCLASSES, "Tallying.__missing__ = lambda self, key: -2"),
+    piece("ChainMap subclass", "alias = dict(pairs)\nc = Chained({}, alias)", "", "write copied", SUBCLASSES, "Chained.__getitem__ = lambda self, key: 'new'"),
+    piece("UserDict subclass", "c = alias = Guarding(pairs)", "", "write copied", SUBCLASSES, "Guarding.__contains__ = lambda self, key: True"),
+    piece("WeakKeyDictionary subclass", "c = alias = WeakKeys(dict(pairs))", "weak-key", "write copied", SUBCLASSES, "WeakKeys.get = lambda self, key, default=None: 'new'"),
+    piece("WeakValueDictionary subclass", "c = alias = WeakValues(dict(pairs))", "weak-value", "write copied", SUBCLASSES, "WeakValues.__contains__ = lambda self, key: True"),
+    piece("dict of an object", "o = types.SimpleNamespace()\nc = alias = vars(o)\nc.update({str(q): v for q, v in pairs})", "", "write copied"),
 )  # fmt: skip
 
 MAPPING_QUESTIONS = (
@@ -176,6 +199,10 @@ CONTENTS = (
 SETS_SETUP = """
 class Containing(set):
     def __contains__(self, key): return set.__contains__(self, key)
+class Frozen(frozenset):
+    def __contains__(self, key): return frozenset.__contains__(self, key)
+class Weak(weakref.WeakSet):
+    def __contains__(self, key): return super().__contains__(key)
 class Written(collections.abc.Set):
     def __init__(self, data): self.data = data
     def __contains__(self, key): return key in self.data
@@ -188,6 +215,9 @@ SETS = (
     piece("set subclass", "c = alias = Containing(pairs)", "", "write copied", SETS_SETUP, "Containing.__contains__ = lambda self, key: True"),
     piece("abstract set", "alias = set(pairs)\nc = Written(alias)", "", "copied", SETS_SETUP, "Written.__len__ = lambda self: 9"),
     piece("WeakSet", "c = alias = weakref.WeakSet(pairs)", "weak-key", "write copied"),
+    piece("frozenset subclass", "c = Frozen(pairs)\nalias = set()", "", "copied", SETS_SETUP, "Frozen.__contains__ = lambda self, key: True"),
+    piece("WeakSet subclass", "c = alias = Weak(pairs)", "weak-key", "write copied", SETS_SETUP, "Weak.__contains__ = lambda self, key: True"),
+    piece("keys of an OrderedDict", "alias = Keys(dict.fromkeys(pairs))\nc = alias.keys()", "", "", "class Keys(collections.OrderedDict):\n    def add(self, k): self[k] = 1\n    def discard(self, k): self.pop(k, None)"),
     piece("keys of a dict", "alias = Keys(dict.fromkeys(pairs))\nc = alias.keys()", "", "", "class Keys(dict):\n    def add(self, k): self[k] = 1\n    def discard(self, k): self.pop(k, None)"),
 )  # fmt: skip
 SET_QUESTIONS = (
@@ -222,7 +252,7 @@ sorted(map(str, map(type, c)))
     piece("only once", "if k in c: return 'seen', x\nc.add(k)", "write"),
     piece("remove or KeyError", "try: c.remove(k)\nexcept KeyError: r.append('none')", "write"),
     piece("remove", "c.remove(k)", "write"),
-    piece("pop", "try: r.append(c.pop() is k)\nexcept KeyError: r.append('none')", "write"),
+    piece("pop", "try: r.append(c.pop() is k)\nexcept KeyError: r.append('none')", "write identity"),
     piece("add twice", "c.add(k)\nc.add(EQUAL)\nr.append(len(c))", "write"),
 )  # fmt: skip
 SET_CHANGES = (
@@ -245,6 +275,15 @@ class Containing(list):
     def __contains__(self, key): return list.__contains__(self, key)
 class Reading(list):
     def __getitem__(self, at): return list.__getitem__(self, at)
+class Items(tuple):
+    def __contains__(self, key): return tuple.__contains__(self, key)
+class Queue(collections.deque):
+    def __contains__(self, key): return super().__contains__(key)
+class User(collections.UserList):
+    def __contains__(self, key): return super().__contains__(key)
+class Pair(typing.NamedTuple):
+    a: object = None
+    b: object = None
 class Old:
     def __init__(self, data): self.data = data
     def __getitem__(self, at): return self.data[at]
@@ -259,6 +298,10 @@ SEQUENCES = (
     piece("UserList", "c = alias = collections.UserList(pairs)", "", "write copied"),
     piece("with contains", "c = alias = Containing(pairs)", "", "write copied", SEQUENCES_SETUP, "Containing.__contains__ = lambda self, key: True"),
     piece("with getitem", "c = alias = Reading(pairs)", "", "write copied", SEQUENCES_SETUP, "Reading.__getitem__ = lambda self, at: at"),
+    piece("tuple subclass", "c = Items(pairs)\nalias = []", "", "copied", SEQUENCES_SETUP, "Items.__contains__ = lambda self, key: True"),
+    piece("deque subclass", "c = alias = Queue(pairs)", "", "write copied", SEQUENCES_SETUP, "Queue.__contains__ = lambda self, key: True"),
+    piece("UserList subclass", "c = alias = User(pairs)", "", "write copied", SEQUENCES_SETUP, "User.__contains__ = lambda self, key: True"),
+    piece("NamedTuple", "c = Pair(*pairs[:2])\nalias = []", "", "copied", SEQUENCES_SETUP, "Pair.__len__ = lambda self: 9"),
     piece("by index", "alias = list(pairs)\nc = Old(alias)", "", "copied", SEQUENCES_SETUP, "Old.__len__ = lambda self: 9"),
     piece("values of a dict", "alias = Values(enumerate(pairs))\nc = alias.values()", "", "", "class Values(dict):\n    def append(self, k): self[len(self)] = k\n    def remove(self, k): self.pop(0)"),
 )  # fmt: skip
@@ -338,6 +381,8 @@ class Table:
     def __getattr__(self, name):
         try: return self.__dict__["table"][name]
         except KeyError: raise AttributeError(name) from None
+class Space(types.SimpleNamespace): pass
+class Library(types.ModuleType): pass
 class Finding:
     def __getattribute__(self, name): return object.__getattribute__(self, name)
 class Meta(type):
@@ -364,6 +409,8 @@ def owner(name: str, made: str, has: str = "write", patch: str = "") -> Piece:
 OBJECTS = (
     owner("instance", "c = alias = filled(Plain(), pairs)", "write copied", "Plain.__getattr__ = lambda self, name: 'got'"),
     owner("SimpleNamespace", "c = alias = filled(types.SimpleNamespace(), pairs)", "write copied"),
+    owner("SimpleNamespace subclass", "c = alias = filled(Space(), pairs)", "write", "Space.__getattr__ = lambda self, name: 'got'"),
+    owner("module subclass", "c = alias = filled(Library('product_namespace'), pairs)", "", "Library.__getattr__ = lambda self, name: 'got'"),
     owner("slots", "c = alias = filled(Slots(), pairs)", "write copied", "Slots.__getattr__ = lambda self, name: 'got'"),
     owner("class", "c = alias = filled(fresh(), pairs)"),
     owner("subclass", "alias = filled(fresh(), pairs)\nc = fresh(alias)"),
