@@ -71,6 +71,7 @@ PROGRAMS = {
     "attribute of the function of a method": asked(
         "c.m.seen", "class Plain:\n    def m(self): pass\nc = Plain()\nPlain.m.seen = 1", "Plain.m.seen = 2"
     ),
+    "attribute of an exception": asked("getattr(c, 'a', 0)", "c = ValueError(1)", "c.a = 7"),
     "value of a member": asked("Color.RED.value", COLORS, "Color.RED._value_ = 7"),
     "attribute of a member": asked("Color.RED.number", COLORS, "Color.RED.number = 7"),
     "list of a member": program("Color.RED.seen.append(1)\nreturn len(Color.RED.seen), x + 1", (ONE,) * 4, COLORS),

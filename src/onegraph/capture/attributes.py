@@ -402,8 +402,9 @@ class Attributes(Machine):
             assert origin is not None
             return self.world.admit(value, Attr(origin, name))
         attributes = self.world.attributes(obj)  # of an exception
-        if attributes is not None and dict.__contains__(attributes, name):
-            return self.world.lookup(attributes, name)
+        if attributes is not None and not is_data_descriptor(find_in_class(type(obj), name)[1]):
+            with contextlib.suppress(KeyError):
+                return self.world.lookup(attributes, name)
         return getattr(self.world.realize(obj) if type(obj) is types.CellType else obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
