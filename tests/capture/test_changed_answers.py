@@ -72,6 +72,11 @@ PROGRAMS = {
         "c.m.seen", "class Plain:\n    def m(self): pass\nc = Plain()\nPlain.m.seen = 1", "Plain.m.seen = 2"
     ),
     "attribute of an exception": asked("getattr(c, 'a', 0)", "c = ValueError(1)", "c.a = 7"),
+    "attribute of a class, asked of object": program(
+        "try: return object.__getattribute__(A, 'a'), x\nexcept AttributeError: return 0, x",
+        (ONE, f"del A.a -> {ONE}", ONE),
+        "class A: a = 1",
+    ),
     "value of a member": asked("Color.RED.value", COLORS, "Color.RED._value_ = 7"),
     "attribute of a member": asked("Color.RED.number", COLORS, "Color.RED.number = 7"),
     "list of a member": program("Color.RED.seen.append(1)\nreturn len(Color.RED.seen), x + 1", (ONE,) * 4, COLORS),

@@ -33,6 +33,7 @@ from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.kinds import defines, isinstance
 from onegraph.capture.native_calls import refuse_called, taken
 from onegraph.capture.policy.library import asks_for_itself
+from onegraph.capture.policy.reasons import refused_method
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.source import NOWHERE, Through
@@ -186,6 +187,8 @@ def object_delattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 @policy(object.__getattribute__)
 def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner, name = args
+    if isinstance(owner, type | types.ModuleType | types.FunctionType):  # which have names of their own
+        raise refused_method(object, "__getattribute__")
     return tracer.generic_getattr(owner, attribute_name(name))
 
 
