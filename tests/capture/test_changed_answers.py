@@ -99,6 +99,15 @@ PROGRAMS = {
         (ONE, "(torch.ones(2, 2),)", ONE),
         "import sys\nsys.modules.pop('made_by_a_test', None)",
     ),
+    "history that another view gets": program(
+        "x.add_(w)\nreturn y.requires_grad, x",
+        (
+            "(torch.ones(2), torch.ones(4)[:2], torch.ones(2, requires_grad=True))",
+            "(lambda t: (t[:2], t[2:], torch.ones(2, requires_grad=True)))(torch.ones(4))",
+        ),
+        "",
+        "x, y, w",
+    ),
     "type of a tensor": counted("type(x)"),
     "type of an object": counted("type(k)", "class Plain: pass\nk = Plain()"),
     "type of an element": counted("x.dtype"),

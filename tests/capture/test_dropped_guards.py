@@ -5,16 +5,21 @@ The tests take one kind out at a time, from outside of the package, and expect t
 
 from __future__ import annotations
 
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onegraph.capture import guards, residual, trace, world
+from onegraph.autograd import runtime
+from onegraph.capture import guards, recipes, residual, trace, world
+from onegraph.capture.predicates import Predicate
 from tests.fuzz.twin import Way, compare
 
+OPERATIONS = Path(__file__).parents[2] / "csrc" / "guard_ops.def"
 ONE, TWO = "(torch.ones(2),)", "(torch.ones(3),)"
 
 
@@ -53,6 +58,11 @@ KINDS: dict[str, str] = {
         "a.add_(1)\nreturn b * 2, a, x",
         ("(torch.ones(2), torch.ones(4)[:2], torch.ones(4)[2:])", "(lambda t: (torch.ones(2), t[:2], t[1:3]))(torch.ones(4))"),
         "", "x, a, b",
+    ),
+    "names": program(
+        "return math.sqrt(4), x + 1",
+        (ONE, f"math.sqrt = lambda n: 7 -> {ONE}", f"math.sqrt = SQRT -> {ONE}"),
+        "import math\nSQRT = math.sqrt",
     ),
     "class": asked("bool(o)", "class A: pass\no = A()", "A.__bool__ = lambda self: False"),
 }  # fmt: skip
@@ -98,10 +108,56 @@ PREDICATES: dict[str, str] = {
         "m = torch.nn.Tanh()",
     ),
     "AtPlace": program("return x.storage_offset(), x + 1", ("(torch.ones(4)[:2],)", "(torch.ones(4)[2:],)")),
+    "Answers": program(
+        "return torch.get_float32_matmul_precision(), x",
+        (
+            ONE,
+            f"torch.set_float32_matmul_precision('high') -> {ONE}",
+            f"torch.set_float32_matmul_precision('highest') -> {ONE}",
+        ),
+    ),
+    "AbstractAnswers": asked(
+        "isinstance(o, A)", "import abc\nclass A(abc.ABC): pass\nclass B: pass\no = B()", "A.register(B)"
+    ),
+    "UnsetSlot": asked("getattr(c, 'a', 0)", "class S: __slots__ = ('a',)\nc = S()", "c.a = 1"),
+    "PlainBase": program(
+        "with torch.no_grad(): y = x[:1]\nreturn y.requires_grad, y",
+        ("(torch.ones(2, requires_grad=True),)", "(torch.ones(4)[:2].requires_grad_(),)"),
+    ),
+    "OwnStorages": program(
+        "x.add_(w)\nreturn y.requires_grad, x",
+        (
+            "(torch.ones(2), torch.ones(4)[:2], torch.ones(2, requires_grad=True))",
+            "(lambda t: (t[:2], t[2:], torch.ones(2, requires_grad=True)))(torch.ones(4))",
+        ),
+        "",
+        "x, y, w",
+    ),
     "Asked": program(
         "return n > 8.0, x + n", tuple(f"(torch.ones(2), {n})" for n in (3.5, 4.5, 5.5, 12.5)), "", "x, n"
     ),
 }
+
+
+#: For each function that is asked as a predicate, a program that needs it.
+FUNCTIONS: dict[str, str] = {
+    "is_empty": program(
+        "try: n = get()\nexcept NameError: n = 0\nreturn n, x", (ONE, f"put() -> {ONE}", ONE),
+        "def make():\n    def get(): return n\n    def put():\n        nonlocal n\n        n = 1\n    if 0: n = 0\n    return get, put\nget, put = make()",
+    ),
+    "fills_its_memory": program(
+        "c['a'] = copy.deepcopy(x)\nreturn x + 1",
+        (ONE, "(torch.ones(4)[:2],)", f"SEEN.append(c['a'].untyped_storage().nbytes()) -> {ONE}"),
+        "import copy\nc, SEEN = {}, []",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_each_function_that_is_asked_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert same(FUNCTIONS[name])
+    without(monkeypatch, lambda guard: guard.kind == "check" and getattr(guard.arg, "__name__", "") == name)
+    assert not same(FUNCTIONS[name])
 
 
 def parts(arg: Any) -> tuple[Any, ...]:
@@ -111,27 +167,28 @@ def parts(arg: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", sorted(PREDICATES))
 def test_each_predicate_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same(PREDICATES[name])
-    without(monkeypatch, lambda guard: name in map(lambda part: type(part).__name__, parts(guard.arg)))
+    without(monkeypatch, lambda guard: name in (type(part).__name__ for part in parts(guard.arg)))
     assert not same(PREDICATES[name])
 
 
+SIZES = program("return (x + 1 if x.size(0) > 4 else x - 1)", (ONE, TWO, "(torch.ones(9),)", "(torch.ones(3),)"))
+STATE = program("return torch.is_grad_enabled(), x + 1", (ONE, f"torch.set_grad_enabled(False) -> {ONE}", ONE))
+
+
 def test_conditions_on_sizes_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = program("return (x + 1 if x.size(0) > 4 else x - 1)", (ONE, TWO, "(torch.ones(9),)", "(torch.ones(3),)"))
-    assert same(text)
+    assert same(SIZES)
     monkeypatch.setattr(trace.Trace, "conditions", lambda self: ())
-    assert not same(text)
+    assert not same(SIZES)
 
 
-def test_the_state_of_the_process_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = program("return torch.is_grad_enabled(), x + 1", (ONE, f"torch.set_grad_enabled(False) -> {ONE}", ONE))
-    assert same(text)
+def without_check(monkeypatch: pytest.MonkeyPatch, dropped: str) -> None:
+    """Take out an instruction of guard programs."""
     emit = guards.Assembler.emit
     monkeypatch.setattr(
         guards.Assembler,
         "emit",
-        lambda self, why, opcode, *rest: None if opcode == "STATE" else emit(self, why, opcode, *rest),
+        lambda self, why, opcode, *rest: None if opcode == dropped else emit(self, why, opcode, *rest),
     )
-    assert not same(text)
 
 
 def nothing(*_: Any) -> list[str]:
@@ -163,6 +220,18 @@ EFFECTS: dict[str, tuple[Any, str, Any, str]] = {
     "deque": (residual, "write_deque", nothing, effect("c.append(1)", "c = collections.deque()")),
     "draws": (residual, "write_draws", nothing, effect("next(c)", "c = iter([1, 2, 3])")),
     "slots": (world.World, "changed_slots", none, effect("c.a = 5", "class S: __slots__ = ('a',)\nc = S()\nc.a = 1")),
+    "global": (world.World, "write_global", nothing, program("global n\nn += 1\nreturn n, x", (ONE,) * 3, "n = 0")),
+    "attribute": (residual.Rebuild, "_write_dict", nothing, effect("c.n += 1", "class A: n = 0\nc = A()")),
+    "item of a list": (residual.Rebuild, "_write", of(list, WRITE), effect("c[0] += 1", "c = [1, 2]")),
+    "key that popitem takes": (residual, "taken_out", lambda *_: ([], 0), effect("c.popitem()", "c = {1: 1, 2: 2, 3: 3}")),
+    "key that is deleted": (residual, "taken_out", lambda *_: ([], 0), effect("c.pop(1, 0)", "c = {1: 1, 2: 2}")),
+    "attributes of what is made": (
+        recipes, "fill_attributes", nothing, program("c = A()\nc.n = 5\nreturn c, x", (ONE, ONE), "class A: pass")
+    ),
+    "place of an iterator": (
+        recipes, "write_position", nothing, program("i = iter([1, 2, 3])\nnext(i)\nreturn i, x", (ONE, ONE))
+    ),
+    "written input": (runtime, "write", nothing, program("x.add_(1)\nreturn x + 1", (ONE, ONE))),
     "messages": (
         trace.Trace, "effects", nothing,
         effect("log.warning('said')", "import logging\nSAID = []\nclass H(logging.Handler):\n    def emit(self, record): SAID.append(record.msg)\nlog = logging.Logger('p')\nlog.addHandler(H())"),
@@ -173,11 +242,45 @@ EFFECTS: dict[str, tuple[Any, str, Any, str]] = {
 @pytest.mark.parametrize("name", sorted(EFFECTS))
 def test_each_effect_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, without_it, text = EFFECTS[name]
-    assert same(text)
+    backend = "aot_eager" if owner is runtime else "eager"
+    assert same(text, backend)
     monkeypatch.setattr(owner, attribute, without_it)
-    assert not same(text)
+    assert not same(text, backend)
 
 
-def test_kinds_without_a_program() -> None:
-    """A new kind of guard comes with a program that needs it. `together` is among the predicates."""
-    assert set(typing.get_args(guards.Kind)) - set(KINDS) == {"is_not", "together"}
+def test_each_kind_has_a_program() -> None:
+    """A new kind of guard, or of predicate, comes with a program that needs it."""
+    assert set(typing.get_args(guards.Kind)) - set(KINDS) == {"together"}  # which has predicates
+    # The value of a result is guarded too, and autograd itself refuses writes to views of leaves.
+    assert {kind.__name__ for kind in Predicate.__subclasses__()} - set(PREDICATES) == {"HasResult", "NoViewOfLeaf"}
+
+
+#: For each check of the evaluator, a program that needs it. Those that are not here have the name of a kind of guard.
+CHECKS: dict[str, str] = {
+    "TYPE_IS": KINDS["type"], "IS": KINDS["is"], "EQ": KINDS["equal"], "LEN": KINDS["length"], "KEYS": KINDS["keys"],
+    "SAME": KINDS["same"], "DIFFERENT": KINDS["different"], "TENSOR": KINDS["tensor"], "HAS": KINDS["has"],
+    "LACKS": KINDS["lacks"], "LACKS_ATTR": KINDS["lacks_attr"], "CHECK": KINDS["check"], "MEMORY": KINDS["memory"],
+    "FACT": KINDS["class"],
+    "HAS_AT": asked("k in c", "class A: pass\nk = A()\nc = {k: 1}", "c.clear()"),
+    "LACKS_AT": asked("k in c", "class A: pass\nk = A()\nc = {}", "c.update({k: 1})"),
+    "ICHECK": SIZES,
+    "STATE": STATE,
+}  # fmt: skip
+
+
+def checks() -> set[str]:
+    """The checks in the table of the evaluator's instructions: what writes no register."""
+    rows = re.findall(r'^GUARD_OP\((\w+), "(\w+)"', OPERATIONS.read_text(), re.MULTILINE)
+    return {name for name, operands in rows if operands[0] not in "de"}
+
+
+@pytest.mark.parametrize("opcode", sorted(CHECKS))
+def test_each_check_of_the_evaluator_is_needed(opcode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = "aot_eager" if opcode == "MEMORY" else "eager"
+    assert same(CHECKS[opcode], backend)
+    without_check(monkeypatch, opcode)
+    assert not same(CHECKS[opcode], backend)
+
+
+def test_each_check_has_a_program() -> None:
+    assert checks() - set(CHECKS) == {"NOT"}  # by which tests of the evaluator make one that fails

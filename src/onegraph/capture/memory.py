@@ -32,8 +32,10 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
     memory = _C.Memory(tuple(given.example for given, _ in places), written, varying)
     first, *others = (source for _, source in places)
     guard(first, "memory", (tuple(others), memory))
-    if recorder.given_history:
+    if recorder.given_history:  # which the program may ask of inputs that the graph does not use
+        places = [(given, given.source) for given in recorder.inputs if has_address(given.example)]
         recorded = tuple(given.name in recorder.given_history for given, _ in places)
+        first, *others = (source for _, source in places)
         guard(first, "together", (tuple(others), OwnStorages(recorded)))
 
 
