@@ -108,6 +108,14 @@ PROGRAMS = {
         "",
         "x, y, w",
     ),
+    "tuples whose numbers change": program(
+        "global a, b\nc.add(a)\na, b = b, a\nreturn len(c), x + 1", (ONE,) * 5, "a, b, c = (1, 'a'), (2, 'a'), set()"
+    ),
+    "cached function that writes to what was read": program(
+        "before = len(SEEN)\nc(1)\nreturn before, len(SEEN), x + 1",
+        (ONE,) * 3,
+        "SEEN = []\n@functools.lru_cache\ndef c(n): SEEN.append(n)",
+    ),
     "type of a tensor": counted("type(x)"),
     "type of an object": counted("type(k)", "class Plain: pass\nk = Plain()"),
     "type of an element": counted("x.dtype"),

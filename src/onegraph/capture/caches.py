@@ -23,7 +23,7 @@ from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.policy.registry import is_library, policy
 from onegraph.capture.predicates import Predicate
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.shadows import ATOMS, cell_value
 from onegraph.capture.source import Arg, Const, Source, Through
 from onegraph.capture.special_methods import is_stateful
 from onegraph.torchlib.state import untraced
@@ -96,6 +96,15 @@ def call_cached(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwar
     return call_with_known(tracer, function, args, kwargs)
 
 
+def may_write(tracer: Any, function: Any) -> bool:
+    """Whether a function names a container or an object that the trace has looked at already: it may change that."""
+    if type(function) is not FunctionType:
+        return False
+    held = [dict.get(function.__globals__, name) for name in function.__code__.co_names]
+    held += [cell_value(cell) for cell in function.__closure__ or ()]
+    return any(tracer.world.shadow_of.get(id(value), value) is not value for value in held)
+
+
 def call_library(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A library's function depends on its arguments alone: with constant ones it is called."""
     if all(type(value) in ATOMS or tracer.is_constant(value) for value in (*args, *kwargs.values())):
@@ -113,7 +122,8 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     args, kwargs = tracer.concrete_deep(args, "value"), tracer.concrete_deep(kwargs, "value")
     question = Question(in_process(world, args), tuple((name, in_process(world, kwargs[name])) for name in kwargs))
     found = question(function)
-    if found is MISSING and not (tracer.effects or world.has_written() or tracer.recorder.fake.effects.random):
+    pending = tracer.effects or world.has_written() or tracer.recorder.fake.effects.random
+    if found is MISSING and not (pending or may_write(tracer, function.__wrapped__)):
         found = compute(function, question)
     if found is MISSING:
         raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)

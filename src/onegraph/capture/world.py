@@ -140,21 +140,22 @@ class World(Namespaces, Keys):
             shadow = self.shadow_of[identity]
             first = self.origin.get(id(shadow))
             if guarded and first is not None and first != source and not isinstance(source, TypeOf):
-                self._guard_again(shadow, source, first)
+                return self._admit_again(shadow, source, first)
             return shadow
         if identity in self.real_of or identity in self.records:
             return real
         return self._admission(self, real, source, guarded)
 
-    def _guard_again(self, shadow: Any, source: Source, first: Source) -> None:
-        """An object that is known from its first source is found at another one."""
+    def _admit_again(self, shadow: Any, source: Source, first: Source) -> Any:
+        """An object that is known from its first source is found at another one. A value may have other numbers there."""
         if id(shadow) in self.by_value:
             if source not in self.by_value[id(shadow)]:
-                self._admission(self, shadow, source, True)
+                return self._admission(self, shadow, source, True)
         elif self.is_pinned(shadow) and not isinstance(shadow, FunctionType):
             self.guard(source, "is", shadow)
         else:
             self.guard(source, "same", first)
+        return shadow
 
     def adopt(self, real: Any, shadow: Any, source: Source) -> None:
         """Remember that `shadow` stands for `real` (which may be the same object)."""
