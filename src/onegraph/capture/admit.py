@@ -30,6 +30,7 @@ from onegraph.capture.kinds import defines, isinstance, once_for_each_class
 from onegraph.capture.layout import (
     HEAP_TYPE,
     behind_proxy,
+    behind_weak_proxy,
     exception_fields,
     instance_dict,
     makes_itself,
@@ -76,7 +77,7 @@ def admit_object(world: World, real: Any, source: Source, guarded: bool) -> Any:
         return admit_identity(world, real, source, guarded)
     if is_outside_class(cls):
         return admit_opaque(world, real, source, guarded)
-    if isinstance(real, type | enum.Enum):
+    if isinstance(real, type | enum.Enum | types.ModuleType):
         return admit_identity(world, real, source, guarded)
     for base in (dict, list, tuple, set, frozenset, collections.deque):
         if isinstance(real, base):
@@ -460,6 +461,19 @@ def admit_keyed_reference(world: World, real: weakref.KeyedRef[Any, Any], source
     key = world.admit(real.key, Attr(source, "key"), guarded)
     shadow = weakref.KeyedRef(target, None, key) if target is not None else dead(world, real)  # type: ignore[arg-type]
     world.adopt(real, world.keep(shadow), source)
+    return shadow
+
+
+@admits(*weakref.ProxyTypes)
+def admit_weak_proxy(world: World, real: Any, source: Source, guarded: bool) -> Any:
+    """One of the shadow, if its object lives: what the program writes to that is seen through it."""
+    target = behind_weak_proxy(real)
+    if target is None:
+        return admit_opaque(world, real, source, guarded)
+    if guarded:
+        world.guard(source, "type", type(real))
+    shadow = weakref.proxy(world.admit(target, Through(source, behind_weak_proxy), guarded))
+    world.adopt(real, shadow, source)
     return shadow
 
 

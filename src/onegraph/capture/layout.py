@@ -82,6 +82,14 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
+def behind_weak_proxy(proxy: Any) -> Any:
+    """The object that a weak proxy stands for, if it lives."""
+    try:
+        return proxy.__repr__.__self__
+    except ReferenceError:
+        return None
+
+
 def behind_proxy(proxy: Any) -> Any:
     """The mapping that a read-only proxy or a view shows."""
     return gc.get_referents(proxy)[0]

@@ -147,7 +147,7 @@ class World(Namespaces, Keys):
         return self._admission(self, real, source, guarded)
 
     def _admit_again(self, shadow: Any, source: Source, first: Source) -> Any:
-        """An object that is known from its first source is found at another one. A value may have other numbers there."""
+        """What is known from its first source is found at another one, where a value may have other numbers."""
         if id(shadow) in self.by_value:
             if source not in self.by_value[id(shadow)]:
                 return self._admission(self, shadow, source, True)

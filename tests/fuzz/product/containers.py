@@ -252,7 +252,7 @@ sorted(map(str, map(type, c)))
     piece("only once", "if k in c: return 'seen', x\nc.add(k)", "write"),
     piece("remove or KeyError", "try: c.remove(k)\nexcept KeyError: r.append('none')", "write"),
     piece("remove", "c.remove(k)", "write"),
-    piece("pop", "try: r.append(c.pop() is k)\nexcept KeyError: r.append('none')", "write identity"),
+    piece("pop", "try: r.append(c.pop() is k)\nexcept KeyError: r.append('none')", "write identity sorted"),
     piece("add twice", "c.add(k)\nc.add(EQUAL)\nr.append(len(c))", "write"),
 )  # fmt: skip
 SET_CHANGES = (

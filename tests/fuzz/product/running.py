@@ -41,7 +41,7 @@ def judge(cell: Cell, way: Way) -> Verdict:
         stop()
     if found is not None:
         return Verdict("differs", found.text, found.kind)
-    if again and cell.stays() and not measured.skipped:
+    if again and cell.stays() and not (measured.skipped or measured.breaks):
         return Verdict("again", again[0], again[0])
     return Verdict("same", skipped=measured.skipped > 0)
 
