@@ -52,6 +52,8 @@ class Known(weakref.ref[Any]):
 
 def is_of_program(reference: weakref.ref[Any]) -> bool:
     """Whether what a weak reference tells of may be seen by the program: torch's private modules keep their own."""
+    if type(reference) in weakref.ProxyTypes:  # which would be asked for its object's
+        return True
     caller = getattr(reference.__callback__, "__module__", None) or ""
     return type(reference) is not Known and not caller.startswith("torch._")
 
