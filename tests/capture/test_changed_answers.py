@@ -77,6 +77,12 @@ PROGRAMS = {
         (ONE, f"del A.a -> {ONE}", ONE),
         "class A: a = 1",
     ),
+    "attribute by a getter": asked(
+        "operator.attrgetter('a')(c)", "import operator\ndef c(): pass\nc.a = 1", "c.a = 7"
+    ),
+    "attributes by a getter": asked(
+        "operator.attrgetter('a', 'a')(c)", "import operator\ndef c(): pass\nc.a = 1", "c.a = 7"
+    ),
     "value of a member": asked("Color.RED.value", COLORS, "Color.RED._value_ = 7"),
     "attribute of a member": asked("Color.RED.number", COLORS, "Color.RED.number = 7"),
     "list of a member": program("Color.RED.seen.append(1)\nreturn len(Color.RED.seen), x + 1", (ONE,) * 4, COLORS),

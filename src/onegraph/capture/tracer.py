@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 import sys
 import types
 import weakref
@@ -309,6 +310,12 @@ class Tracer(Frames, Containers, Drops):
             self.refuse_lost(function)
         if isinstance(function, functools._lru_cache_wrapper):
             return call_cached(self, function, args, kwargs)
+        if isinstance(function, operator.attrgetter) and len(args) == 1 and not kwargs:
+            names = function.__reduce__()[1]
+            if len(names) == 1 and "." not in names[0]:
+                return self.call_before(rest, getattr, (args[0], names[0]), {})
+            if self.world.is_pinned(args[0]):
+                raise refused_native(function, "operator", "attrgetter")
         inline = getattr(type(function), "__onegraph_inline__", None)
         if inline is not None:
             return call_region(self, rest, type(function), inline, (function, *args), kwargs)
