@@ -1,6 +1,6 @@
-"""Memory is flat: a thousand functions, modules and versions that are compiled, called, dropped and reset leave nothing.
+"""Memory is flat: a thousand functions, modules and versions, compiled, called, dropped and reset, leave nothing.
 
-python -m tests.capture.test_flat_memory module-grad --count 1000      what is left after each fifth, by type
+Run as a program (`python -m tests.capture.test_flat_memory module-grad --count 1000`) it shows what is left, by type.
 """
 
 from __future__ import annotations
