@@ -10,6 +10,7 @@ from opinfo.harness import operators
 
 SOME = """
     softmax log_softmax nn_functional_softmin cat max_reduction_no_dim max_reduction_with_dim min_reduction_no_dim
+    aminmax complex cummax cummin cholesky empty_strided index_reduce_amax
     amax argmax std var_mean index_put diagonal_scatter select_scatter slice_scatter gather index_select sum
 """.split()
 

@@ -24,6 +24,7 @@ _SMALL_TOO = frozenset(
     {
         *(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim, aten.amax.default, aten.amin.default),
         *(aten.argmax.default, aten.argmin.default, aten.aminmax.default, aten.cat.default),
+        *(aten.aminmax.out, aten.complex.out),
         *(aten._softmax.default, aten._log_softmax.default, aten._safe_softmax.default),
     }
 )
@@ -85,12 +86,34 @@ for _func in (aten.var.correction, aten.std.correction, aten.var_mean.correction
 
 def _cholesky(x: Tensor, upper: bool = False) -> None:
     """It is deprecated, which the real one says."""
-    aten.cholesky.default(torch.ones(1, 1))
+    torch.cholesky(torch.ones(1, 1))
+
+
+def _scalar(func: OpOverload) -> None:
+    def check(x: Tensor, dim: int) -> None:
+        """A tensor without dimensions has a first one, as for other reductions."""
+        if not x.dim():
+            func(torch.ones((), dtype=x.dtype), dim)
+
+    _CHECKS[func] = check
+
+
+_scalar(aten.cummax.default)
+_scalar(aten.cummin.default)
+
+
+def _empty_strided(size: Sequence[Any], stride: Sequence[Any], **_: Any) -> None:
+    """There are no strides below zero, which the real one says in its way."""
+    if any(_hint(step) < 0 for step in stride) and 0 not in map(_hint, size):
+        aten.empty_strided.default([_hint(n) for n in size], [_hint(step) for step in stride])
+
+
+_CHECKS[aten.empty_strided.default] = _empty_strided
 
 
 def _index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **_: Any) -> None:
     """It is new, which the real one says."""
-    aten.index_reduce.default(torch.ones(1), 0, torch.zeros(1, dtype=torch.int64), torch.ones(1), reduce)
+    torch.index_reduce(torch.ones(1), 0, torch.zeros(1, dtype=torch.int64), torch.ones(1), reduce)
 
 
 def _replaced(func: OpOverload, piece: Callable[..., Tensor]) -> None:
