@@ -10,6 +10,9 @@ from onegraph.capture.shadows import keys_of, members_of
 from onegraph.capture.texts import short, written_atom
 
 
+PLAIN = frozenset({dict, set, frozenset})
+
+
 class Predicate:
     """What a guard of kind "check" asks of a value, in code and in words."""
 
@@ -31,7 +34,9 @@ class SameMembers(Predicate):
         return f"list({what[0]}) == {short(list(map(referred, self.members)))}"
 
     def __call__(self, container: Any) -> bool:
-        found = keys_of(container) if isinstance(container, dict) else members_of(container)
+        found = container
+        if type(container) not in PLAIN:  # which may have methods of their own
+            found = keys_of(container) if isinstance(container, dict) else members_of(container)
         return len(found) == len(self.members) and all(map(same_member, found, self.members))
 
 
