@@ -9,7 +9,6 @@ from onegraph.capture.known import Known, referred, weakly
 from onegraph.capture.shadows import keys_of, members_of
 from onegraph.capture.texts import short, written_atom
 
-
 PLAIN = frozenset({dict, set, frozenset})
 
 
