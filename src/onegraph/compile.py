@@ -227,9 +227,17 @@ def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
     for node in module.graph.nodes:
         if node.target is torch._C._set_grad_enabled:
             recording = node.args != (False,)
-        elif recording and node.op.startswith("call") and any(map(requires_grad, (node, *node.all_input_nodes))):
+        elif recording and node.op.startswith("call") and is_recorded(node):
             return True
     return False
+
+
+def is_recorded(node: torch.fx.Node) -> bool:
+    """Whether autograd records a call: its result has gradients, or what it writes to may have, if it gives nothing."""
+    value = node.meta.get("example_value")
+    if value is None:
+        return any(map(requires_grad, node.all_input_nodes))
+    return requires_grad(node) or isinstance(value, tuple | list) and any(map(requires_grad, node.users))
 
 
 def requires_grad(node: torch.fx.Node) -> bool:

@@ -18,10 +18,8 @@ Numbers = Sequence[int | Computed]
 def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
     """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
 
-    A graph is `unrecorded` where autograd may look on, but is told of nothing, as in the step of an optimizer.
+    A graph is `unrecorded` if some inputs have gradients, and nothing is recorded of it: the step of an optimizer.
     """
-    if unrecorded and not spec.is_plain():
-        return torch.no_grad()(bind(spec, run))
     if spec.is_plain():
         return run
     if not spec.mutations and not spec.written and all(isinstance(output, Computed) for output in spec.outputs):
@@ -35,14 +33,33 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
 
     def call(*inputs: Any) -> tuple[Any, ...]:
         results = run(*inputs)
-        for mutation in spec.mutations:
-            write(mutation, inputs[mutation.input], results)
-        outputs = [resolve(output, inputs, results) for output in spec.outputs]
+        if unrecorded:
+            with torch.no_grad():
+                for mutation in spec.mutations:
+                    write(mutation, inputs[mutation.input], results)
+            outputs = [unrecorded_output(output, inputs, results) for output in spec.outputs]
+        else:
+            for mutation in spec.mutations:
+                write(mutation, inputs[mutation.input], results)
+            outputs = [resolve(output, inputs, results) for output in spec.outputs]
         for position, count in spec.written:
             set_version(outputs[position], count)
         return tuple(outputs)
 
     return call
+
+
+def unrecorded_output(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+    """One output; if it is a view of what has gradients, the program made it where none are recorded."""
+    base = output
+    while isinstance(base, Strided | Replayed | Detached):
+        base = base.tensor if isinstance(base, Detached) else base.base
+    with torch.set_grad_enabled(not (isinstance(base, Input) and is_differentiated(inputs[base.index]))):
+        return resolve(output, inputs, results)
+
+
+def is_differentiated(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:

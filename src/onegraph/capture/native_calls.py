@@ -84,6 +84,16 @@ def keeps_texts(function: Any) -> bool:
     )
 
 
+#: Native functions that hand on the items that they are given, without looking at them.
+HANDING = frozenset(map(id, (iter, reversed, zip, list, tuple)))
+
+
+def takes_symbols(function: Any) -> bool:
+    """Whether symbolic numbers may stay what they are among the arguments of a native function, at any depth."""
+    keeps = keeps_texts(function) and not isinstance(kept_by(function), dict | set)
+    return is_torch(function) or id(function) in HANDING or keeps
+
+
 def kept_by(function: Any) -> Any:
     """The container of a method that keeps what it is given."""
     return function if isinstance(function, type) else getattr(function, "__self__", function)

@@ -176,6 +176,9 @@ class Recorder(TorchFunctionMode):
             number = self.number_in(args[0]) if func is torch.Tensor.item and self.takes_numbers() else None
             if number is not None:
                 return number
+            numbers = self._numbers_in(kwargs)
+            if numbers:
+                return self.__torch_function__(func, types, args, {**kwargs, **numbers})
             raise refused_after(func, args, error) from None
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError) as error:
             if type(error) is TypeError and not contains_tensor((args, kwargs)):
@@ -192,6 +195,13 @@ class Recorder(TorchFunctionMode):
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
         return result
+
+    def _numbers_in(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The numbers in the tensors among the keyword arguments (`value=lr`), as an operator takes them."""
+        if not self.takes_numbers():
+            return {}
+        numbers = {name: self.number_in(v) for name, v in kwargs.items() if isinstance(v, torch.Tensor) and not v.dim()}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""

@@ -47,12 +47,12 @@ from onegraph.capture.native_calls import (
     is_buffer,
     is_torch,
     keeps_texts,
-    kept_by,
     receiver_of,
     refuse_calls,
     refuse_tensor_like,
     run_among,
     taken,
+    takes_symbols,
 )
 from onegraph.capture.operators import NUMBERS, SYMBOLIC
 from onegraph.capture.policy.classes import AbstractAnswers
@@ -455,7 +455,7 @@ class Tracer(Frames, Containers, Drops):
                 self.world.realize(value)
             for pair in members_of(value) if depth == "pairs" and isinstance(value, list | tuple) else ():
                 self.world.realize(pair)
-        if not (is_torch(function) or keeps_texts(function) and not isinstance(kept_by(function), dict | set)):
+        if not takes_symbols(function):
             args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
         if is_torch(function) or isinstance(function, types.FunctionType):
             refuse_tensor_like((args, kwargs))

@@ -117,7 +117,7 @@ RANDOM_STATE = _define(
 )
 OPTIMIZER = _define(
     "optimizer",
-    "call of {name}, the step of an optimizer that decides by what is in its tensors",
+    "call of {name}, which decides by what is in the tensors of an optimizer",
     "Which operators run depends on numbers that only the running program has: losses, counts of steps, norms.",
     "step outside of the compiled function",
     "take an optimizer that computes without deciding, which is captured: SGD, Adam, AdamW, NAdam, Adagrad",

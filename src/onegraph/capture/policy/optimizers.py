@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.amp import GradScaler
 from torch.optim import LBFGS, Adafactor, SparseAdam, asgd, optimizer, radam
 
 from onegraph.capture.breaks import CLEARED_GRADIENTS, OPTIMIZER
@@ -18,6 +19,7 @@ from onegraph.capture.policy.registry import breaks, policy
 #: What these call is not public.
 ADAFACTOR, SPARSE_ADAM = (cls.__init__.__globals__ for cls in (Adafactor, SparseAdam))
 breaks(OPTIMIZER, radam.radam, asgd.asgd, ADAFACTOR["adafactor"], SPARSE_ADAM["F"].sparse_adam, LBFGS.step)
+breaks(OPTIMIZER, GradScaler.step, GradScaler.unscale_, GradScaler.update)
 breaks(CLEARED_GRADIENTS, optimizer.Optimizer.zero_grad, torch.nn.Module.zero_grad)
 
 
