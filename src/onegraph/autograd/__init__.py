@@ -14,6 +14,7 @@ from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.autograd.duplicates import merge_duplicates
 from onegraph.autograd.fold import fold_constants
 from onegraph.autograd.joint import Joint, trace_joint
+from onegraph.autograd.lean import lean
 from onegraph.autograd.partition import Partition, backward_from, partition
 from onegraph.autograd.simplify import remove_copies
 from onegraph.autograd.spec import CallSpec, GradSpec, Half
@@ -32,6 +33,13 @@ PASSES = (
     Pass("merge_duplicates", merge_duplicates, "before folding, so that equal constants are folded once"),
     Pass("fold_constants", fold_constants, "after copies of literals are gone"),
     Pass("remove_dead_code", remove_dead_code, "what was folded leaves its inputs behind"),
+)
+
+JOINT_PASSES = (
+    *PASSES,
+    Pass("lean", lean, "last: it names what it makes after nodes that are not merged or folded any more"),
+    Pass("remove_dead_code", remove_dead_code, "what was replaced has no use"),
+    Pass("merge_duplicates", merge_duplicates, "statistics are taken out of a normalization by two now"),
 )
 
 
@@ -80,7 +88,7 @@ class Program:
     def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
         """The joint graph, cleaned. Raises CompileError where there is none."""
         joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, missing)
-        clean = run_passes(joint.module, PASSES, cx, check, graph_text, "functionalize")
+        clean = run_passes(joint.module, JOINT_PASSES, cx, check, graph_text, "functionalize")
         return Joint(clean, joint.call, joint.grad)
 
 

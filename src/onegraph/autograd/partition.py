@@ -193,24 +193,34 @@ def minimum_cut(needed: Collection[Node], free: Collection[Node], fixed: Collect
     """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are."""
     import networkx  # takes as long as a small compilation
 
+    region = ancestors(needed)
+    roots = {node for node in region if node.op == "placeholder" or node.op == "call_function" and not is_cheap(node)}
+    costs = {node: None if node in fixed else 0 if node in free else cost_of(node) for node in region}
+    kept = roots & set(needed)  # there is no choice about these, nor about what only they lead to
     flow: Any = networkx.DiGraph()
     flow.add_node(SOURCE)
     flow.add_node(SINK)
-    region = ancestors(needed)
-    for node in region:
-        cost = None if node in fixed else 0 if node in free else cost_of(node)
-        flow.add_edge((node, "in"), (node, "out"), **({} if cost is None else {"capacity": cost}))
-        if node.op == "placeholder" or (node.op == "call_function" and not is_cheap(node)):
-            flow.add_edge(SOURCE, (node, "in"))
-        for source in node.all_input_nodes:
-            flow.add_edge((source, "out"), (node, "in"))
-        if node in needed:
-            flow.add_edge((node, "out"), SINK)
+    reached, pending = set(roots - kept), list(roots - kept)
+    while pending:
+        node = pending.pop()
+        start = SOURCE if node in roots else (node, "in")
+        end = SINK if node in needed else (node, "out")
+        cost = costs[node]
+        flow.add_edge(start, end, **({} if cost is None else {"capacity": cost}))
+        for user in () if node in needed else node.users:
+            if user in region and user not in roots:
+                flow.add_edge(end, (user, "in"))
+                if user not in reached:
+                    reached.add(user)
+                    pending.append(user)
     try:
-        _, (reached, _) = networkx.minimum_cut(flow, SOURCE, SINK, flow_func=networkx.algorithms.flow.boykov_kolmogorov)
+        _, (near, _) = networkx.minimum_cut(flow, SOURCE, SINK, flow_func=networkx.algorithms.flow.boykov_kolmogorov)
     except networkx.NetworkXUnbounded:
         raise CompileError("partition", "the backward pass needs a value that cannot be kept") from None
-    return {node for node in region if (node, "in") in reached and (node, "out") not in reached}
+    if any(costs[node] is None for node in kept):
+        raise CompileError("partition", "the backward pass needs a value that cannot be kept")
+    inside = {node for node in reached if node in roots or (node, "in") in near}
+    return kept | {node for node in inside if node in needed or (node, "out") not in near}
 
 
 SOURCE, SINK = "source", "sink"
