@@ -50,6 +50,9 @@ PROGRAMS = {
         "return torch.nn.Identity().dump_patches, x + 1",
         (ONE, f"torch.nn.Module.dump_patches = 5 -> {ONE}", f"torch.nn.Module.dump_patches = False -> {ONE}"),
     ),
+    "class that a library hands out": asked(
+        "getattr(made.get(), 'a', 0)", LIBRARY + "class Plain: pass\nmade.table = Plain", "Plain.a = 1"
+    ),
     "weak reference of a library": asked(
         "made.found() is None",
         LIBRARY + "import weakref\nclass Plain: pass\nkept = [Plain()]\nmade.found = weakref.ref(kept[0])",

@@ -304,6 +304,7 @@ class Attributes(Machine):
             return self.call_before(ATTRIBUTE, self.wrapped(type(cls), meta_owner, meta, name, "fget"), (cls,), {})
         owner, found = find_in_class(cls, name)
         if found is MISSING:
+            self.type_lookup(cls, name)  # so the class is one of those that were looked at
             fallback = self.class_lookup(type(cls), "__getattr__")
             if isinstance(fallback, types.FunctionType) and meta is MISSING:
                 return self.call_before(ATTRIBUTE, fallback, (cls, name), {})

@@ -36,7 +36,9 @@ class SameMembers(Predicate):
         found = container
         if type(container) not in PLAIN:  # which may have methods of their own
             found = keys_of(container) if isinstance(container, dict) else members_of(container)
-        return len(found) == len(self.members) and all(map(same_member, found, self.members))
+        if len(found) != len(self.members):
+            return False
+        return not self.members or all(map(same_member, found, self.members))
 
 
 def same_member(a: Any, b: Any) -> bool:
