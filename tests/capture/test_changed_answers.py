@@ -53,6 +53,9 @@ PROGRAMS = {
     "class that a library hands out": asked(
         "getattr(made.get(), 'a', 0)", LIBRARY + "class Plain: pass\nmade.table = Plain", "Plain.a = 1"
     ),
+    "equality of a read-only view": asked(
+        "c == {3: 1}", "d = {4: 1, 3: 1}\nc = types.MappingProxyType(d)", "d.pop(4)"
+    ),
     "weak reference of a library": asked(
         "made.found() is None",
         LIBRARY + "import weakref\nclass Plain: pass\nkept = [Plain()]\nmade.found = weakref.ref(kept[0])",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import operator
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -122,6 +122,10 @@ class Operators(Attributes):
         return super().unary(op, self._filled(obj))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is MappingProxyType:  # which hands on the question
+            return self.compare(op, behind_proxy(a), b)
+        if type(b) is MappingProxyType and isinstance(a, dict):
+            return self.compare(op, a, behind_proxy(b))
         if self.is_symbolic(a, b, kinds=beside_floats(a, b)):
             return self.asked(FUNCTIONS[op], a, b)
         if op in ("==", "!=") and any(
