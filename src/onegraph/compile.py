@@ -131,7 +131,7 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     with timed(cx, "compile"), ruled("ignore"):
         compiled = compile_graph(graph.module, cx, parameters)
-    return bind(graph.spec, compiled.run, torch.is_grad_enabled() and any(map(requires_grad, inputs_of(module))))
+    return bind(graph.spec, compiled.run, unrecorded=True)
 
 
 def recorded(

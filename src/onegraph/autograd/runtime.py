@@ -18,7 +18,7 @@ Numbers = Sequence[int | Computed]
 def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
     """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
 
-    A graph is `unrecorded` if some inputs have gradients, and nothing is recorded of it: the step of an optimizer.
+    A graph is `unrecorded` if autograd records nothing of it, whatever its inputs are: the step of an optimizer.
     """
     if spec.is_plain():
         return run
@@ -34,9 +34,7 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
     def call(*inputs: Any) -> tuple[Any, ...]:
         results = run(*inputs)
         if unrecorded:
-            with torch.no_grad():
-                for mutation in spec.mutations:
-                    write(mutation, inputs[mutation.input], results)
+            write_unrecorded(spec.mutations, inputs, results)
             outputs = [unrecorded_output(output, inputs, results) for output in spec.outputs]
         else:
             for mutation in spec.mutations:
@@ -54,12 +52,30 @@ def unrecorded_output(output: Output, inputs: Sequence[Any], results: Sequence[A
     base = output
     while isinstance(base, Strided | Replayed | Detached):
         base = base.tensor if isinstance(base, Detached) else base.base
-    with torch.set_grad_enabled(not (isinstance(base, Input) and is_differentiated(inputs[base.index]))):
+    if base is output or not (isinstance(base, Input) and inputs[base.index].requires_grad):
+        return resolve(output, inputs, results)
+    with torch.no_grad():
         return resolve(output, inputs, results)
 
 
-def is_differentiated(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
+def write_unrecorded(mutations: Sequence[Mutation], inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    """Give the inputs their new values, as `write` does: all of them at once, and autograd only counts."""
+    targets, values, more = [], [], []
+    for mutation in mutations:
+        target, writes = inputs[mutation.input], mutation.writes
+        if mutation.value is not None and writes:
+            targets.append(target)
+            values.append(results[mutation.value.index])
+            writes -= 1
+        elif mutation.value is not None:
+            target.data.copy_(results[mutation.value.index])
+        if writes and not target.is_inference():
+            more += [target] * writes
+    if targets:
+        with torch.no_grad():
+            torch._foreach_copy_(targets, values)
+    if more:
+        torch._C._increment_version(tuple(more))
 
 
 def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
-from onegraph.capture.record import Recorder, writes_to
+from onegraph.capture.record import Recorder
 from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
@@ -85,7 +85,11 @@ class Fallback:
         return resolved
 
     def _versions(self, inputs: Sequence[Any]) -> tuple[int | None, ...]:
-        return tuple([writes_to(inputs[index]) for index in self.written]) if self.repeatable else ()
+        if not self.repeatable:
+            return ()
+        written = [inputs[index] for index in self.written]
+        with torch._C.DisableTorchFunction():  # once: a step of an optimizer writes to hundreds
+            return tuple([None if tensor.is_inference() else tensor._version for tensor in written])
 
 
 def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:
