@@ -154,25 +154,18 @@ def recorded(
         forward, backwards = make(pair.graphs.forward), [make(graph.module) for graph in pair.graphs.backwards]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
-        if any(isinstance(n, torch.SymInt) for value in program.inputs for n in sizes_of(value)):
-            return None  # guards that another trace needs would come too late
         tangents = pair.grad.halves[number].tangents
         missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
-        try:
-            graph, taken, half = other_backward(program, pair, number, missing, cx)
-        except CompileError:
+        other = other_backward(program, pair, number, missing, cx)
+        if other is None:
             return None
-        return Backward(make(graph), half, taken)
+        return Backward(None if other.module is None else make(other.module), other.half, other.taken)
 
     def report(reason: str) -> None:
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
     return compiled_pair(pair, forward, backwards, specialize, module.forward, report)
-
-
-def sizes_of(value: Any) -> tuple[Any, ...]:
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
 
 
 def unrecordable(cx: Context) -> str:

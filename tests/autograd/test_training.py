@@ -417,6 +417,37 @@ def test_a_write_is_an_error_only_where_a_pass_looks(backend: str) -> None:
             second.sum().backward()
 
 
+def sharing(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.exp()
+    return y * 2, y + w.sin()
+
+
+def saving_nothing(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return x + 1, w.sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [apart, sharing, saving_nothing, chain, product])
+def test_passes_one_after_the_other(program: Callable[..., Any], backend: str) -> None:
+    """What a pass frees is missed by those that look at it, and by no others."""
+    for order in ([0, 1, 1], [1, 0, 0], [-1, 0, 1], [0, 0]):
+        found = []
+        for function in (program, compiled(program, backend)):
+            x, w = leaves()
+            results = flat(function(x, w))
+            log: list[Any] = []
+            for number in order:
+                try:
+                    results[number % len(results)].sum().backward()
+                except RuntimeError as error:
+                    log.append(str(error))
+                    break  # what eager has accumulated by then depends on the order of its nodes
+                log.append([None if t.grad is None else t.grad.clone() for t in (x, w)])
+            found.append(log)
+        torch.testing.assert_close(*[[part for part in log if not isinstance(part, str)] for log in found[::-1]])
+        assert [part for part in found[1] if isinstance(part, str)] == [p for p in found[0] if isinstance(p, str)]
+
+
 # ---- how gradients lie in memory -------------------------------------------------------------------------------------
 
 

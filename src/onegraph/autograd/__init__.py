@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from torch import SymInt, Tensor
 from torch.fx import GraphModule
 
 from onegraph.autograd.dead_code import remove_dead_code
@@ -17,9 +18,10 @@ from onegraph.autograd.joint import Joint, trace_joint
 from onegraph.autograd.lean import lean
 from onegraph.autograd.partition import Partition, backward_from, partition
 from onegraph.autograd.simplify import remove_copies
-from onegraph.autograd.spec import CallSpec, GradSpec, Half
+from onegraph.autograd.spec import CallSpec, GradSpec, Half, Input
 from onegraph.autograd.trace import trace
 from onegraph.base.context import Context
+from onegraph.base.errors import CompileError
 from onegraph.base.events import FunctionalGraphBuilt, GradientsPlanned
 from onegraph.base.pipeline import Pass, run_passes
 from onegraph.torchlib.graph_text import graph_text
@@ -85,6 +87,10 @@ class Program:
     inputs: Sequence[Any]
     overlapping: Sequence[tuple[int, int]] = ()
 
+    def has_symbols(self) -> bool:
+        shapes = (value.shape if isinstance(value, Tensor) else (value,) for value in self.inputs)
+        return any(isinstance(number, SymInt) for shape in shapes for number in shape)
+
     def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
         """The joint graph, cleaned. Raises CompileError where there is none."""
         joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, missing)
@@ -105,15 +111,35 @@ def graph_pair(program: Program, cx: Context, parameters: Collection[int] = ()) 
     return GraphPair(graphs, joint.call, joint.grad)
 
 
+@dataclass(frozen=True, slots=True)
+class OtherBackward:
+    """What a half does for some of its tangents. `taken` are positions among what is kept, and inputs; `module` is None
+    where the graph would need what is not kept."""
+
+    module: GraphModule | None
+    half: Half
+    taken: tuple[int | Input, ...] = ()
+
+
 def other_backward(
     program: Program, pair: GraphPair, number: int, missing: Collection[int], cx: Context
-) -> tuple[GraphModule, tuple[int, ...], Half]:
-    """The backward graph of a half for when these of the followed results have no gradient, and what it takes of what
-    the half saves."""
-    joint = program.joint(cx, missing)
-    graph, taken = backward_from(joint.module, joint.grad, number, pair.graphs.backwards[number].names())
+) -> OtherBackward | None:
+    """A half for when these of the followed results have no gradient; None if it cannot be traced."""
+    written = frozenset(mutation.input for mutation in pair.spec.mutations)
+    try:
+        joint = program.joint(cx, missing)
+    except CompileError:
+        return None
+    half = joint.grad.halves[number]
+    if program.has_symbols():
+        return OtherBackward(None, half)  # guards that the compiler needs would come too late
+    try:
+        names = pair.graphs.backwards[number].names()
+        graph, taken = backward_from(joint.module, joint.grad, number, names, written)
+    except CompileError:
+        return OtherBackward(None, half)
     announce(graph, cx)
-    return graph, taken, joint.grad.halves[number]
+    return OtherBackward(graph, half, taken)
 
 
 def announce(functional: GraphModule, cx: Context) -> None:

@@ -1,8 +1,8 @@
 """The graphs of a pair, forward and backward, as one function of eager's autograd.
 
-The forward graph's results are ordinary results of a `torch.autograd.Function`; what it keeps goes through
-`save_for_backward`, so that eager's engine frees, keeps and hooks it as it does its own. Results that others are
-computed from have nodes of their own: behind such a node, the engine has the whole gradient of the result.
+The forward graph's results are ordinary results of a `torch.autograd.Function`. What it keeps is freed as eager frees
+it: by the pass that looks at it, while what another pass may ask for is kept. Results that others are computed from
+have nodes of their own: behind such a node, the engine has the whole gradient of the result.
 
      x ──► graph ──► logits ──────────────► logits        gradient of x, from that of logits
                │            └─► stage        (its part of) the gradient of logits, from that of loss
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from onegraph import _C
 from onegraph.autograd import GraphPair
+from onegraph.autograd.partition import BackwardGraph
 from onegraph.autograd.runtime import Run, bind, laid_over, write
 from onegraph.autograd.spec import (
     Computed,
@@ -43,6 +44,7 @@ from onegraph.autograd.spec import (
 )
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.primals import (
+    FREED,
     below_autograd,
     is_graph_kept,
     named_after,
@@ -50,32 +52,33 @@ from onegraph.torchlib.primals import (
     version_probe,
     written_since,
 )
-from onegraph.torchlib.state import GlobalState, saves_for_hooks, tracing_suspended, under
+from onegraph.torchlib.state import GlobalState, saves_for_hooks, saves_through_hooks, tracing_suspended, under
 
 Pattern = tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """A backward graph, what its results are, and what it takes of what the node saves."""
+    """A backward graph, None where eager must do it; what its results are, and what it takes: positions among what the
+    node keeps, and inputs."""
 
-    run: Run
+    run: Run | None
     half: Half
-    taken: Sequence[int]
+    taken: Sequence[int | Input]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """What one node of autograd needs to know: `results` are those of which it takes gradients, and the cut.
 
-    `backwards` has a backward graph for each pattern of results that have a gradient, None where eager must do it;
-    `specialize` makes what is missing there. `function` is the autograd function that stands for it.
+    `backwards` has a backward graph for each pattern of results that have a gradient; `specialize` makes those that are
+    missing. `function` is the autograd function that stands for it.
     """
 
     half: Half
     results: tuple[int, ...]
     cut: int
-    saved: tuple[Input | Computed, ...]
+    graph: BackwardGraph
     backwards: dict[Pattern, Backward | None]
     specialize: Callable[[Pattern], Backward | None]
     function: Any
@@ -159,16 +162,25 @@ class Call:
     def keep(self, ctx: Any, node: Node) -> None:
         """Let a node of autograd keep what its backward graph takes."""
         ctx.call, ctx.node = self, node
-        assert self.inputs is not None
-        found = [self.inputs[p.index][0] if isinstance(p, Input) else self.values[p.index] for p in node.saved]
-        ctx.others = [SAVED if isinstance(value, Tensor) else value for value in found]
-        # Not every backward pass looks at all of them: here versions are compared, and the engine is given others.
-        ctx.save_for_backward(*[value.data for value in found if isinstance(value, Tensor)])
+        ctx.passed = ctx.freed = frozenset()
+        ctx.hooked = saves_through_hooks()
+        values = [self.kept(place, ctx.hooked) for place in node.graph.saved]
+        if ctx.hooked:
+            ctx.save_for_backward(*[value for value in values if isinstance(value, Tensor)])
+        ctx.kept = [SAVED if ctx.hooked and isinstance(value, Tensor) else value for value in values]
         ctx.layouts = [self.values[index].stride() for index in node.results]
         ctx.set_materialize_grads(False)
 
+    def kept(self, place: Input | Computed, hooked: bool) -> Any:
+        """A value as a node keeps it. Results have a history, in which the node would keep itself; and what hooks are
+        given has a count of writes of its own, since not every pass looks at it."""
+        assert self.inputs is not None
+        value = self.inputs[place.index][0] if isinstance(place, Input) else self.values[place.index]
+        is_result = isinstance(place, Computed) and place.index < self.graph.grad.results
+        return value.data if isinstance(value, Tensor) and (hooked or is_result) else value
 
-#: Stands for what `save_for_backward` keeps, among the numbers that are kept.
+
+#: Stands for what `save_for_backward` keeps, for hooks of torch's own: to check, or to move what is saved.
 SAVED = object()
 
 
@@ -208,25 +220,53 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     node: Node = ctx.node
     call: Call = ctx.call
     graph = call.graph
-    saved = iter(ctx.saved_tensors)
-    if all(tangent is None for tangent in tangents):
+    pattern = tuple([tangent is not None for tangent in tangents])
+    if not any(pattern):
         return [None] * len(node.half.gradients)
     reason = unfit(tangents)
-    backward = None if reason else node.backward(tuple([tangent is not None for tangent in tangents]), graph.state)
-    if backward is None:
+    backward = None if reason else node.backward(pattern, graph.state)
+    half = node.half if backward is None else backward.half
+    if not ctx.freed.isdisjoint(half.frees):
+        raise RuntimeError(FREED)
+    values = None if backward is None else taken(ctx, backward.taken)
+    if backward is None or backward.run is None or values is None:
         graph.report(reason or "not all results have a gradient")
         found = through_eager(call, node, tangents)
     else:
-        for item in backward.half.watched:
+        for item in half.watched:
             check_version(call, item)
-        kept = [next(saved) if value is SAVED else value for value in ctx.others]
-        values = [kept[index] for index in backward.taken]
         given = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
         results = backward.run(*values, *given)
-        found = [gradient(place, results, given) for place in backward.half.gradients]
-    if node.half.cut is None and not is_graph_kept():
-        call.inputs = None
+        found = [gradient(place, results, given) for place in half.gradients]
+    if half.frees and not is_graph_kept():
+        release(ctx, half, pattern)
     return found
+
+
+def taken(ctx: Any, places: Sequence[int | Input]) -> list[Any] | None:
+    """What a backward graph takes; None if an earlier pass has freed some of it."""
+    saved = iter(ctx.saved_tensors if ctx.hooked else ())
+    kept = [next(saved) if value is SAVED else value for value in ctx.kept]
+    inputs = ctx.call.inputs
+    if inputs is None and any(isinstance(place, Input) for place in places):
+        return None
+    values = [intact(*inputs[place.index]) if isinstance(place, Input) else kept[place] for place in places]
+    return None if any(value is GONE for value in values) else values
+
+
+#: Stands for what was kept.
+GONE = object()
+
+
+def release(ctx: Any, half: Half, pattern: Pattern) -> None:
+    """Free what a pass was the last to look at: what is kept for gradients that come alone, later, is still there."""
+    node, call = ctx.node, ctx.call
+    ctx.freed |= half.frees
+    ctx.passed |= frozenset(n for n, given in enumerate(pattern) if given)
+    wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
+    ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
+    if node.half.cut is None and len(ctx.passed) == len(pattern):
+        call.inputs = None
 
 
 #: The backward pass may run inside of a compiled function, and is no part of it: no frame of it is looked at.
@@ -289,13 +329,13 @@ def compiled_pair(
 
 
 def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
-    grad, half, saved = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number].saved
+    grad, half, graph = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number]
     return Node(
         half,
         tuple(grad.followed[n] for n in half.tangents),
         -1 if half.cut is None else grad.followed[half.cut],
-        saved,
-        {(True,) * len(half.tangents): Backward(run, half, range(len(saved)))},
+        graph,
+        {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
         specialize,
         named_after(CompiledGraph if half.cut is None else Stage, half.name),
     )
@@ -356,7 +396,8 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     """The gradients, by running the captured graph again as eager runs it. They can be differentiated if asked for."""
     graph = call.graph
     again = torch.is_grad_enabled()
-    assert call.inputs is not None, "the engine has said before that nothing is kept"
+    if call.inputs is None:
+        raise RuntimeError(FREED)
     given = [intact(value, version) for value, version in call.inputs]
     wanted = [index for index, value in enumerate(given) if isinstance(value, Tensor) and value.requires_grad]
     with torch.enable_grad(), same_numbers(call.random), under(graph.state):

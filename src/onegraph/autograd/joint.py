@@ -138,7 +138,7 @@ class Tape:
     results: Sequence[Tensor]
     tangents: Sequence[Tensor]
     cuts: Sequence[int]
-    used: list[Tensor]
+    used: dict[int, Tensor]
 
     def half(self, cut: int | None, missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given."""
@@ -156,8 +156,8 @@ class Tape:
         given = [self.tangents[n] for n in starts]
         places = self.primals if cut is None else wanted
         gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
-        watched = watched_of(self.used, self.primals, self.tensors, self.recorder)
-        return Half(tuple(starts), gradients, len(returned.nodes), watched, cut), returned.nodes
+        watched = watched_of(self.used.values(), self.primals, self.tensors, self.recorder)
+        return Half(tuple(starts), gradients, len(returned.nodes), watched, frozenset(self.used), cut), returned.nodes
 
     def reaching(self, wanted: Sequence[Tensor]) -> list[int]:
         """The results whose gradients arrive there, by no way through a result that others are computed from."""
@@ -206,7 +206,7 @@ def cuts_among(results: Sequence[Tensor], outputs: Sequence[Any], written: Colle
 
 
 def watched_of(
-    used: Sequence[Tensor], primals: Sequence[Any], results: Mapping[int, Tensor], recorder: Functionalizer
+    used: Collection[Tensor], primals: Sequence[Any], results: Mapping[int, Tensor], recorder: Functionalizer
 ) -> tuple[Watched, ...]:
     """The inputs and results that are among the tensors which autograd kept, as far as writes to them are counted."""
     places = {Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)}

@@ -57,10 +57,14 @@ CHEAP = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BackwardGraph:
-    """A backward graph. `saved` says where its first inputs are found; the tangents that it takes follow them."""
+    """A backward graph. `saved` says where its first inputs are found; the tangents that it takes follow them.
+
+    `takers` says for each saved value which tangents, by position, come together in each operator that takes it.
+    """
 
     module: GraphModule
     saved: tuple[Input | Computed, ...]
+    takers: tuple[frozenset[frozenset[int]], ...]
 
     def names(self) -> list[str]:
         """What the saved values are called in all joint graphs of the program; empty for those of the backward pass."""
@@ -111,7 +115,8 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
         used = ancestors(gradients, stop=saved)
         own = [node for node in saved if node in used or node in numbers]
         places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in own)
-        backwards.append(BackwardGraph(backward_graph(module, parts, half, gradients, own), places))
+        made = backward_graph(module, parts, half, gradients, own)
+        backwards.append(BackwardGraph(made, places, takers_of(made, len(own))))
     kept = sum(bytes_of(node) for node in saved if node not in free and node not in parts.results)
     again = ancestors(parts.all_gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
     recomputed = tuple(node.name for node in sorted_as(graph, again) if is_work(node))
@@ -119,15 +124,20 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
 
 
 def backward_from(
-    module: GraphModule, spec: GradSpec, number: int, saved: Sequence[str]
-) -> tuple[GraphModule, tuple[int, ...]]:
-    """One backward graph of a joint graph whose forward graph keeps the values of these names, and which it takes."""
+    module: GraphModule, spec: GradSpec, number: int, saved: Sequence[str], written: Collection[int]
+) -> tuple[GraphModule, tuple[int | Input, ...]]:
+    """One backward graph of a joint graph whose forward graph keeps the values of these names for it.
+
+    Also returns what it takes: of what is kept, and of the inputs, as far as they are not written to.
+    """
     known = {node.name: node for node in module.graph.nodes if IS_FORWARD in node.meta}
     parts = sides(module, spec)
-    used = ancestors(parts.gradients[number], stop=[known[name] for name in saved if name in known])
-    taken = [index for index, name in enumerate(saved) if name in known and known[name] in used]
-    own = [known[saved[index]] for index in taken]
-    return backward_graph(module, parts, spec.halves[number], parts.gradients[number], own), tuple(taken)
+    places: dict[Node, int | Input] = {n: Input(i) for i, n in enumerate(parts.primals) if i not in written}
+    places |= {known[name]: index for index, name in enumerate(saved) if name in known}
+    used = ancestors(parts.gradients[number], stop=places)
+    own = [node for node in places if node in used]
+    graph = backward_graph(module, parts, spec.halves[number], parts.gradients[number], own)
+    return graph, tuple(places[node] for node in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +189,18 @@ def backward_graph(
             raise CompileError("partition", f"the backward pass needs {node.name}, which is not kept")
     tangents = [parts.tangents[number] for number in half.tangents]
     return extract(module, [*saved, *tangents], gradients, computed)
+
+
+def takers_of(module: GraphModule, saved: int) -> tuple[frozenset[frozenset[int]], ...]:
+    """For each of the first inputs, the sets of the others that operators know which take it, or what is made of it."""
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    behind: dict[Node, frozenset[int]] = {node: frozenset([n]) for n, node in enumerate(inputs[saved:])}
+    for node in module.graph.nodes:
+        behind.setdefault(node, frozenset().union(*(behind[source] for source in node.all_input_nodes)))
+    takers: dict[Node, frozenset[frozenset[int]]] = {}
+    for node in reversed(module.graph.nodes):
+        takers[node] = frozenset().union(*({behind[user]} if behind[user] else takers[user] for user in node.users))
+    return tuple(takers[node] for node in inputs[:saved])
 
 
 def _where(node: Node) -> str:

@@ -135,13 +135,15 @@ class Half:
     node more, and `cut` is its number: the node gives the part of its gradient that comes through the others.
     `gradients` has one for each input (None for an input that gets none), or the one of the cut; `computed` is how many
     tensors and numbers the backward graph returns for them. `watched` are inputs and results that eager's autograd
-    would look at: to write to them before the backward pass is an error. `name` is that of the node in eager.
+    would look at: to write to them before the backward pass is an error. `frees` are the numbers of all that it would
+    look at, and free: a second pass that looks at one of them is an error. `name` is that of the node in eager.
     """
 
     tangents: tuple[int, ...]
     gradients: tuple[Gradient, ...]
     computed: int
     watched: tuple[Watched, ...] = ()
+    frees: frozenset[int] = frozenset()
     cut: int | None = None
     name: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -49,22 +50,32 @@ def below_autograd() -> Iterator[None]:
 
 
 @contextmanager
-def counting_saves() -> Iterator[list[Tensor]]:
-    """Collects what backward passes look at of what autograd keeps. They raise if it was written to since."""
-    used: list[Tensor] = []
+def counting_saves() -> Iterator[dict[int, Tensor]]:
+    """Collects, by number, what backward passes look at of what autograd keeps. They raise if it was written to."""
+    used: dict[int, Tensor] = {}
+    numbers = itertools.count()
 
-    def pack(tensor: Tensor) -> tuple[Tensor, int]:
-        return tensor, tensor._version
+    def pack(tensor: Tensor) -> tuple[int, Tensor, int]:
+        return next(numbers), tensor, tensor._version
 
-    def unpack(packed: tuple[Tensor, int]) -> Tensor:
-        tensor, version = packed
-        used.append(tensor)
+    def unpack(packed: tuple[int, Tensor, int]) -> Tensor:
+        number, tensor, version = packed
+        used[number] = tensor
         if tensor._version != version:
             raise RuntimeError(written_since(tensor, version, tensor.shape))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
         yield used
+
+
+#: What eager's autograd says of a second pass over what the first one has freed.
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors "
+    "after calling backward."
+)
 
 
 def written_since(tensor: Tensor, version: int, shape: Sequence[int], made_by: str = "") -> str:
