@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from onegraph.autograd import GraphPair, Program, graph_pair, other_backward
 from onegraph.autograd.partition import partition
-from onegraph.autograd.spec import Computed, GradSpec, Half, Tangent
+from onegraph.autograd.spec import Computed, GradSpec, Half, Input, Tangent
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeMode
@@ -179,7 +179,9 @@ def test_names_of_what_is_kept_are_those_of_other_backward_graphs() -> None:
     mode = FakeMode()
     whole = Program(as_module(program, 2), [mode.fakeify(x) for x in (leaf(4, 8), leaf(8))])
     pair = graph_pair(whole, Context(), ())
-    half, taken, _ = other_backward(whole, pair, 0, [0], Context())
-    names = [node.name for node in half.graph.nodes if node.op == "placeholder"]
-    assert names[:-1] == [pair.graphs.backwards[0].names()[place] for place in taken]
+    other = other_backward(whole, pair, 0, [0], Context())
+    assert other is not None and other.module is not None
+    names = [node.name for node in other.module.graph.nodes if node.op == "placeholder"]
+    kept = pair.graphs.backwards[0].names()
+    assert names[:-1] == [("x0", "x1")[p.index] if isinstance(p, Input) else kept[p] for p in other.taken]
     assert any("lean" in name for name in names)

@@ -417,6 +417,23 @@ def test_a_write_is_an_error_only_where_a_pass_looks(backend: str) -> None:
             second.sum().backward()
 
 
+def scaled(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = (x @ w.t()).sum(1, keepdim=True)
+    return y, (y.expand(3, 4) * 2).sin()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_what_eager_does_not_keep_changes_nothing(backend: str) -> None:
+    found = []
+    for function in (scaled, compiled(scaled, backend)):
+        x, w = leaves()
+        y, z = function(x, w)
+        y.detach().zero_()
+        z.sum().backward()
+        found.append((x.grad, w.grad))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def sharing(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     y = x.exp()
     return y * 2, y + w.sin()

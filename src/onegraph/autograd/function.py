@@ -40,7 +40,6 @@ from onegraph.autograd.spec import (
     Replayed,
     Strided,
     Tangent,
-    Watched,
 )
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.primals import (
@@ -96,7 +95,7 @@ class Compiled:
     """What the calls of a pair have in common. `eager` runs the captured graph; `state` is what it was captured in.
 
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
-    inputs that the graph writes to. `watched` are results that backward passes look at and the caller may write to, and
+    inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
     told why a backward pass runs in eager.
     """
@@ -228,13 +227,14 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     half = node.half if backward is None else backward.half
     if not ctx.freed.isdisjoint(half.frees):
         raise RuntimeError(FREED)
+    for item in half.watched:
+        if (written := written_to(call, item.place)) is not None:
+            raise RuntimeError(written_since(*written, item.made_by))
     values = None if backward is None else taken(ctx, backward.taken)
     if backward is None or backward.run is None or values is None:
-        graph.report(reason or "not all results have a gradient")
+        graph.report(reason or "not all results have a gradient, or one was written to")
         found = through_eager(call, node, tangents)
     else:
-        for item in half.watched:
-            check_version(call, item)
         given = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
         results = backward.run(*values, *given)
         found = [gradient(place, results, given) for place in half.gradients]
@@ -244,13 +244,19 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
 
 
 def taken(ctx: Any, places: Sequence[int | Input]) -> list[Any] | None:
-    """What a backward graph takes; None if an earlier pass has freed some of it."""
+    """What a backward graph takes; None if an earlier pass has freed some of it, or somebody has written to it.
+
+    That is no error if eager keeps something else in its place.
+    """
+    sources = [place if isinstance(place, Input) else ctx.node.graph.saved[place] for place in places]
+    if any(written_to(ctx.call, source) is not None for source in sources):
+        return None
     saved = iter(ctx.saved_tensors if ctx.hooked else ())
     kept = [next(saved) if value is SAVED else value for value in ctx.kept]
     inputs = ctx.call.inputs
     if inputs is None and any(isinstance(place, Input) for place in places):
         return None
-    values = [intact(*inputs[place.index]) if isinstance(place, Input) else kept[place] for place in places]
+    values = [inputs[place.index][0] if isinstance(place, Input) else kept[place] for place in places]
     return None if any(value is GONE for value in values) else values
 
 
@@ -273,19 +279,18 @@ def release(ctx: Any, half: Half, pattern: Pattern) -> None:
 DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False)
 
 
-def check_version(call: Call, item: Watched) -> None:
-    """Raise what eager raises where what a backward pass looks at was written to since."""
-    place = item.place
+def written_to(call: Call, place: Input | Computed) -> tuple[Tensor, int, torch.Size] | None:
+    """What was written to since the call, the version that it had, and its shape; None if it was not."""
     if isinstance(place, Input) and place.index not in call.graph.written:
-        assert call.inputs is not None
+        if call.inputs is None or not isinstance(call.inputs[place.index][0], Tensor):
+            return None
         tensor, version = call.inputs[place.index]
         shape = tensor.shape
     elif place in call.probes:
         tensor, version, shape = call.probes[place]
     else:
-        return
-    if tensor._version != version:
-        raise RuntimeError(written_since(tensor, version, shape, item.made_by))
+        return None
+    return None if tensor._version == version else (tensor, version, shape)
 
 
 def compiled_pair(
@@ -306,6 +311,7 @@ def compiled_pair(
     seen = {Computed(n) for output in spec.outputs if (n := counter_of(output)) is not None}
     written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
     watched = {item.place for half in grad.halves for item in half.watched}
+    watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
     compiled = Compiled(
         forward,
         tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
