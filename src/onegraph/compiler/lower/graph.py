@@ -35,6 +35,7 @@ from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
+from onegraph.ir.types import F64
 from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
 from onegraph.torchlib.strides import memory_order
 
@@ -105,8 +106,11 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         case torch.SymInt() as size:
             return index_of(size)
         case torch.SymFloat() as number:
+            value = number.node.value
             if node.target is torch.ops.aten._local_scalar_dense.default:
-                g.taken[number.node.value] = values[node.all_input_nodes[0]]
+                g.taken[value] = values[node.all_input_nodes[0]]
+            else:  # computed once, and not for each element that it is used for
+                g.taken[value] = g.pointwise((), F64, lambda cell: cell.fraction(value, g.taken))
             return Fraction(number, g.taken)
     args = [_argument(arg, values) for arg in node.args]
     kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}
