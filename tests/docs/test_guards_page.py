@@ -107,9 +107,7 @@ Where the answer is another in a later call, the program is traced again. The ta
 the tests run every row, and look whether the change is seen.
 
 What Python's and torch's own modules keep is guarded as the program's own. Not guarded is what functions of torch ask
-that run as they are, and the code and the defaults of functions that a library has defined in its modules.
-Which of several equal numbers, texts or tuples an object is (`is`) is promised by nobody, nor how a set finds members
-whose hashes have changed since."""
+that run as they are, and the code and the defaults of functions that a library has defined in its modules."""
 
 
 def page() -> str:

@@ -88,14 +88,6 @@ QUESTIONS: tuple[Question, ...] = (
         _ABSENCE, "`in`, `get` with a default", "table = {}", "x + table.get('a', 1)", "table['a'] = 7", ("lacks",)
     ),
     Question(_ABSENCE, "of an object", f"{_BOX}\ntable = {{}}", "x + table.get(box, 1)", "table[box] = 7", ("lacks",)),
-    Question(
-        _ABSENCE,
-        "of a class, or an element type",
-        "table = {}",
-        "x + table.get(x.dtype, 1)",
-        "table[torch.float32] = 7",
-        ("lacks",),
-    ),
     Question(_ABSENCE, "an attribute", _BOX, "x + getattr(box, 'm', 1)", "box.m = 7", ("lacks",)),
     Question(
         _ABSENCE, "an attribute of a tensor", "y = torch.ones(2)", "x + getattr(y, 'm', 1)", "y.m = 7", ("lacks_attr",)
@@ -118,14 +110,6 @@ QUESTIONS: tuple[Question, ...] = (
         ("lacks",),
     ),
     Question(_ATTRIBUTES, "of an object", _BOX, "x * box.n", "box.n = 5", ("equal",)),
-    Question(
-        _ATTRIBUTES,
-        "of a member of an enumeration",
-        "import enum\n\nclass Color(enum.Enum):\n    RED = 1",
-        "x * Color.RED.value",
-        "Color.RED._value_ = 5",
-        ("equal",),
-    ),
     Question(_ATTRIBUTES, "of its class", _BOX, "x * box.size", "Box.size = 5", ("equal",)),
     Question(_ATTRIBUTES, "of its class, which an object may hide", _BOX, "x * box.size", "box.size = 5", ("lacks",)),
     Question(
@@ -166,14 +150,6 @@ QUESTIONS: tuple[Question, ...] = (
         ("is",),
     ),
     Question(_NAMES, "a function or class of a library", "", "torch.sin(x)", "torch.sin = torch.cos", ("names",)),
-    Question(
-        _NAMES,
-        "data of a library",
-        "import types\nmade = types.ModuleType('torch.made')\nmade.n = 1",
-        "x + made.n",
-        "made.n = 5",
-        ("equal",),
-    ),
     Question(_NAMES, "a builtin", "", "x * abs(-1)", "import builtins; builtins.abs = lambda n: 5", ("names",)),
     Question(
         _NAMES,

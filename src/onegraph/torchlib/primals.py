@@ -42,11 +42,20 @@ def set_version(tensor: Tensor, version: int) -> None:
         torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
-@contextmanager
-def below_autograd() -> Iterator[None]:
+class below_autograd:  # noqa: N801 - it is used as a function
     """Operators run as autograd runs them: they see that gradients are recorded, and nothing records them."""
-    with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
-        yield
+
+    __slots__ = ("guard", "was_enabled")
+
+    def __enter__(self) -> None:
+        self.was_enabled = torch.is_grad_enabled()
+        self.guard = torch._C._AutoDispatchBelowAutograd()
+        torch._C._set_grad_enabled(True)
+        self.guard.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self.guard.__exit__(None, None, None)
+        torch._C._set_grad_enabled(self.was_enabled)
 
 
 @contextmanager
@@ -128,6 +137,8 @@ def named_after(function: type[torch.autograd.Function], name: str) -> Any:
     """A function whose nodes have this name."""
     made: Any = type(function.__name__, (function,), {})
     made._backward_cls.__name__ = name
+    # Without what looks for transforms of torch.func first: a graph is captured anew under one.
+    made.apply = torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
     return made
 
 
