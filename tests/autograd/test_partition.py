@@ -13,11 +13,13 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule
 from torch.nn import functional as F
 
+import onegraph
 from onegraph.autograd import GraphPair, Program, graph_pair, other_backward
 from onegraph.autograd.partition import partition
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input, Tangent
+from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import CompileError
+from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.graph_text import graph_text
 
@@ -185,3 +187,42 @@ def test_names_of_what_is_kept_are_those_of_other_backward_graphs() -> None:
     kept = pair.graphs.backwards[0].names()
     assert names[:-1] == [("x0", "x1")[p.index] if isinstance(p, Input) else kept[p] for p in other.taken]
     assert any("lean" in name for name in names)
+
+
+def budgeted(budget: float) -> GraphPair:
+    def program(x: Tensor, *ws: Tensor) -> tuple[Tensor, ...]:
+        for w in ws:
+            x = F.dropout((x @ w).tanh(), 0.5)
+        return (x.sum(),)
+
+    mode, whole = FakeMode(), as_module(program, 5)
+    inputs = [mode.fakeify(x) for x in (leaf(64, 8), *(leaf(8, 8) for _ in range(4)))]
+    return graph_pair(Program(whole, inputs), Context(Config(memory_budget=budget)), (1, 2, 3, 4))
+
+
+def test_a_budget_is_met_by_computing_products_again() -> None:
+    kept = {budget: budgeted(budget).graphs for budget in (1.0, 0.7, 0.0)}
+    assert not any(name.startswith("mm") for name in kept[1.0].recomputed)
+    assert kept[0.7].kept <= 0.7 * kept[1.0].kept
+    again = {budget: sum(name.startswith("mm") for name in graphs.recomputed) for budget, graphs in kept.items()}
+    assert 0 < again[0.7] < again[0.0]
+    assert kept[0.0].kept == 64 * 8 * 4 + 4 * 64 * 8  # the input, and the masks: what is random is not drawn again
+
+
+def test_a_budget_changes_no_gradient() -> None:
+    def program(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.layer_norm((x @ w).tanh() @ w, [8])
+        return y.exp().sum(), (y @ w).sin().sum()
+
+    x, w = leaf(16, 8), leaf(8, 8)
+    expected = torch.autograd.grad(sum(program(x, w)), (x, w))
+    run = onegraph.compile(program, options={"memory_budget": 0.0, "raise_compiler_errors": True})
+    torch.testing.assert_close(torch.autograd.grad(sum(run(x, w)), (x, w)), expected)
+    one = torch.autograd.grad(program(x, w)[1], (x, w))
+    torch.testing.assert_close(torch.autograd.grad(run(x, w)[1], (x, w)), one)
+
+
+@pytest.mark.parametrize("budget", [-0.1, 1.5, "half", None])
+def test_what_is_no_budget_is_refused(budget: object) -> None:
+    with pytest.raises(InvalidArgument, match="memory_budget.*a number from 0 to 1"):
+        onegraph.compile(torch.sin, options={"memory_budget": budget})

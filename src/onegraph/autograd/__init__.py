@@ -102,7 +102,7 @@ def graph_pair(program: Program, cx: Context, parameters: Collection[int] = ()) 
     """The forward and the backward graph of a captured graph. `parameters` are the inputs that live anyway."""
     joint = program.joint(cx)
     written = frozenset(mutation.input for mutation in joint.call.mutations)
-    graphs = partition(joint.module, joint.grad, written, parameters)
+    graphs = partition(joint.module, joint.grad, written, parameters, cx.config.memory_budget)
     announce(graphs.forward, cx)
     for backward in graphs.backwards:
         announce(backward.module, cx)
@@ -135,7 +135,7 @@ def other_backward(
         return OtherBackward(None, half)  # guards that the compiler needs would come too late
     try:
         names = pair.graphs.backwards[number].names()
-        graph, taken = backward_from(joint.module, joint.grad, number, names, written)
+        graph, taken = backward_from(joint.module, joint.grad, number, names, written, pair.graphs.recomputed)
     except CompileError:
         return OtherBackward(None, half)
     announce(graph, cx)

@@ -8,14 +8,16 @@
 
 What the backward graph uses of the forward one is found by a minimum cut: every value costs its bytes, if it is kept.
 Pointwise operators, views and creations may be computed again; library calls, reductions and whatever draws random
-numbers or has an effect may not. Parameters cost nothing, for they live anyway.
+numbers or has an effect may not. Parameters cost nothing, for they live anyway. With a budget below 1, others are
+computed again too, those that free the most bytes for their work first, until so much of what they would keep is left.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +55,8 @@ CHEAP = frozenset(
         operator.getitem,
     }
 )
+
+PRODUCTS = frozenset({aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +100,23 @@ class Partition:
         return "\n".join([*lines, *(f"again {name}" for name in self.recomputed)])
 
 
-def partition(module: GraphModule, spec: GradSpec, written: Collection[int], parameters: Collection[int]) -> Partition:
-    """Cut the joint graph. `written` and `parameters` are positions of inputs."""
+def partition(
+    module: GraphModule,
+    spec: GradSpec,
+    written: Collection[int],
+    parameters: Collection[int],
+    budget: float = 1.0,
+) -> Partition:
+    """Cut the joint graph. `written` and `parameters` are positions of inputs; `budget` is the share of the bytes that
+    would be kept if only cheap operators were computed again."""
     parts = sides(module, spec)
     graph, primals = module.graph, parts.primals
     free = {primals[index] for index in parameters}
     fixed = {primals[index] for index in written}
     # Sizes are given by name: any may be in the shape of a tensor.
     numbers = {node for node in primals if not isinstance(node.meta["val"], Tensor)}
-    saved = sorted_as(graph, minimum_cut(parts.needed, free, fixed) | numbers)
+    cut = cut_within(budget, parts.needed, free, fixed)
+    saved = sorted_as(graph, cut | numbers)
     extra = returned_with(graph, parts.results, [node for node in saved if node.op != "placeholder"])
     effects = [node for node in graph.nodes if node not in parts.backward and has_effect(node.target)]
     results = [*parts.results, *extra.values()]
@@ -115,7 +127,7 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
         used = ancestors(gradients, stop=saved)
         own = [node for node in saved if node in used or node in numbers]
         places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in own)
-        made = backward_graph(module, parts, half, gradients, own)
+        made = backward_graph(module, parts, half, gradients, own, can_repeat)
         backwards.append(BackwardGraph(made, places, takers_of(made, len(own))))
     kept = sum(bytes_of(node) for node in saved if node not in free and node not in parts.results)
     again = ancestors(parts.all_gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
@@ -124,11 +136,17 @@ def partition(module: GraphModule, spec: GradSpec, written: Collection[int], par
 
 
 def backward_from(
-    module: GraphModule, spec: GradSpec, number: int, saved: Sequence[str], written: Collection[int]
+    module: GraphModule,
+    spec: GradSpec,
+    number: int,
+    saved: Sequence[str],
+    written: Collection[int],
+    repeated: Collection[str] = (),
 ) -> tuple[GraphModule, tuple[int | Input, ...]]:
     """One backward graph of a joint graph whose forward graph keeps the values of these names for it.
 
-    Also returns what it takes: of what is kept, and of the inputs, as far as they are not written to.
+    Also returns what it takes: of what is kept, and of the inputs, as far as they are not written to. `repeated` are the
+    names of what the other backward graphs compute again.
     """
     known = {node.name: node for node in module.graph.nodes if IS_FORWARD in node.meta}
     parts = sides(module, spec)
@@ -136,7 +154,11 @@ def backward_from(
     places |= {known[name]: index for index, name in enumerate(saved) if name in known}
     used = ancestors(parts.gradients[number], stop=places)
     own = [node for node in places if node in used]
-    graph = backward_graph(module, parts, spec.halves[number], parts.gradients[number], own)
+
+    def again(node: Node) -> bool:
+        return is_cheap(node) or node.name in repeated and IS_FORWARD in node.meta
+
+    graph = backward_graph(module, parts, spec.halves[number], parts.gradients[number], own, again)
     return graph, tuple(places[node] for node in own)
 
 
@@ -181,14 +203,20 @@ def sides(module: GraphModule, spec: GradSpec) -> Sides:
 
 
 def backward_graph(
-    module: GraphModule, parts: Sides, half: Half, gradients: Sequence[Node], saved: Sequence[Node]
+    module: GraphModule,
+    parts: Sides,
+    half: Half,
+    gradients: Sequence[Node],
+    saved: Sequence[Node],
+    again: Callable[[Node], bool],
 ) -> GraphModule:
+    """The graph that computes gradients from what is saved and from tangents; `again` tells what it may compute too."""
     computed = ancestors(gradients, stop=saved)
     for node in computed.difference(parts.backward, parts.tangents, saved):
-        if node.op == "placeholder" or node.op == "call_function" and not is_cheap(node):
+        if node.op == "placeholder" or node.op == "call_function" and not again(node):
             raise CompileError("partition", f"the backward pass needs {node.name}, which is not kept")
     tangents = [parts.tangents[number] for number in half.tangents]
-    return extract(module, [*saved, *tangents], gradients, computed)
+    return extract(module, [*saved, *tangents], gradients, computed & parts.backward)
 
 
 def takers_of(module: GraphModule, saved: int) -> tuple[frozenset[frozenset[int]], ...]:
@@ -211,12 +239,48 @@ def _where(node: Node) -> str:
 # --- the cut ---------------------------------------------------------------------------------------------------------
 
 
-def minimum_cut(needed: Collection[Node], free: Collection[Node], fixed: Collection[Node]) -> set[Node]:
-    """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are."""
+def cut_within(budget: float, needed: Collection[Node], free: Collection[Node], fixed: Collection[Node]) -> set[Node]:
+    """What to keep, so that it is a share of what a cut with cheap operators alone keeps, as far as it can be.
+
+    The fewest operators are computed again that are not cheap, those with the most bytes for their work first.
+    """
+
+    def cut(count: int) -> set[Node]:
+        return minimum_cut(needed, free, fixed, frozenset(others[:count]))
+
+    def size(kept: set[Node]) -> int:
+        return sum(bytes_of(node) for node in kept if node not in free)
+
+    others: list[Node] = []
+    best = cut(0)
+    limit = budget * size(best)
+    if size(best) <= limit:
+        return best
+    others = sorted(filter(can_repeat, ancestors(needed)), key=work_per_byte)
+    low, high = 0, len(others)
+    best = cut(high)
+    while low < high:
+        middle = (low + high) // 2
+        found = cut(middle)
+        if size(found) <= limit:
+            high, best = middle, found
+        else:
+            low = middle + 1
+    return best
+
+
+def minimum_cut(
+    needed: Collection[Node], free: Collection[Node], fixed: Collection[Node], again: Collection[Node] = ()
+) -> set[Node]:
+    """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are.
+
+    Cheap operators may be computed again, and those of `again`.
+    """
     import networkx  # takes as long as a small compilation
 
     region = ancestors(needed)
-    roots = {node for node in region if node.op == "placeholder" or node.op == "call_function" and not is_cheap(node)}
+    calls = {node for node in region if node.op == "call_function" and not is_cheap(node)}
+    roots = {node for node in region if node.op == "placeholder"} | calls.difference(again)
     costs = {node: None if node in fixed else 0 if node in free else cost_of(node) for node in region}
     kept = roots & set(needed)  # there is no choice about these, nor about what only they lead to
     flow: Any = networkx.DiGraph()
@@ -258,6 +322,23 @@ def is_cheap(node: Node) -> bool:
     return torch.Tag.pointwise in target.tags
 
 
+def can_repeat(node: Node) -> bool:
+    """May it be computed again, whatever it costs?"""
+    return node.op == "call_function" and not has_effect(node.target)
+
+
+def work_per_byte(node: Node) -> float:
+    """What it costs to compute a value again, for each byte of it: multiplications, or elements that are looked at."""
+    parts = [user for user in node.users if user.target is operator.getitem] or [node]
+    sources = [source.meta.get("val") for source in node.all_input_nodes]
+    work = sum(bytes_of(source) for source in node.all_input_nodes)
+    if node.target in PRODUCTS:
+        work = bytes_of(node) * hint_of(sources[-2].shape[-1])
+    elif node.target is aten.convolution.default:
+        work = bytes_of(node) * bytes_of(node.all_input_nodes[1]) // hint_of(sources[1].shape[0])
+    return work / max(1, sum(map(bytes_of, parts)))
+
+
 def is_number(node: Node) -> bool:
     return not isinstance(node.meta.get("val"), Tensor)
 
@@ -289,10 +370,11 @@ def bytes_of(node: Node) -> int:
     value = node.meta.get("val")
     if not isinstance(value, Tensor):
         return NUMBER
-    count = 1
-    for size in value.shape:
-        count *= size.node.hint if isinstance(size, torch.SymInt) else size
-    return int(count) * value.dtype.itemsize
+    return math.prod(map(hint_of, value.shape)) * value.dtype.itemsize
+
+
+def hint_of(size: int | torch.SymInt) -> int:
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else size
 
 
 # --- sets of nodes ---------------------------------------------------------------------------------------------------

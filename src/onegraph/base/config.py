@@ -47,6 +47,13 @@ def _parse_count(text: str) -> int:
     return value
 
 
+def _parse_share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
 def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -75,6 +82,7 @@ _FOLDER = Kind("a path", lambda text: Path(text).expanduser(), lambda v: isinsta
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
+_SHARE = Kind("a number from 0 to 1", _parse_share, lambda v: isinstance(v, int | float) and 0 <= v <= 1, float)
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 
 
@@ -135,6 +143,11 @@ class Config:
         _SWITCH,
         True,
         "compile graphs that record gradients, forward and backward; off: they run operator by operator",
+    )
+    memory_budget: float = _option(
+        _SHARE,
+        1.0,
+        "the share of the memory between forward and backward that is kept; for less, more is computed again",
     )
     threads: int = _option(_COUNT, 0, "threads for kernels; 0 follows torch.get_num_threads()")
     target_cpu: str = _option(_TEXT, "", "LLVM name of the cpu to compile for; '' is this one")

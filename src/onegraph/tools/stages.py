@@ -20,6 +20,7 @@ STAGES: dict[str, type[Event]] = {
     "break": ev.GraphBroken,
     "guards": ev.GuardsBuilt,
     "residual": ev.ResidualCode,
+    "gradients": ev.GradientsPlanned,
     "aten": ev.FunctionalGraphBuilt,
     "loops": ev.LoweringDone,
     "fused": ev.FusionDone,
