@@ -17,7 +17,7 @@ import torch
 from torch.autograd import forward_ad
 
 from onegraph import _C
-from onegraph.autograd import FunctionalGraph, Program, functional_graph, graph_pair, other_backward
+from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, graph_pair, other_backward
 from onegraph.autograd.function import Backward, Pattern, compiled_pair
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.trace import is_taken
@@ -89,14 +89,19 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
 
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-    """Run as `eager` does, and tell what the native compiler would leave to libraries."""
-    if needs_gradients(module, examples):
-        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", "the whole graph runs operator by operator"))
-    elif not takes_numbers(module, cx):
-        try:
-            lower_graph(functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module, cx)
-        except Exception as error:
-            cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
+    """Run as `eager` does, and tell what the native compiler would leave to libraries, and keep for gradients."""
+    if takes_numbers(module, cx):
+        return module.forward
+    try:
+        if needs_gradients(module, examples):
+            planned = plan_gradients(module, examples, cx)
+            graphs = planned[1].modules() if planned is not None else []
+        else:
+            graphs = [functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module]
+        for graph in graphs:
+            lower_graph(graph, cx)
+    except Exception as error:
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
 
 
@@ -134,22 +139,29 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
     return bind(graph.spec, compiled.run, unrecorded=True)
 
 
-def recorded(
-    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule], Run]
-) -> Callable[..., Any]:
-    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be."""
+def plan_gradients(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> tuple[Program, GraphPair] | None:
+    """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
     reason = unrecordable(cx)
     program = Program(module, fake_inputs(module), overlapping(examples))
     if not reason:
         parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
         try:
             with timed(cx, "functionalize"):
-                pair = graph_pair(program, cx, parameters)
+                return program, graph_pair(program, cx, parameters)
         except CompileError as error:
             reason = str(error)
-    if reason:
-        cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
+    cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
+    return None
+
+
+def recorded(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule], Run]
+) -> Callable[..., Any]:
+    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be."""
+    planned = plan_gradients(module, examples, cx)
+    if planned is None:
         return module.forward
+    program, pair = planned
     with timed(cx, "compile"):
         forward, backwards = make(pair.graphs.forward), [make(graph.module) for graph in pair.graphs.backwards]
 

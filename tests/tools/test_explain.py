@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import onegraph
 from onegraph.tools.report import Explanation
@@ -137,3 +138,20 @@ def test_compile_times() -> None:
 def test_what_cannot_be_compiled_cannot_be_explained() -> None:
     with pytest.raises(onegraph.InvalidArgument, match="got an object of type 'int', which cannot be called"):
         onegraph.explain(3)
+
+
+def test_what_gradients_keep_is_said_with_sizes_and_lines() -> None:
+    w = torch.nn.Parameter(torch.randn(64, 64))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(x @ w).sum()
+
+    said = onegraph.explain(program)(torch.randn(8, 64))
+    (planned,) = said.gradients
+    assert planned.kept == 2 * 8 * 64 * 4
+    text = str(said)
+    assert "Gradients keep 4096 bytes, and compute" in text
+    assert any(
+        line.startswith("  keep mm") and "2048 bytes, " in line and "program" in line for line in text.splitlines()
+    )
+    assert "aten.mm.default x" in text  # of both graphs

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+import onegraph
 from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Events, Location
+from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
-from onegraph.tools.stages import check_stages, sections, show, source_section
+from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
 
 HERE = Location("f.py", 3, "f")
 
@@ -39,3 +42,18 @@ def test_stages_are_shown_in_the_order_in_which_they_happened() -> None:
 def test_an_unknown_stage_is_named() -> None:
     with pytest.raises(InvalidArgument, match="unknown stage 'gards'; accepted: source, bytecode"):
         check_stages(["gards"])
+
+
+def test_what_is_kept_for_gradients_is_a_stage() -> None:
+    x = torch.randn(8, requires_grad=True)
+    with recording(EVENTS, STAGES.values()) as recorded:
+        onegraph.compile(lambda x: x.sin().sin())(x)
+    (section,) = [item for item in sections(recorded) if item.stage == "gradients"]
+    assert "keeps 32 bytes for gradients in 1 value, computes 3 again" in section.headline
+    assert [line.partition(":")[0] for line in section.text.splitlines()] == [
+        "keep x",
+        "again sin_default",
+        "again cos_default",
+        "again cos_default_1",
+    ]
+    assert "32 bytes" in section.text.splitlines()[1] and "test_stages.py" in section.text.splitlines()[1]

@@ -78,6 +78,9 @@ class GraphPair:
     spec: CallSpec
     grad: GradSpec
 
+    def modules(self) -> list[GraphModule]:
+        return [self.graphs.forward, *(graph.module for graph in self.graphs.backwards)]
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -90,14 +90,15 @@ class Partition:
     kept: int
 
     def text(self) -> str:
-        """What is kept, with its size, and what is computed again."""
-        nodes = {
-            node.name: node
+        """What is kept and what is computed again, each with its size and the line that it is from."""
+        nodes = {node.name: node for backward in self.backwards for node in backward.module.graph.nodes}
+        saved = dict.fromkeys(
+            node.name
             for backward in self.backwards
             for node in list(backward.module.graph.nodes)[: len(backward.saved)]
-        }
-        lines = [f"keep {node.name}: {bytes_of(node)} bytes{_where(node)}" for node in nodes.values()]
-        return "\n".join([*lines, *(f"again {name}" for name in self.recomputed)])
+        )
+        groups = (("keep", saved), ("again", self.recomputed))
+        return "\n".join(f"{word} {_described(nodes[name])}" for word, names in groups for name in names)
 
 
 def partition(
@@ -145,8 +146,8 @@ def backward_from(
 ) -> tuple[GraphModule, tuple[int | Input, ...]]:
     """One backward graph of a joint graph whose forward graph keeps the values of these names for it.
 
-    Also returns what it takes: of what is kept, and of the inputs, as far as they are not written to. `repeated` are the
-    names of what the other backward graphs compute again.
+    Also returns what it takes: of what is kept, and of the inputs, as far as they are not written to. `repeated` are
+    the names of what the other backward graphs compute again.
     """
     known = {node.name: node for node in module.graph.nodes if IS_FORWARD in node.meta}
     parts = sides(module, spec)
@@ -231,9 +232,9 @@ def takers_of(module: GraphModule, saved: int) -> tuple[frozenset[frozenset[int]
     return tuple(takers[node] for node in inputs[:saved])
 
 
-def _where(node: Node) -> str:
+def _described(node: Node) -> str:
     location = node.meta.get("location")
-    return f", {location}" if location is not None else ""
+    return f"{node.name}: {bytes_of(node)} bytes" + (f", {location}" if location is not None else "")
 
 
 # --- the cut ---------------------------------------------------------------------------------------------------------

@@ -61,6 +61,9 @@ def duration(nanoseconds: int) -> str:
     return f"about {max(nanoseconds // 1000, 1)} us"
 
 
+MOST = 30  # lines about what is kept for gradients
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The answer to "is my program one graph, and if not, why?".
@@ -80,6 +83,8 @@ class Explanation:
     compile_times: str
     #: What is not compiled to kernels, dearest first.
     library_calls: tuple[LibraryCall, ...] = ()
+    #: What graphs keep for their backward passes, and what those compute again.
+    gradients: tuple[ev.GradientsPlanned, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter((str(self), self.out_guards, self.graphs, self.ops_per_graph))
@@ -136,6 +141,14 @@ class Explanation:
             out.line(f"{number}. {broken.reason} [{broken.code}]{self._between(ended)}")
             with out.indented():
                 out.lines(details(broken))
+        for planned in self.gradients:
+            repeated = f"compute {plural(len(planned.recomputed), 'operation')} again"
+            out.line(f"Gradients keep {plural(planned.kept, 'byte')}, and {repeated}{_at(planned.frame)}:")
+            lines = str(planned.text).splitlines()
+            with out.indented():
+                out.lines(lines[:MOST])
+                if len(lines) > MOST:
+                    out.line(f"and {len(lines) - MOST} more, which `onegraph dump` shows")
         if self.library_calls:
             out.line("Called as it is, between fused kernels (with memory and time, arithmetic not counted):")
         for call in self.library_calls:
@@ -170,6 +183,7 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
     guards: list[ev.GuardsBuilt] = []
     recompiles: list[ev.Recompiled] = []
     calls: dict[tuple[str, str], list[int]] = {}
+    gradients: list[ev.GradientsPlanned] = []
     times = Times()
     begun = 0  # how many graphs there were when the frame that is translated began
     for item in recorded:
@@ -186,6 +200,8 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
                 skips.append(skip)
             case ev.GuardsBuilt() as built:
                 guards.append(replace(built, text=item.text))
+            case ev.GradientsPlanned() as planned:
+                gradients.append(replace(planned, text=item.text))
             case ev.Recompiled() as again:
                 recompiles.append(again)
             case ev.OperatorFellBack(operator=operator, reason=reason, moved=moved, nanoseconds=nanoseconds):
@@ -201,4 +217,5 @@ def summarize(recorded: Iterable[Recorded]) -> Explanation:
         tuple(recompiles),
         str(times),
         tuple(called),
+        tuple(gradients),
     )
