@@ -1,4 +1,4 @@
-"""The whole table in a terminal: `python -m tests.zoo [name ...] [--backend eager] [--stock]`."""
+"""The whole table in a terminal: `python -m tests.zoo [name ...] [--backend eager] [--stock] [--train]`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import onegraph
 
 from .models import MODELS
 from .row import Model
+from .train import train
 from .trial import Outcome, attempt, call
 
 
@@ -29,9 +30,12 @@ def main() -> None:
     parser.add_argument("--breaks", action="store_true", help="allow graph breaks, and count them")
     parser.add_argument("--stock", action="store_true", help="capture with torch.compile too")
     parser.add_argument("--traceback", action="store_true", help="print the traceback of every exception")
+    parser.add_argument("--train", action="store_true", help="compare gradients in train mode")
     options = parser.parse_args()
     chosen = [m for m in MODELS if not options.names or {m.name, m.family} & set(options.names)]
     console = Console() if sys.stdout.isatty() else Console(width=200)
+    if options.train:
+        sys.exit(train_all(chosen, options.backend))
     table = new_table(options.stock)
     outcomes = []
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -50,6 +54,23 @@ def main() -> None:
             progress.advance(task)
     console.print(table)
     conclude(console, outcomes)
+
+
+def train_all(chosen: list[Model], backend: str) -> int:
+    """A line for each model; the exit status is 1 if one has other gradients than in eager."""
+    bad = 0
+    for model in chosen:
+        try:
+            found = train(model, backend)
+            words = "; ".join(found.failures) or f"ok, {found.planned} pairs of graphs, error {found.error:.0e}"
+            words += "".join(f"; {reason}" for reason in dict.fromkeys(found.refused))
+            bad += bool(found.failures)
+        except Exception as error:  # the next models are still of interest
+            words, bad = f"{type(error).__name__}: {error}", bad + 1
+        print(f"{model.name}: {words[:300]}", flush=True)
+        onegraph.reset()
+    print(f"{len(chosen) - bad} of {len(chosen)} models have eager's gradients")
+    return bad > 0
 
 
 def trial(model: Model, backend: str, fullgraph: bool, show: bool) -> Outcome:

@@ -6,6 +6,7 @@ import pytest
 
 from .models import MODELS
 from .row import Model
+from .train import train
 from .trial import attempt
 
 # Few, and as different as can be: the default run.
@@ -39,6 +40,11 @@ def test_captured_as_one_graph(model: Model) -> None:
 @rows
 def test_compiled_to_native_code(model: Model) -> None:
     assert attempt(model, backend="native").failures == ()
+
+
+@rows
+def test_gradients_are_eagers(model: Model) -> None:
+    assert train(model).failures == ()
 
 
 def test_names_are_unique() -> None:

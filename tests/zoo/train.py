@@ -6,6 +6,7 @@ is behind normalizations, and of shifts before a softmax, rounding is all that i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,22 +50,21 @@ def train(model: Model, backend: Any = "native") -> Training:
     """Two steps, in which gradients are accumulated."""
     failures: list[str] = []
     events: list[Event] = []
-    theirs, ours, exact = (model.build().train() for _ in range(3))
-    exact = exact.double()
+    theirs, ours = (model.build().train() for _ in range(2))
+    truths = Truths(model)
     unsubscribe = EVENTS.subscribe(events.append)
     largest = 0.0
     try:
         compiled = onegraph.compile(ours, backend=backend, options={"raise_compiler_errors": True})
         for seed in (1, 2):
             wanted, found = step(model, theirs, theirs, seed), step(model, compiled, ours, seed)
-            truth = step(model, exact, exact, seed, torch.float64)
             if not torch.equal(wanted.generator, found.generator):
                 failures.append(f"step {seed}: other random numbers")
             for kind in ("results", "gradients", "buffers"):
-                parts = (getattr(item, kind) for item in (wanted, found, truth))
-                for name, error in differences(*parts):
+                for name, one, other in pairs(getattr(wanted, kind), getattr(found, kind)):
+                    error = difference(one, other)
                     largest = max(largest, error)
-                    if error > TOLERANCE:
+                    if error > TOLERANCE and not truths.allow(kind, name, one, other, seed):
                         failures.append(f"step {seed}: {name} of {kind}: {error:.1e}")
     finally:
         unsubscribe()
@@ -94,21 +94,34 @@ def direction(result: Tensor) -> Tensor:
     return torch.arange(result.numel(), dtype=result.dtype).square().cos().view(result.shape)
 
 
-def differences(
-    wanted: dict[str, Tensor | None], found: dict[str, Tensor | None], truth: dict[str, Tensor | None]
-) -> Iterator[tuple[str, float]]:
-    """The error of each tensor, as far as it is larger than eager's own."""
-    if wanted.keys() != found.keys():
-        yield str(sorted(wanted.keys() ^ found.keys())[:3]), float("inf")
-    for name, one in wanted.items():
-        other, exact = found.get(name), truth.get(name)
-        if one is None or other is None:
-            yield name, 0.0 if one is other else float("inf")
-        elif one.stride() != other.stride():
-            yield f"{name}, strides {other.stride()} for {one.stride()}", float("inf")
-        else:
-            error = relative_error(one, other)
-            if error > TOLERANCE and exact is not None and one.is_floating_point():
-                own = relative_error(exact, one.double())
-                error = 0.0 if relative_error(exact, other.double()) <= NOISE * own else error
-            yield name, error
+def pairs(
+    wanted: dict[str, Tensor | None], found: dict[str, Tensor | None]
+) -> Iterator[tuple[str, Tensor | None, Tensor | None]]:
+    for name in {**wanted, **found}:
+        yield name, wanted.get(name), found.get(name)
+
+
+def difference(one: Tensor | None, other: Tensor | None) -> float:
+    if one is None or other is None:
+        return 0.0 if one is other else math.inf
+    return math.inf if one.stride() != other.stride() else relative_error(one, other)
+
+
+class Truths:
+    """The steps in float64, as far as the model has them: they are made when they are asked for first."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.steps = model, list[Step]()
+
+    def allow(self, kind: str, name: str, one: Tensor | None, other: Tensor | None, seed: int) -> bool:
+        """Whether what differs is as near to the truth as eager is, but for chance."""
+        if one is None or other is None or one.stride() != other.stride() or not one.is_floating_point():
+            return False
+        if not self.steps:
+            module = self.model.build().train().double()
+            try:
+                self.steps += [step(self.model, module, module, number, torch.float64) for number in (1, 2)]
+            except RuntimeError:  # not every operator knows float64
+                return False
+        exact = getattr(self.steps[seed - 1], kind)[name]
+        return relative_error(exact, other.double()) <= NOISE * relative_error(exact, one.double())
