@@ -171,6 +171,28 @@ def test_a_loss_over_many_classes_keeps_no_second_copy_of_them() -> None:
 
     pair = pair_of(program, leaf(16, 8), leaf(8, 1000), torch.randint(1000, (16,)), parameters=(1,))
     assert pair.graphs.kept < 16 * 1000 * 4 + 16 * 8 * 4 + 1024, pair.graphs.text()
+    assert "keep mm_default: 64000 bytes" in pair.graphs.text()  # which is there: the probabilities are not written
+
+
+def test_rows_of_a_tied_table_are_added_to_its_gradient() -> None:
+    def program(table: Tensor, rows: Tensor, padding: int = -1) -> tuple[Tensor, ...]:
+        return (F.linear(F.embedding(rows, table, padding), table).sin().sum(),)
+
+    def gradients(program: Callable[..., Any]) -> Tensor:
+        return torch.autograd.grad(program(table, rows)[0], table)[0]
+
+    table, rows = leaf(50, 8), torch.randint(50, (12,))
+    rows[3] = rows[4] = 7
+    text = graph_text(pair_of(program, table, rows).graphs.backwards[0].module)
+    assert "aten.index_put" in text and "embedding_dense_backward" not in text
+    run = onegraph.compile(program, options={"raise_compiler_errors": True})
+    torch.testing.assert_close(gradients(run), gradients(program))
+
+    def padded(table: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+        return program(table, rows, 7)
+
+    assert "embedding_dense_backward" in graph_text(pair_of(padded, table, rows).graphs.backwards[0].module)
+    torch.testing.assert_close(gradients(onegraph.compile(padded)), gradients(padded))
 
 
 def test_names_of_what_is_kept_are_those_of_other_backward_graphs() -> None:

@@ -26,7 +26,7 @@ program(x):
 
 
 def unary(name: str, source: str, target: str) -> str:
-    return f"  kernel {name}(i0: 64):\n    t0: f32 = load {source} @ i0\n    store {target} @ i0 = t0\n"
+    return f"  kernel {name}(i0: 64):\n    t0: f32 = load {source} @ i0\n    t1: f32 = neg(t0)\n    store {target} @ i0 = t1\n"
 
 
 def planned(*steps: str) -> str:
@@ -156,3 +156,12 @@ def test_what_a_library_wrote_into_our_memory_is_right() -> None:
     graph = compiled(run, x, y, library_calls="aten")
     assert graph.text("memory").count(".out(") == 4
     torch.testing.assert_close(graph(x, y), run(x, y))
+
+
+def test_a_copy_over_itself_is_no_kernel() -> None:
+    first = "  a = extern aten.mm.default(x, x)\n"
+    end = "  c = extern aten.mm.default(b, b)\n  return c\n"
+    copy = unary("k0", "a", "b").replace("    t1: f32 = neg(t0)\n", "").replace("= t1", "= t0")
+    assert "k0(" not in planned(first, copy, end)
+    assert "k0(" in planned(copy.replace("load a", "load x"), end)
+    assert "k0(" in planned(first, unary("k0", "a", "b"), end)

@@ -10,6 +10,7 @@ from typing import Any
 from torch import SymInt, Tensor
 from torch.fx import GraphModule
 
+from onegraph.autograd.accumulate import accumulate_rows
 from onegraph.autograd.dead_code import remove_dead_code
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.autograd.duplicates import merge_duplicates
@@ -39,6 +40,7 @@ PASSES = (
 
 JOINT_PASSES = (
     *PASSES,
+    Pass("accumulate_rows", accumulate_rows, "before dead code is removed: it leaves whole tables behind"),
     Pass("lean", lean, "last: it names what it makes after nodes that are not merged or folded any more"),
     Pass("remove_dead_code", remove_dead_code, "what was replaced has no use"),
     Pass("merge_duplicates", merge_duplicates, "statistics are taken out of a normalization by two now"),

@@ -293,7 +293,8 @@ def minimum_cut(
         start = SOURCE if node in roots else (node, "in")
         end = SINK if node in needed else (node, "out")
         cost = costs[node]
-        flow.add_edge(start, end, **({} if cost is None else {"capacity": cost}))
+        weight = STORED if node in roots else STORED + 1
+        flow.add_edge(start, end, **({} if cost is None else {"capacity": cost * weight}))
         for user in () if node in needed else node.users:
             if user in region and user not in roots:
                 flow.add_edge(end, (user, "in"))
@@ -311,6 +312,7 @@ def minimum_cut(
 
 
 SOURCE, SINK = "source", "sink"
+STORED = 64  # what a byte costs that is in memory anyway: one of cheap work is written for the backward pass alone
 
 
 def is_cheap(node: Node) -> bool:

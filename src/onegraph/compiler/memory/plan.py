@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
-from onegraph.compiler.memory.reuse import overwritten, owned_after, size_of, workspace
+from onegraph.compiler.memory.reuse import moves_nothing, overwritten, owned_after, size_of, workspace
 from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import Argument, BufferArgument, Extern, Kernel, Program, Step, View, reads, writes
 from onegraph.ir.plan import (
@@ -258,6 +258,8 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
             for name in writes(step):
                 if name not in p.slots and name not in p.space.offsets:
                     p.allocate(name)
+                    if name in p.overwritten and moves_nothing(step, p.overwritten[name], name):
+                        return
             pointers = tuple(map(p.pointer, operands(step)))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
             p.steps.append(Launch(functions[step.name], pointers, sizes))

@@ -60,6 +60,14 @@ def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
     return True
 
 
+def moves_nothing(kernel: Kernel, operand: str, result: str) -> bool:
+    """Whether the kernel does no more than write each element of the operand to the same place of the result."""
+    match kernel.body:
+        case (Let(name, _, Load(source, at, condition=None)), Store(target, place, value)):
+            return (source, at, value) == (operand, place, name) and target == result
+    return False
+
+
 def owned_after(step: Step, owned: set[str], lives: Lifetimes) -> set[str]:
     """The buffers whose memory is ours alone after a step: no caller has it, and no library may have kept it."""
     if isinstance(step, Kernel):
