@@ -81,7 +81,8 @@ def saved_behind(loss: Tensor) -> Iterator[Tensor]:
             continue
         seen.add(node)
         pending += [source for source, _ in node.next_functions]
-        names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+        # Ours keeps what it saves in a list, which it frees piece by piece.
+        names = [name for name in dir(node) if name.startswith("_saved_") or name in ("saved_tensors", "kept")]
         for value in (getattr(node, name) for name in names):
             yield from (t for t in (value if isinstance(value, tuple | list) else (value,)) if isinstance(t, Tensor))
 

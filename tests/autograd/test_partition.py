@@ -175,7 +175,7 @@ def test_a_loss_over_many_classes_keeps_no_second_copy_of_them() -> None:
 
 
 def test_rows_of_a_tied_table_are_added_to_its_gradient() -> None:
-    def program(table: Tensor, rows: Tensor, padding: int = -1) -> tuple[Tensor, ...]:
+    def program(table: Tensor, rows: Tensor, padding: int | None = None) -> tuple[Tensor, ...]:
         return (F.linear(F.embedding(rows, table, padding), table).sin().sum(),)
 
     def gradients(program: Callable[..., Any]) -> Tensor:

@@ -26,7 +26,8 @@ program(x):
 
 
 def unary(name: str, source: str, target: str) -> str:
-    return f"  kernel {name}(i0: 64):\n    t0: f32 = load {source} @ i0\n    t1: f32 = neg(t0)\n    store {target} @ i0 = t1\n"
+    body = f"    t0: f32 = load {source} @ i0\n    t1: f32 = neg(t0)\n    store {target} @ i0 = t1\n"
+    return f"  kernel {name}(i0: 64):\n{body}"
 
 
 def planned(*steps: str) -> str:
