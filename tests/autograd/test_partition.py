@@ -248,3 +248,31 @@ def test_a_budget_changes_no_gradient() -> None:
 def test_what_is_no_budget_is_refused(budget: object) -> None:
     with pytest.raises(InvalidArgument, match="memory_budget.*a number from 0 to 1"):
         onegraph.compile(torch.sin, options={"memory_budget": budget})
+
+
+@torch.library.custom_op("onegraph_tests::cube", mutates_args=())
+def cube(x: Tensor) -> Tensor:
+    return x**3
+
+
+@torch.library.custom_op("onegraph_tests::cube_backward", mutates_args=())
+def cube_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    return gradient * x * x * 3
+
+
+cube.register_fake(torch.empty_like)
+cube_backward.register_fake(lambda gradient, x: torch.empty_like(x))
+cube.register_autograd(
+    lambda ctx, gradient: cube_backward(gradient, *ctx.saved_tensors),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def test_operators_of_other_libraries_may_stand_in_the_backward_pass() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        return ((cube(x.sin()) * 2).sum(),)
+
+    x = leaf(8)
+    assert "onegraph_tests.cube_backward" in graph_text(pair_of(program, x).graphs.backwards[0].module)
+    run = onegraph.compile(program, options={"raise_compiler_errors": True})
+    torch.testing.assert_close(torch.autograd.grad(run(x)[0], x), torch.autograd.grad(program(x)[0], x))

@@ -29,7 +29,7 @@ from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import OpOverload, has_effect, may_view
+from onegraph.torchlib.aten import OpOverload, has_effect, is_mutable, is_random, may_view
 from onegraph.torchlib.graph import LazyGraphModule
 
 aten = torch.ops.aten
@@ -189,8 +189,6 @@ def sides(module: GraphModule, spec: GradSpec) -> Sides:
     results, remaining = returned[: spec.results], iter(returned[spec.results :])
     inner = dependents(graph, tangents)
     backward = inner.difference(tangents)
-    if any(has_effect(node.target) for node in backward) or any(node in backward for node in results):
-        raise CompileError("partition", "the backward pass draws random numbers, or has an effect")
     gradients = []
     for half in spec.halves:
         own = list(itertools.islice(remaining, half.computed))
@@ -198,6 +196,13 @@ def sides(module: GraphModule, spec: GradSpec) -> Sides:
         gradients.append([n if is_number(n) or owner_of(n)[0] in backward else copied(graph, n) for n in own])
     every = [node for own in gradients for node in own]
     wanted = ancestors(every)
+    calls = [node for node in backward if has_effect(node.target)]
+    behind = [ancestors(own) for own in gradients]
+    # A call of which nothing is known runs as in eager: once in a backward pass.
+    once = all(sum(node in found for found in behind) == 1 for node in calls)
+    drawn = any(is_random(node.target) or is_mutable(node.target) for node in calls)
+    if not once or drawn or any(node in backward for node in results):
+        raise CompileError("partition", "the backward pass draws random numbers, or has an effect")
     needed = {node for user in wanted & backward for node in user.all_input_nodes if node not in inner}
     needed |= {node for node in every if node not in inner}
     return Sides(primals, tangents, results, gradients, backward, needed)
