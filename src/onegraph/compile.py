@@ -135,7 +135,7 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
         return module.forward
     parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     with timed(cx, "compile"), ruled("ignore"):
-        compiled = compile_graph(graph.module, cx, parameters)
+        compiled = compile_graph(graph.module, cx, parameters, graph.spec.given_back())
     return bind(graph.spec, compiled.run, unrecorded=True)
 
 

@@ -8,7 +8,18 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
-from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Literal, Mutation, Output, Replayed, Strided
+from onegraph.autograd.spec import (
+    CallSpec,
+    Computed,
+    Detached,
+    Input,
+    Literal,
+    Mutation,
+    Output,
+    Replayed,
+    Strided,
+    base_of,
+)
 from onegraph.torchlib.primals import set_version
 
 Run = Callable[..., Sequence[Any]]
@@ -49,9 +60,7 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
 
 def unrecorded_output(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
     """One output; if it is a view of what has gradients, the program made it where none are recorded."""
-    base = output
-    while isinstance(base, Strided | Replayed | Detached):
-        base = base.tensor if isinstance(base, Detached) else base.base
+    base = base_of(output)
     if base is output or not (isinstance(base, Input) and inputs[base.index].requires_grad):
         return resolve(output, inputs, results)
     with torch.no_grad():
@@ -63,12 +72,13 @@ def write_unrecorded(mutations: Sequence[Mutation], inputs: Sequence[Any], resul
     targets, values, more = [], [], []
     for mutation in mutations:
         target, writes = inputs[mutation.input], mutation.writes
-        if mutation.value is not None and writes:
+        value = target if mutation.value is None else results[mutation.value.index]
+        if value is not target and writes:
             targets.append(target)
-            values.append(results[mutation.value.index])
+            values.append(value)
             writes -= 1
-        elif mutation.value is not None:
-            target.data.copy_(results[mutation.value.index])
+        elif value is not target:
+            target.data.copy_(value)
         if writes and not target.is_inference():
             more += [target] * writes
     if targets:

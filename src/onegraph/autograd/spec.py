@@ -94,6 +94,12 @@ class CallSpec:
         plain = tuple(Computed(index) for index in range(len(self.outputs)))
         return not self.mutations and not self.written and self.outputs == plain
 
+    def given_back(self) -> dict[int, int]:
+        """The results that the caller needs for nothing but to copy them to inputs, and these inputs, by position."""
+        bases = {base_of(output) for output in self.outputs}
+        copied = [(m.value, m.input) for m in self.mutations if m.value is not None and m.writes]
+        return {value.index: index for value, index in copied if value not in bases}
+
 
 # --- gradients -------------------------------------------------------------------------------------------------------
 
@@ -194,3 +200,11 @@ def _gradient_text(gradient: Gradient, half: Half) -> str:
             return f"gradient {index}"
         case Part(base, size, stride, offset):
             return f"{_gradient_text(base, half)} as {list(size)}, strides {list(stride)}, offset {offset}"
+
+
+def base_of(output: Output) -> Output:
+    """The tensor that an output is a view of, or itself."""
+    match output:
+        case Strided(base) | Replayed(base) | Detached(base):
+            return base_of(base)
+    return output

@@ -74,10 +74,16 @@ class NativeGraph:
         return self._texts[stage]()
 
 
-def compile_graph(module: GraphModule, cx: Context, parameters: frozenset[int] = frozenset()) -> NativeGraph:
+def compile_graph(
+    module: GraphModule,
+    cx: Context,
+    parameters: frozenset[int] = frozenset(),
+    given: Mapping[int, int] | None = None,
+) -> NativeGraph:
     """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`.
 
-    `parameters` are the positions of the inputs that are parameters: they are expected to change rarely.
+    `parameters` are the positions of the inputs that are parameters: they are expected to change rarely. `given` are
+    the positions of results that the caller copies to inputs: such a result may be the input itself, written in place.
     """
     with timed(cx, "compile: choose library calls"):
         module = choose_calls(module, parameters, cx.config)
@@ -91,7 +97,7 @@ def compile_graph(module: GraphModule, cx: Context, parameters: frozenset[int] =
     code = compile_kernels(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
     with timed(cx, "compile: plan memory"):
-        steps = plan(fused, code.functions, code.kernels)
+        steps = plan(fused, code.functions, code.kernels, given)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     check = check_of(cx.config)
     recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}

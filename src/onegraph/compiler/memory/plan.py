@@ -45,7 +45,7 @@ OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "a
 class Planner:
     """The plan under construction."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, given: Mapping[int, int]) -> None:
         self.program = program
         self.table = program.table()
         self.steps: list[PlanStep] = []
@@ -56,7 +56,7 @@ class Planner:
         self.lives = lifetimes(program)
         self.space = workspace(program, self.lives)
         self.owned: set[str] = set()  # memory that is ours: no caller and no library may also know it
-        self.overwritten = overwritten(program, self.lives, self.space)
+        self.overwritten = overwritten(program, self.lives, self.space, given)
         self.births = self._births()
         self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
         self.symbols: dict[str, Int] = {}
@@ -221,9 +221,17 @@ class Planner:
         return value
 
 
-def plan(program: Program, functions: Mapping[str, int], kernels: tuple[KernelInfo, ...]) -> ExecPlan:
-    """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`."""
-    p = Planner(program)
+def plan(
+    program: Program,
+    functions: Mapping[str, int],
+    kernels: tuple[KernelInfo, ...],
+    given: Mapping[int, int] | None = None,
+) -> ExecPlan:
+    """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
+
+    `given` are the positions of results that the caller copies to inputs: they may be written there at once.
+    """
+    p = Planner(program, given or {})
     inputs: list[Slot | Register] = []
     for item in program.inputs:
         if isinstance(item, Symbol):

@@ -79,12 +79,14 @@ def owned_after(step: Step, owned: set[str], lives: Lifetimes) -> set[str]:
     return owned
 
 
-def overwritten(program: Program, lives: Lifetimes, space: Workspace) -> dict[str, str]:
+def overwritten(
+    program: Program, lives: Lifetimes, space: Workspace, given: Mapping[int, int] | None = None
+) -> dict[str, str]:
     """The operand whose memory each result takes over, where it can. What is in the workspace has its place."""
     table = program.table()
-    found: dict[str, str] = {}
+    found = written_in_place(program, lives, given or {})
     owned: set[str] = set()
-    known: set[str] = {*lives.foreign, *space.offsets}
+    known: set[str] = {*lives.foreign, *space.offsets, *found}
     for number, step in enumerate(program.steps):
         if isinstance(step, Kernel):
             for name in writes(step):
@@ -95,6 +97,27 @@ def overwritten(program: Program, lives: Lifetimes, space: Workspace) -> dict[st
                         break
         owned = owned_after(step, owned, lives) - space.offsets.keys()
         known |= set(writes(step))
+    return found
+
+
+def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int]) -> dict[str, str]:
+    """The results that are written over inputs. `given` are the positions of results that the caller copies to inputs.
+
+    Only where nothing can fail: a call that fails is done again, with the inputs that it had.
+    """
+    if not given or any(isinstance(step, Extern) for step in program.steps):
+        return {}
+    table = program.table()
+    pairs = {program.outputs[result]: program.inputs[index] for result, index in given.items()}
+    found: dict[str, str] = {}
+    for number, step in enumerate(program.steps):
+        for name in writes(step) if isinstance(step, Kernel) else ():
+            operand = pairs.get(name)
+            if not isinstance(operand, str) or operand in lives.leaving or operand not in reads(step):
+                continue
+            last = lives.last[operand] == number and program.outputs.count(name) == 1
+            if last and table[operand].type == table[name].type and may_overwrite(step, operand, name):
+                found[name] = operand
     return found
 
 
