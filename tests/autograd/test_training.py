@@ -434,6 +434,24 @@ def test_a_write_to_what_eager_does_not_keep_changes_nothing(backend: str) -> No
     torch.testing.assert_close(found[1], found[0])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hook_is_called_where_there_is_a_gradient(backend: str) -> None:
+    found = []
+    for function in (apart, compiled(apart, backend)):
+        x, w = leaves()
+        first, second = function(x, w)
+        log: list[Any] = []
+        handle = first.register_hook(lambda gradient, log=log: log.append(gradient.sum().item()))
+        first.register_hook(lambda gradient: gradient * 2)
+        second.sum().backward(retain_graph=True)
+        (first * 3).sum().backward(retain_graph=True)
+        handle.remove()
+        first.sum().backward()
+        found.append((log, x.grad, w.grad))
+    assert found[0][0] == found[1][0] == [36.0]
+    torch.testing.assert_close(found[1], found[0])
+
+
 def sharing(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     y = x.exp()
     return y * 2, y + w.sin()

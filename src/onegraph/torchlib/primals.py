@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -134,12 +135,23 @@ def version_probe(tensor: Tensor) -> Tensor:
 
 
 def named_after(function: type[torch.autograd.Function], name: str) -> Any:
-    """A function whose nodes have this name."""
+    """A function whose nodes have this name, and call the hooks of a result where it has a gradient, as eager's do."""
     made: Any = type(function.__name__, (function,), {})
     made._backward_cls.__name__ = name
-    # Without what looks for transforms of torch.func first: a graph is captured anew under one.
-    made.apply = torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
+    made._backward_cls._register_hook_dict = register_hooks
     return made
+
+
+class Hooks(OrderedDict[int, Any]):
+    """Hooks of a tensor. The node of several results asks them also where the tensor has no gradient."""
+
+    def __setitem__(self, key: int, hook: Any) -> None:
+        super().__setitem__(key, lambda gradient: None if gradient is None else hook(gradient))
+
+
+def register_hooks(node: Any, tensor: Tensor) -> None:
+    tensor._backward_hooks = Hooks()
+    torch._C._FunctionBase._register_hook_dict(node, tensor)
 
 
 def is_graph_kept() -> bool:
