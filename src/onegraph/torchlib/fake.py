@@ -7,6 +7,7 @@ with a plain meta kernel) and sympy, and spend several times the needed time per
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -442,7 +443,7 @@ class FakeMode(FakeTensorMode):
             return known[0].constant.item()
         result = self._dispatch_static(func, args, kwargs, tensors)
         if isinstance(result, FakeTensor) and result.numel() <= CONSTANT_LIMIT:
-            with torch._C._DisableTorchDispatch():
+            with torch._C._DisableTorchDispatch(), contextlib.suppress(Exception):  # which the graph raises
                 value = lambda leaf: leaf.constant if isinstance(leaf, FakeTensor) else leaf  # noqa: E731
                 result.constant = func(*map_leaves(value, args), **map_leaves(value, dict(kwargs)))
             self._constants.append(result)
