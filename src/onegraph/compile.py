@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import logging
 import weakref
 from collections.abc import Callable, Mapping
@@ -294,6 +295,8 @@ def foreign(backend: Backend) -> GraphCompiler:
 
 
 REGIONS: weakref.WeakSet[Region] = weakref.WeakSet()
+_made = itertools.count(1)
+_FORGET_EVERY = 256  # regions; what is known of the code of dropped ones goes then
 
 
 def compile(
@@ -351,6 +354,8 @@ def compile(
     compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
     region = Region(compiler, Context(config, EVENTS), fullgraph, dynamic)
     REGIONS.add(region)
+    if next(_made) % _FORGET_EVERY == 0:
+        forget_dead()
     is_module = isinstance(target, torch.nn.Module)
     compiled = compile_module(target, region, settings) if is_module else compile_callable(target, region, settings)
     remember_compiled(target, compiled)

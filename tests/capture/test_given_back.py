@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -74,3 +75,20 @@ def test_resume_functions_of_dropped_functions_are_forgotten() -> None:
     gc.collect()
     onegraph.reset()
     assert len(resume_function._made) <= known
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_dropped_is_forgotten_without_a_reset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["onegraph.compile"], "_FORGET_EVERY", 16)
+
+    def kept() -> int:
+        gc.collect()
+        return len(gc.get_objects())
+
+    onegraph.reset()
+    counts = []
+    for _ in range(4):
+        for _ in range(32):
+            MAKERS[name]("eager")
+        counts.append(kept())
+    assert max(counts[1:]) - counts[0] < 64, counts
