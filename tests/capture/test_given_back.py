@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +79,7 @@ def test_resume_functions_of_dropped_functions_are_forgotten() -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_dropped_is_forgotten_without_a_reset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["onegraph.compile"], "_FORGET_EVERY", 16)
+    monkeypatch.setattr(importlib.import_module("onegraph.compile"), "_FORGET_EVERY", 16)
 
     def kept() -> int:
         gc.collect()
