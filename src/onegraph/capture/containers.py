@@ -27,6 +27,9 @@ from onegraph.capture.texts import refuse_marked
 #: The methods of iterators, as functions.
 STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
 
+#: Native methods that may look at more than items.
+OF_ALL_OBJECTS = frozenset(dir(object))
+
 #: What asks its keys for their numbers.
 SEQUENCES = (list, tuple, str, bytes, range)
 
@@ -83,7 +86,7 @@ class Containers(Operators):
                 return self.world.element(container, key)
         if isinstance(container, torch.Tensor):
             return container[self._as_index(key, indexing_rest(container))]
-        self.world.realize(container)
+        self._fill_for("__getitem__", container)
         if isinstance(container, SEQUENCES):
             for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
                 self.world.refuse_opaque(part)
@@ -108,9 +111,9 @@ class Containers(Operators):
             key = self.concrete_deep(key, "hash")
             self.world.added(key, container)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
-            self.world.realize(container)
+            self._fill_for("__setitem__", container)
             if type(key) is slice and not isinstance(value, torch.Tensor):
-                self.world.realize(value)
+                self.world.realize_items(value)
         super().setitem(container, key, value)
 
     def refuse_finalizer(self, container: Any, key: Any) -> None:
@@ -123,7 +126,7 @@ class Containers(Operators):
         self.world.refuse_opaque(container)
         self.refuse_finalizer(container, key)
         self.world.touch(container)
-        self.world.realize(container)
+        self._fill_for("__delitem__", container)
         super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
 
     def contains(self, item: Any, container: Any) -> bool:
@@ -132,8 +135,8 @@ class Containers(Operators):
             item = self.concrete_deep(item, "hash")
         if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
             return self.world.present(container, item)
-        if not isinstance(container, torch.Tensor):
-            self.world.realize(container)
+        if not isinstance(container, torch.Tensor) and not self._fill_for("__contains__", container):
+            return super().contains(item, container)
         match plain(container):
             case list() | tuple() | collections.deque():
                 for member in members_of(container):
@@ -142,13 +145,28 @@ class Containers(Operators):
                 self.world.settled(item)
         return super().contains(item, container)
 
+    def _fill_for(self, special: str, container: Any) -> bool:
+        """Fill a container for a native special method; one of the program's asks for what it needs."""
+        self.world.refuse_opaque(container)
+        native = not is_python(self.type_lookup(type(container), special))
+        if native:
+            self.world.realize_items(container)
+        return native
+
+    def realize_for(self, method: Any, receiver: Any) -> None:
+        """Fill what a native method looks at: those of all objects look at attributes, too."""
+        if method.__name__ in OF_ALL_OBJECTS:
+            self.world.realize(receiver)
+        else:
+            self.world.realize_items(receiver)
+
     def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
         if isinstance(obj, torch.Tensor):
             return iter(obj.unbind(0)) if obj.dim() else iter(obj)
         if isinstance(obj, StandIn):
             return obj
         self.world.refuse_opaque(obj)
-        self.world.realize(obj)
+        self._fill_for("__iter__", obj)
         return super().iter(obj, rest)
 
     def type_of(self, obj: Any) -> type:
@@ -174,4 +192,4 @@ class Containers(Operators):
     def unpack(self, obj: Any, count: int) -> Any:
         if isinstance(obj, torch.Tensor):
             obj = obj.unbind(0)
-        return super().unpack(self.world.realize(obj), count)
+        return super().unpack(self.world.realize_items(obj), count)

@@ -213,7 +213,7 @@ class Operators(Attributes):
     def _filled(self, value: Any) -> Any:
         if type(value) in ATOMS or isinstance(value, torch.Tensor):
             return value
-        return self.world.realize(value)
+        return self.world.realize_items(value)
 
     def _filled_deep(self, value: Any) -> Any:
         if type(value) in ATOMS or isinstance(value, torch.Tensor):

@@ -398,7 +398,7 @@ class Tracer(Frames, Containers, Drops):
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
-            self.world.realize(receiver)
+            self.realize_for(function, receiver)
             return self.run_native(function, args, kwargs)
         raise refused_method(type(receiver), function.__name__)
 
@@ -411,7 +411,7 @@ class Tracer(Frames, Containers, Drops):
             if function.__name__ not in READS:
                 self.world.touch(args[0])
             if not isinstance(args[0], torch.Tensor):
-                self.world.realize(args[0])
+                self.realize_for(function, args[0])
         if (
             issubclass(owner, torch.Tensor | torch._C.TensorBase)
             or issubclass(owner, SAFE_RECEIVERS)

@@ -352,9 +352,20 @@ class World(Namespaces, Keys):
 
     def realize(self, value: Any) -> Any:
         """Fill every slot of a container or object, one level deep: native code is about to look at it."""
+        self.realize_items(value)
+        attributes = self.attributes(value)
+        if attributes is not None and id(attributes) in self.records:
+            self.realize(attributes)
+        if self.real_of.get(id(value), value) is not value:
+            for name, member in slots_of(type(value)):
+                self.fill_slot(value, member, name)
+        return value
+
+    def realize_items(self, value: Any) -> Any:
+        """Fill the items of a container, which are all that its own methods look at."""
         self.refuse_opaque(value)
         if type(value) is MappingProxyType:
-            self.realize(behind_proxy(value))
+            self.realize_items(behind_proxy(value))
             return value
         entry = self.records.get(id(value))
         if entry is not None and not entry.complete:
@@ -373,12 +384,6 @@ class World(Namespaces, Keys):
                     self.contents(entry.shadow)
                 case deque():
                     fill_deque(self, entry)
-        attributes = self.attributes(value)
-        if attributes is not None and id(attributes) in self.records:
-            self.realize(attributes)
-        if self.real_of.get(id(value), value) is not value:
-            for name, member in slots_of(type(value)):
-                self.fill_slot(value, member, name)
         return value
 
     def realize_deep(self, value: Any, opaque: bool = False, seen: set[int] | None = None) -> Any:
