@@ -204,3 +204,30 @@ def test_number_of_an_object_in_a_container_of_a_class() -> None:
     found, recompiled = values(step)
     assert [int(y[0]) for y in found] == list(range(1, 11))
     assert recompiled == 1
+
+
+class Sample:
+    def __init__(self, number: int) -> None:
+        self.number, self.rate = number, number / 2
+
+
+@pytest.mark.parametrize(("kept", "versions"), [(False, 2), (True, 4)])
+def test_attributes_of_another_object_at_each_call(kept: bool, versions: int) -> None:
+    """Objects that come and go, and many that stay; a few that stay have constants of their own."""
+
+    def program(x: torch.Tensor, samples: list[Sample]) -> torch.Tensor:
+        return x * samples[0].number - sum(sample.rate for sample in samples)
+
+    held = []
+    with Watch() as watch:
+        compiled = onegraph.compile(program, fullgraph=True)
+        for number in range(1, 13):
+            samples = [Sample(number), Sample(7 * number)]
+            held += samples if kept else []
+            torch.testing.assert_close(compiled(torch.ones(2), samples), program(torch.ones(2), samples))
+        assert len(watch.of(ev.GraphCaptured)) == versions
+        few = [Sample(1), Sample(2)]
+        compiled = onegraph.compile(lambda x, sample: x * sample.number, fullgraph=True)
+        for sample in (*few, *few):
+            assert compiled(torch.ones(1), sample).item() == sample.number
+        assert len(watch.of(ev.GraphCaptured)) == versions + 2

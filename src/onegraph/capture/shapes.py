@@ -34,14 +34,17 @@ NODE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+OFTEN = 3
+
+
 @dataclass(slots=True)
 class History:
     """The sizes that the traces of one code object have seen at each source."""
 
     sizes: dict[Source, tuple[int, ...]] = field(default_factory=dict)
     changing: dict[Source, set[int]] = field(default_factory=dict)
-    #: The last number, and a weak reference to its owner.
-    numbers: dict[Source, tuple[int | float, Callable[[], Any]]] = field(default_factory=dict)
+    #: The last number, a weak reference to its owner, and how often it was another one.
+    numbers: dict[Source, tuple[int | float, Callable[[], Any], int]] = field(default_factory=dict)
     changing_numbers: set[Source] = field(default_factory=set)
     #: Whether floating-point numbers stay constants: the backend has failed on a graph that takes them.
     constant_floats: bool = False
@@ -71,13 +74,20 @@ class ShapePolicy:
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
 
     def is_changing_number(self, source: Source, value: int | float, owner: Any) -> bool:
-        """Whether a number gets a symbol: it was seen to change, in the same object if it is one's attribute."""
+        """Whether a number gets a symbol: it was seen to change.
+
+        An attribute may be a constant of its object, and have another value in each of a few. It changes if it does so
+        in one object, if its last object is gone, or if it has done so often.
+        """
         if self.dynamic is False:
             return False
-        seen = self.history.numbers.get(source)
-        if seen is not None and repr(seen[0]) != repr(value) and seen[1]() is owner:
-            self.history.changing_numbers.add(source)
-        self.history.numbers[source] = value, weakly(owner)
+        last, holder, changes = self.history.numbers.get(source, (value, _nobody, 0))
+        if repr(last) != repr(value):
+            changes += 1
+            holder_now = holder()
+            if holder_now is None or holder_now is owner or changes >= OFTEN:
+                self.history.changing_numbers.add(source)
+        self.history.numbers[source] = value, weakly(owner), changes
         known = not self.history.constant_floats if type(value) is float else 0 <= value < LARGEST
         return known and source in self.history.changing_numbers
 
