@@ -193,10 +193,8 @@ class World(Namespaces, Keys):
         kind = type(real)
         if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
             return False
-        ours = int(id(value) in self.generators)
-        if type(defined(kind, "__del__")) is FunctionType:
-            return True
-        return sum(map(is_of_program, weakref.getweakrefs(real))) > ours
+        references = sum(map(is_of_program, weakref.getweakrefs(real)))
+        return type(defined(kind, "__del__")) is FunctionType or references > int(id(value) in self.generators)
 
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
@@ -364,11 +362,10 @@ class World(Namespaces, Keys):
     def realize_items(self, value: Any) -> Any:
         """Fill the items of a container, which are all that its own methods look at."""
         self.refuse_opaque(value)
+        entry = self.records.get(id(value))
         if type(value) is MappingProxyType:
             self.realize_items(behind_proxy(value))
-            return value
-        entry = self.records.get(id(value))
-        if entry is not None and not entry.complete:
+        elif entry is not None and not entry.complete:
             self.length_matters(value)
             entry.complete = True
             match entry.shadow:
