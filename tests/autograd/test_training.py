@@ -530,3 +530,21 @@ def test_anomaly_mode_names_the_operator(where: str) -> None:
         errors.append(str(raised.value))
     assert errors[0] == errors[1]
     assert "'SqrtBackward0' returned nan" in errors[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_gets_no_gradient_is_no_part_of_a_backward_pass(backend: str) -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return x.cumsum(1) + (y * 2).detach()
+
+    given = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    passed = []
+    for function in (f, compiled(f, backend)):
+        x, y = given[0], given[1].exp()  # what made `y` keeps something, which a backward pass frees
+        y.register_hook(passed.append)
+        result = function(x, y)
+        for _ in range(2):
+            result.backward(torch.ones(3, 4))
+        y.sum().backward()
+    assert len(passed) == 2
+    torch.testing.assert_close(given[0].grad, 2 * 2 * torch.tensor([4.0, 3, 2, 1]).expand(3, 4))

@@ -97,11 +97,13 @@ class Compiled:
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
-    told why a backward pass runs in eager.
+    told why a backward pass runs in eager. `reached` are the inputs that get gradients: what made the others is no part
+    of a backward pass.
     """
 
     forward: Run
     nodes: tuple[Node, ...]
+    reached: tuple[int, ...]
     eager: Run
     grad: GradSpec
     mutations: tuple[Mutation, ...]
@@ -119,35 +121,35 @@ class Compiled:
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         first, *stages = self.nodes
         call = Call(self, inputs)
-        results = list(first.function.apply(call, *inputs))
+        results = list(first.function.apply(call, *[inputs[index] for index in self.reached]))
         for node in stages:
             passed = node.function.apply(call, node, results[node.cut], *[results[index] for index in node.results])
             for index, value in zip(node.results, passed, strict=True):
                 results[index] = value
-        call.values = ()
+        call.given = call.values = ()
         return results
 
 
 class Call:
     """One call. `inputs` are what it was given, each with its version, as long as somebody can ask for a second run.
 
-    `values` are the results of the forward graph, while the call runs. `probes` have the versions of those that are
-    watched, and of watched inputs that the graph writes to.
+    While the call runs, `given` are its inputs, and `values` what the forward graph gave. `probes` have the versions
+    of those that are watched, and of watched inputs that the graph writes to.
     """
 
-    __slots__ = ("graph", "inputs", "probes", "random", "values")
+    __slots__ = ("given", "graph", "inputs", "probes", "random", "values")
 
     def __init__(self, graph: Compiled, inputs: Sequence[Any]) -> None:
-        self.graph = graph
+        self.graph, self.given = graph, inputs
         # What the graph writes to is copied.
-        given = [value.clone() if index in graph.written else value for index, value in enumerate(inputs)]
-        self.inputs: list[tuple[Any, int]] | None = [(v, v._version if isinstance(v, Tensor) else 0) for v in given]
+        kept = [value.clone() if index in graph.written else value for index, value in enumerate(inputs)]
+        self.inputs: list[tuple[Any, int]] | None = [(v, v._version if isinstance(v, Tensor) else 0) for v in kept]
         self.random = torch.get_rng_state() if graph.random else None
         self.values: Sequence[Any] = ()
         self.probes: dict[Input | Computed, tuple[Tensor, int, torch.Size]] = {}
 
-    def run(self, inputs: Sequence[Any]) -> None:
-        graph = self.graph
+    def run(self) -> None:
+        graph, inputs = self.graph, self.given
         with below_autograd():
             self.values = graph.forward(*inputs)
         for mutation in graph.mutations:
@@ -187,8 +189,8 @@ class CompiledGraph(torch.autograd.Function):
     """The node in eager's history that stands for a whole graph."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *inputs: Any) -> tuple[Any, ...]:
-        call.run(inputs)
+    def forward(ctx: Any, call: Call, *reached: Tensor) -> tuple[Any, ...]:
+        call.run()
         grad = call.graph.grad
         call.keep(ctx, call.graph.nodes[0])
         results = tuple(call.values[: grad.results])
@@ -198,7 +200,8 @@ class CompiledGraph(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return None, *DIFFERENTIATE(ctx, [gradients[index] for index in ctx.node.results])
+        found = DIFFERENTIATE(ctx, [gradients[index] for index in ctx.node.results])
+        return None, *[found[index] for index in ctx.call.graph.reached]
 
 
 class Stage(torch.autograd.Function):
@@ -315,6 +318,7 @@ def compiled_pair(
     compiled = Compiled(
         forward,
         tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
+        tuple(index for index, place in enumerate(grad.halves[0].gradients) if place is not None),
         eager,
         grad,
         tuple(mutation for mutation in spec.mutations if mutation not in recorded),

@@ -118,6 +118,7 @@ def trace_joint(
                 tape = Tape(recorder, primals, returned.tensors, results, tangents, cuts, used)
                 with recorder, without_autocast():
                     halves = [tape.half(cut, missing) for cut in (None, *cuts)]
+                refuse_unreached(halves[0][0], missing)
     except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
@@ -263,6 +264,12 @@ def whole_gradient(value: Tensor, tangents: Sequence[Tensor], returned: Returned
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def refuse_unreached(half: Half, missing: Collection[int]) -> None:
+    """Refuse graphs whose gradients reach no input: in eager, their results have histories that end within."""
+    if not missing and not any(half.gradients):
+        raise CompileError("joint graph", "no result depends on an input that requires grad")
 
 
 def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> None:
