@@ -10,6 +10,7 @@ import torch
 from compiler.graphs import compare, compiled
 from torch import Tensor, randn
 
+import onegraph
 from onegraph.compiler.runtime.executor import Executor
 
 
@@ -63,3 +64,17 @@ def test_the_python_executor_agrees(name: str) -> None:
     executor = Executor(graph.plan, graph.addresses, {})
     given = inputs(21)
     compare(executor(*given), function(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_a_size_that_is_found_to_be_known() -> None:
+    """A number that is computed from a size, where the program learns behind it that the size is another one's."""
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        scale = y.numel() ** 0.5
+        return y / scale if y.shape != x.shape else (x + y) / scale
+
+    step = onegraph.compile(f, options={"raise_compiler_errors": True})
+    x = randn(8)
+    for length in (3, 4, 8, 5):
+        y = randn(length)
+        torch.testing.assert_close(step(x, y), f(x, y))

@@ -265,18 +265,16 @@ def admit_set(world: World, real: Any, source: Source, guarded: bool) -> Any:
     """A set is admitted whole, with the order of its elements; they are known by identity or, for atoms, by value."""
     base = set if isinstance(real, set) else frozenset
     items = [admit_member(world, item, guarded) for item in base.__iter__(real)]
-    if (
-        isinstance(real, frozenset)
-        and not has_instance_dict(real)
-        and all(map(operator.is_, base.__iter__(real), items))
-    ):
+    themselves = all(map(operator.is_, base.__iter__(real), items))
+    if isinstance(real, frozenset) and not has_instance_dict(real) and themselves:
         if guarded:
             world.guard(source, "type", type(real))
             world.guard(source, "check", SameMembers(tuple(items)))
         world.adopt_value(real, source)
         return real
     plain = type(real) in (set, frozenset)
-    shadow = made_quietly(world, lambda: type(real)(items) if plain else blank(type(real), items), items)
+    copied = real if themselves else items  # a copy of a set has its order, for the most part
+    shadow = made_quietly(world, lambda: type(real)(copied) if plain else blank(type(real), items), items)
     if shadow is None:
         return admit_opaque(world, real, source, guarded)
     if base.__len__(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):

@@ -153,6 +153,7 @@ class AtenRecorder(TorchDispatchMode):
     def _computed(self, value: Any, sizes: Sizes) -> Any:
         match value:
             case Index():
+                value = sizes.simplify(value)
                 if value.constant is not None:
                     return value.constant
                 if value not in self._symbols:
@@ -162,6 +163,8 @@ class AtenRecorder(TorchDispatchMode):
                 return self._taken[value]
             case Float(op, args):
                 operands = tuple([self._computed(arg, sizes) for arg in args])
+                if not any(isinstance(operand, Node) for operand in operands):
+                    return op(*operands)
                 return self._call(op, operands, torch.SymFloat(SizeNode(sizes, value)))
         return value
 
