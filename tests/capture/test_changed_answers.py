@@ -56,6 +56,11 @@ PROGRAMS = {
     "equality of a read-only view": asked(
         "c == {3: 1}", "d = {4: 1, 3: 1}\nc = types.MappingProxyType(d)", "d.pop(4)"
     ),
+    "names of a module that is written to as a dict": program(
+        "c.__dict__['a'] = 1\nfound = 'a' in dir(c)\ndel c.__dict__['a']\nreturn found, 'a' in dir(c), x + 1",
+        (ONE,) * 2,
+        "c = types.ModuleType('made')",
+    ),
     "weak reference of a library": asked(
         "made.found() is None",
         LIBRARY + "import weakref\nclass Plain: pass\nkept = [Plain()]\nmade.found = weakref.ref(kept[0])",

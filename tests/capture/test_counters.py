@@ -158,9 +158,10 @@ def test_numbers_of_different_objects_stay_constants() -> None:
 
     onegraph.reset()
     compiled = onegraph.compile(widen, backend="eager")
+    layers = [Counting(width) for width in (3, 4, 5)]
     with Watch() as watch:
-        for width in (3, 4, 5):
-            assert compiled(Counting(width), torch.ones(1, 2)).shape == (width, 2)
+        for layer in layers:
+            assert compiled(layer, torch.ones(1, 2)).shape == (layer.width, 2)
     assert len(watch.graphs) == 3
     calls = [node for event in watch.of(ev.GraphCaptured) for node in event.module.graph.find_nodes(op="call_method")]
     assert all(type(size) is int for node in calls for size in node.meta["example_value"].shape)

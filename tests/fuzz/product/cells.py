@@ -18,7 +18,7 @@ from tests.fuzz.product.sequences import MORE
 CALLS, CHANGED = 5, (1, 3)
 Who = Literal["caller", "program"]
 From = Literal["global", "argument", "made"]
-#: How often a combination that means nothing is drawn anew.
+#: How often a combination that means nothing, or is there already, is drawn anew.
 PATIENCE = 1000
 
 IMPORTS = "abc argparse builtins collections collections.abc contextlib contextvars copy dataclasses enum functools \
@@ -178,8 +178,10 @@ def drawn(count: int, seed: int) -> list[Cell]:
     decks = [[Deck(values, draws) for values in axes(family)] for family in EVERYTHING]
     cells: dict[str, Cell] = {}
     for family in itertools.islice(itertools.cycle(decks), PATIENCE * count):
-        cell = next(filter(Cell.means_something, (Cell(*(deck.deal() for deck in family)) for _ in range(PATIENCE))))
-        cells.setdefault(str(cell), cell)
+        dealt = (Cell(*(deck.deal() for deck in family)) for _ in range(PATIENCE))
+        cell = next((each for each in dealt if each.means_something() and str(each) not in cells), None)
+        if cell is not None:  # else all cells of the family are drawn
+            cells[str(cell)] = cell
         if len(cells) == count:
             break
     return list(cells.values())

@@ -159,7 +159,7 @@ class LazyTables(nn.Module):
         return x * table
 
 
-@kept(recompiles=1)
+@kept(recompiles=3)
 def tables_by_type(compile):
     layer = LazyTables()
     forward = compile(layer)

@@ -27,3 +27,8 @@ def flash_attention(
     attention = like(query) or (query.shape, iterator_strides(query.shape, [query], False), query.dtype)
     precise = torch.float64 if query.dtype is torch.float64 else torch.float32
     return attention, ((batch, heads, length), (length * heads, 1, heads), precise)
+
+
+@rule(aten._transformer_encoder_layer_fwd.default)
+def encoder_layer(x: Tensor, *_: Any, **others: Any) -> Layout | None:
+    return like(x)
