@@ -272,3 +272,14 @@ def test_what_stock_remembers_of_modules_watches_nothing(made: Made) -> None:
     with Watch() as watch:
         by_onegraph(f)(torch.ones(2), torch.nn.Linear(2, 2))
     assert [event.code for event in watch.of(ev.GraphBroken)] == ["forced-graph-break"]
+
+
+def test_what_stock_disables_of_optimizers_is_captured(made: Made) -> None:
+    by_stock(lambda x: x + 1, made)(torch.ones(2))  # from here on it keeps to its limits in torch's own classes
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.NAdam([parameter])
+    step = by_onegraph(optimizer.step, fullgraph=True)
+    for _ in range(2):
+        parameter.grad = torch.ones(2)
+        step()
+    assert ("onegraph", "step") in made

@@ -7,6 +7,7 @@ Nothing of torch's compiler is imported. Its functions are recognised by module 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -72,6 +73,17 @@ def call_compiled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any
     return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
 
 
+#: Why torch's compiler disables parts of torch's own optimizers when it is first used. That is no wish of the program.
+OPTIMIZER_LIMITS = re.compile(r"optimizer <class 'torch\.optim\..*> \w+ not supported|don't trace into fused optimizer")
+
+
+def call_disabled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compiler.disable` has made of a function."""
+    if OPTIMIZER_LIMITS.fullmatch(getattr(function, "_torchdynamo_disable_msg", None) or ""):
+        return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
+    return policy.run_eagerly(tracer, rest, function, args, kwargs)
+
+
 def call_module(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` or `disable` has made of a module."""
     if type(tracer.world.real(function).dynamo_ctx).__name__ == "DisableContext":
@@ -110,7 +122,7 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
         for module in (DECORATORS, "torch.compiler")
         for ours in (treatment.allow_in_graph, treatment.assume_constant_result, treatment.substitute_in_graph)
     },
-    (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): policy.run_eagerly,
+    (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): call_disabled,
     (EVAL_FRAME, f"_TorchDynamoContext.__call__.{_LOCAL}.compile_wrapper"): call_compiled,
     (EVAL_FRAME, "OptimizedModule"): call_module,
     (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
