@@ -49,11 +49,11 @@ from onegraph.autograd.trace import (
     layout_over,
     refuse_repeated_writes,
     refuse_shared_writes,
+    refuse_unknown_counts,
     refuse_writes_beyond,
     run,
 )
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.primals import counting_saves, edge_of, edges_behind, is_plain_view, node_name, primal, tangent
 from onegraph.torchlib.recorder import Rule
@@ -278,12 +278,6 @@ def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> N
         if isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
             if recorder.value_of(value).family.version:
                 raise CompileError("joint graph", "an input that requires grad is written to")
-
-
-def refuse_unknown_counts(recorder: Functionalizer) -> None:
-    """Refuse operators that write as often as only they know: autograd compares these counts."""
-    if any(writes_as_library(node.target) for node in recorder.graph.nodes):
-        raise CompileError("joint graph", "an operator of another library writes to a tensor")
 
 
 def refuse_unlike_captured(environment: Mapping[Node, Any]) -> None:

@@ -22,8 +22,10 @@ from onegraph.autograd.spec import (
     Output,
     Replayed,
     Strided,
+    base_of,
 )
 from onegraph.base.errors import CompileError
+from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
@@ -38,6 +40,8 @@ def trace(
 ) -> tuple[GraphModule, CallSpec]:
     """The functional aten graph of `module` on `inputs` (fake tensors and symbolic integers), and how to call it."""
     state = GlobalState.snapshot()
+    # Some of what autograd records elsewhere may be written to here.
+    counted = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in inputs)
     recorder = Functionalizer(fake_mode_of(inputs), rules)
     try:
         with torch.no_grad(), recorder.fake, recorder:
@@ -50,7 +54,11 @@ def trace(
     refuse_shared_writes(recorder, inputs, overlapping)
     refuse_repeated_writes(recorder, inputs)
     refuse_writes_beyond(recorder, inputs)
-    return finish(recorder, module, inputs, results)
+    if counted:
+        refuse_unknown_counts(recorder)
+    functional, spec = finish(recorder, module, inputs, results)
+    refuse_lost_views(spec, results)
+    return functional, spec
 
 
 def refuse_shared_writes(
@@ -75,6 +83,25 @@ def refuse_writes_beyond(recorder: Functionalizer, inputs: Sequence[Any]) -> Non
     for root in recorder.reaching:
         if root.family.version or any(other.family.version for other in roots) or root not in roots:
             raise CompileError("functionalize", "as_strided reaches memory beyond a tensor, and there are writes")
+
+
+def refuse_unknown_counts(recorder: Functionalizer) -> None:
+    """Refuse operators that write as often as only they know: autograd compares these counts."""
+    if any(writes_as_library(node.target) for node in recorder.graph.nodes):
+        raise CompileError("functionalize", "an operator of another library writes to a tensor")
+
+
+def refuse_lost_views(spec: CallSpec, results: Sequence[Any]) -> None:
+    """Refuse views under `no_grad` of an input with gradients that is written to.
+
+    Autograd refuses to say anything of such a view, if it was made before a write; the caller makes it after all of
+    them.
+    """
+    written = {Input(mutation.input) for mutation in spec.mutations}
+    for item, output in zip(results, spec.outputs, strict=True):
+        base = base_of(output)
+        if base is not output and base in written and item.requires_grad:
+            raise CompileError("functionalize", "a view of an input with gradients is made, and the input written to")
 
 
 def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
