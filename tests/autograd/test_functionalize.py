@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from autograd.programs import as_module, check, functional, operators
@@ -239,3 +241,15 @@ def test_a_write_to_an_input_that_shares_elements_with_another_one_is_refused() 
         functional_graph(as_module(program, 2), fakes[:2], Context(), overlapping=[(0, 1)])
     other = functional_graph(as_module(lambda x, y, z: program(x, y), 3), fakes, Context(), overlapping=[(1, 2)])
     assert [mutation.input for mutation in other.spec.mutations] == [0]
+
+
+@pytest.mark.parametrize("view", [lambda x: x[1:], lambda x: x.view(2, 2), lambda x: x.unbind()[0]])
+def test_a_view_of_an_input_with_gradients_that_is_written_to_is_refused(view: Any) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        found = view(x)
+        x.mul_(2)
+        return (found,)
+
+    check(program, make(4))
+    with torch.no_grad(), pytest.raises(CompileError, match="a view of an input with gradients"):
+        functional(program, make(4).requires_grad_())
