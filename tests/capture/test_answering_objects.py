@@ -131,3 +131,42 @@ def test_a_module_with_hooks_of_its_own() -> None:
         return (x + number).sum().item(), log
 
     assert onegraph.compile(program, backend="eager")(torch.ones(2)) == program(torch.ones(2))
+
+
+class Shared:
+    number = 1
+
+
+def shared() -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda module: types.ModuleType.__setattr__(module, "number", 2),
+        lambda module: module.__setattr__("number", 2),
+        lambda module: types.ModuleType.__delattr__(module, "number"),
+        lambda module: module.__delattr__("number"),
+        lambda module: module.__init__("another"),
+        lambda module: object.__setattr__(shared, "number", module.number + 1),
+        lambda module: type.__setattr__(Shared, "number", Shared.number + 1),
+    ],
+    ids=["set", "set-bound", "delete", "delete-bound", "init", "function", "class"],
+)
+def test_native_methods_that_write_write_once_in_each_call(write: Callable[[Any], Any]) -> None:
+    def program(x: torch.Tensor, module: Any) -> torch.Tensor:
+        y = x + 1
+        write(module)
+        return y
+
+    compiled = onegraph.compile(program, backend="eager", options={"raise_compiler_errors": True})
+    outcomes = []
+    for run in (program, compiled):
+        Shared.number = 1
+        for _ in range(2):
+            module = types.ModuleType("module")
+            module.number = shared.number = 1  # type: ignore[attr-defined]
+            run(torch.ones(2), module)
+            outcomes.append((vars(module).get("number"), module.__name__, shared.number, Shared.number))  # type: ignore[attr-defined]
+    assert outcomes[:2] == outcomes[2:]

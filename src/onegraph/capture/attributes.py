@@ -129,10 +129,8 @@ class Attributes(Machine):
         if found is not MISSING and is_data_descriptor(found):
             return self._bind(owner, found, obj, name, rest)
         if attributes is not None:
-            try:
+            with contextlib.suppress(KeyError):
                 return self.world.lookup(attributes, name)
-            except KeyError:
-                pass
         if found is not MISSING:
             return self._bind(owner, found, obj, name, rest)
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
@@ -222,8 +220,7 @@ class Attributes(Machine):
 
     def _class_method(self, cls: type, owner: type, found: Any, name: str) -> Any:
         """A class method, bound. What it wraps may bind itself."""
-        binds = is_descriptor(found.__func__) and type(found.__func__) is not types.FunctionType
-        if binds:
+        if is_descriptor(found.__func__) and type(found.__func__) is not types.FunctionType:
             return self.natively(found.__get__, None, cls)
         return types.MethodType(self.wrapped(cls, owner, found, name, "__func__"), cls)
 
@@ -377,8 +374,7 @@ class Attributes(Machine):
             raise AttributeError(f"'function' object has no attribute '{name}'")
         if origin is not None and name in function.__dict__:
             return self.world.admit(function.__dict__[name], Attr(origin, name), self.is_guarded_function(function))
-        own = find_in_class(types.FunctionType, name)[0] is not None
-        if origin is not None and not own and self.is_guarded_function(function):
+        if origin and find_in_class(types.FunctionType, name)[0] is None and self.is_guarded_function(function):
             self.world.guard(origin, "lacks_attr", name)
         return getattr(function, name)
 
@@ -409,13 +405,17 @@ class Attributes(Machine):
         return getattr(self.world.realize(obj) if type(obj) is types.CellType else obj, name)
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
-        if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
-            raise GraphBreak(reason_of_write(obj), what=f"{name} of {object.__getattribute__(obj, '__name__')}")
+        self._refuse_shared(obj, name)
         custom = self.class_lookup(type(obj), "__setattr__")
         if isinstance(custom, types.FunctionType):
             self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name, value), {})
         else:
             self.generic_setattr(obj, name, value)
+
+    def _refuse_shared(self, obj: Any, name: str) -> None:
+        """Everybody sees what is written to a class, a module or a function from outside."""
+        if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
+            raise GraphBreak(reason_of_write(obj), what=f"{name} of {object.__getattribute__(obj, '__name__')}")
 
     def was_made(self, obj: Any) -> bool:
         return id(obj) in self.world.made_classes or id(obj) in self.world.made_functions
@@ -425,6 +425,7 @@ class Attributes(Machine):
             if name not in ("grad", "requires_grad") and hasattr(torch.Tensor, name):
                 return setattr(obj, name, value)
             raise GraphBreak(GRAD_WRITE if name in ("grad", "requires_grad") else TENSOR_ATTRIBUTE, name=name)
+        self._refuse_shared(obj, name)
         owner, found = find_in_class(type(obj), name)
         match plain(found):
             case property():
@@ -457,6 +458,7 @@ class Attributes(Machine):
             self.generic_delattr(obj, name)
 
     def generic_delattr(self, obj: Any, name: str) -> None:
+        self._refuse_shared(obj, name)
         owner, found = find_in_class(type(obj), name)
         attributes = self.world.attributes(obj)
         deleter = self.class_lookup(type(found), "__delete__") if found is not MISSING else MISSING

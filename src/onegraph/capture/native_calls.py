@@ -123,7 +123,9 @@ def is_torch(function: Any) -> bool:
 def receiver_of(function: Any) -> Any:
     """The object that a native function is a method of. (pybind11 binds its functions to records that are none.)"""
     owner = bound_to(function)
-    if isinstance(owner, types.ModuleType) or not (isinstance(owner, type) or defines(type(owner), function.__name__)):
+    if isinstance(owner, types.ModuleType) and type(function) is not types.MethodWrapperType:  # one of its functions
+        return None
+    if not (isinstance(owner, type) or defines(type(owner), function.__name__)):
         return None
     return owner
 

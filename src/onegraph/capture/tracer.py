@@ -209,9 +209,7 @@ class Tracer(Frames, Containers, Drops):
         a, b = self.truth_value(a), self.truth_value(b)
         if a is not b and isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
             a, b = self.concrete(a, "operator is"), self.concrete(b, "operator is")
-        if type(a) not in ATOMS and type(b) not in ATOMS:
-            self.world.identity_matters(a, b)
-        return a is b
+        return a is b if type(a) in ATOMS or type(b) in ATOMS else self.world.identity_matters(a, b)
 
     def getattr(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):

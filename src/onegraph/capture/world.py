@@ -103,19 +103,11 @@ class World(Namespaces, Keys):
 
     def forget(self) -> None:
         """Let go of the program's objects, which nobody else may hold."""
-        for table in (
-            self.shadow_of,
-            self.real_of,
-            self.records,
-            self.opaque,
-            self.namespaces,
-            self.slots,
-            self.type_at,
-        ):
+        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
             table.clear()
         self.guards = GuardSet()
         self.is_stateful = StatefulClasses(self.made_classes)
-        for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin):
+        for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin, self.type_at):
             made.clear()
         self.draws = Draws()
         self._keep.clear()
@@ -204,17 +196,19 @@ class World(Namespaces, Keys):
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.origin
 
-    def identity_matters(self, a: Any, b: Any) -> None:
-        """Guard that two objects from outside stay one object, or two."""
+    def identity_matters(self, a: Any, b: Any) -> bool:
+        """Whether two objects are one, which is guarded of those from outside. A value may be known in two ways."""
         left, right = self.origin.get(id(a)), self.origin.get(id(b))
         if left is None or right is None:
-            return
-        if a is b:
-            for other in self.by_value.get(id(a), ()):
+            return a is b
+        one = self.real(a) is self.real(b)
+        if one:
+            for other in (right, *self.by_value.get(id(a), ())):
                 if other != left:
                     self.guard(left, "same", other)
         elif not (self.is_pinned(a) or self.is_pinned(b)):
             self.guard(left, "different", right)
+        return one
 
     def with_addresses(self, text: str) -> str:
         """A text that native code has made, with the addresses of the original objects in place of the shadows'."""

@@ -71,6 +71,7 @@ breaks(b.FILE_SYSTEM, open, io.open)
 breaks(b.CODE_COMPILATION, compile)
 breaks(b.DEBUGGER, breakpoint, pdb.set_trace)
 breaks(b.PROCESS, os.system)
+breaks(b.MODULE_WRITE, types.ModuleType.__init__)
 breaks(b.EXIT, sys.exit, os._exit)
 breaks(b.SAVE_LOAD, torch.save, torch.load)
 breaks(b.CLOCK, time.time, time.perf_counter, time.monotonic, time.process_time, time.time_ns)
@@ -172,19 +173,19 @@ def setattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
     tracer.setattr(owner, attribute_name(name), value)
 
 
-@policy(object.__setattr__)
+@policy(object.__setattr__, type.__setattr__, types.ModuleType.__setattr__)
 def object_setattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name, value = args
     tracer.generic_setattr(owner, attribute_name(name), value)
 
 
-@policy(object.__delattr__)
+@policy(object.__delattr__, type.__delattr__, types.ModuleType.__delattr__)
 def object_delattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
     tracer.generic_delattr(owner, attribute_name(name))
 
 
-@policy(object.__getattribute__)
+@policy(object.__getattribute__, types.ModuleType.__getattribute__)
 def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner, name = args
     if isinstance(owner, type | types.ModuleType | types.FunctionType):  # which have names of their own
