@@ -128,7 +128,8 @@ class Writer(nn.Module):
         self.letters, self.places = nn.Embedding(letters, width), nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, 4, 0.1) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, letters, bias=False)
-        nn.init.normal_(self.letters.weight, std=0.02)
+        for table in (self.letters, self.places):
+            nn.init.normal_(table.weight, std=0.02)
         self.head.weight = self.letters.weight
 
     def forward(self, text: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.known import Known
 from onegraph.capture.predicates import Predicate
 from onegraph.capture.scalars import Scalars
-from onegraph.capture.source import Source, written
+from onegraph.capture.source import Const, Source, root_of, written
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import SIGNS, Condition, Fact, Float, Given, SizeNode, Sizes, is_symbolic
 
@@ -77,7 +77,8 @@ class ShapePolicy:
         """Whether a number gets a symbol: it was seen to change.
 
         An attribute may be a constant of its object, and have another value in each of a few. It changes if it does so
-        in one object, if its last object is gone, or if it has done so often.
+        in one object, if its last object is gone, or if it has done so often. What is known by identity is one object:
+        another one may have come to its address.
         """
         if self.dynamic is False:
             return False
@@ -85,7 +86,8 @@ class ShapePolicy:
         if repr(last) != repr(value):
             changes += 1
             holder_now = holder()
-            if holder_now is None or holder_now is owner or changes >= OFTEN:
+            others = not isinstance(root_of(source), Const)
+            if holder_now is owner or others and (holder_now is None or changes >= OFTEN):
                 self.history.changing_numbers.add(source)
         self.history.numbers[source] = value, weakly(owner), changes
         known = not self.history.constant_floats if type(value) is float else 0 <= value < LARGEST
