@@ -33,6 +33,11 @@ c = functools.singledispatch(general)
 class Plain: pass
 k = Plain()
 """
+SPACE = """
+class Space(types.ModuleType): pass
+c = Space("made_by_a_test")
+c.a = 1
+"""
 COUNT = "if {0} not in c: c[{0}] = 0\nc[{0}] += 1\nreturn c[{0}], x + 1"
 
 
@@ -132,6 +137,25 @@ PROGRAMS = {
         "before = len(SEEN)\nc(1)\nreturn before, len(SEEN), x + 1",
         (ONE,) * 3,
         "SEEN = []\n@functools.lru_cache\ndef c(n): SEEN.append(n)",
+    ),
+    "property that the class of a module gets": asked("c.a", SPACE, "type(c).a = property(lambda self: 7)"),
+    "property that the class of a module gets, of a name it lacks": asked(
+        "getattr(c, 'b', 0)", SPACE, "type(c).b = property(lambda self: 7)"
+    ),
+    "name that the program takes from a module, imported": program(
+        "r = []\nfor _ in 'ab':\n    try:\n        from made_by_a_test import n\n        r.append(n)\n"
+        "    except ImportError as error: r.append(str(error))\n    vars(c).pop('n', None)\nreturn r, x",
+        (ONE,) * 3,
+        "import sys\nc = sys.modules['made_by_a_test'] = types.ModuleType('made_by_a_test')\nc.n = 1",
+    ),
+    "code of a function of the program in a library": asked(
+        "made.given()", LIBRARY + "def c(): return 1\nmade.given = c", "c.__code__ = (lambda: 7).__code__"
+    ),
+    "class that a class of tensors is registered with": asked(
+        "isinstance(x, c)", "import abc\nclass c(abc.ABC): pass", "c.register(torch.Tensor)"
+    ),
+    "key of a class of the program, made by the program": asked(
+        "Text('a') in c", "class Text(str): pass\nc = {}", "c['a'] = 1"
     ),
     "type of a tensor": counted("type(x)"),
     "type of an object": counted("type(k)", "class Plain: pass\nk = Plain()"),

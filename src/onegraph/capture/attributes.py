@@ -273,9 +273,9 @@ class Attributes(Machine):
         namespace = vars(module)
         if name == "__dict__":
             return self.world.namespace_dict(namespace)
-        setting = find_in_class(type(module), name)[1]
-        if isinstance(setting, torch.backends.ContextProp):
-            return self.call(setting.getter, (), {})
+        found = self.type_lookup(type(module), name)
+        if found is not NULL and is_data_descriptor(found):
+            return self._bind(*find_in_class(type(module), name), module, name, ATTRIBUTE)
         try:
             return self.world.read_global(namespace, None, name)
         except KeyError:
@@ -283,7 +283,7 @@ class Attributes(Machine):
         if deleted:
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
         own = type(namespace.get("__getattr__")) is types.FunctionType and not is_library(module.__name__)
-        if own and self.type_lookup(type(module), name) is NULL:
+        if own and found is NULL:
             return self.call_before(ATTRIBUTE, self.world.read_global(namespace, None, "__getattr__"), (name,), {})
         return getattr(module, name)
 

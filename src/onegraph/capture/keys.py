@@ -138,7 +138,9 @@ class Keys:
             self.guard(entry.source, "has", weakly(entry.original_key(key)))
         elif not self.is_new(key):
             try:
-                self.guard(entry.source, "lacks", weakly(self.original(key)))
+                found = self.original(key)
+                passes = self.is_pinned(found) or type(found).__hash__ in BY_IDENTITY  # else it is a value of the trace
+                self.guard(entry.source, "lacks", weakly(found) if passes else found)
             except Unknowable:
                 self.length_matters(entry.shadow)
 

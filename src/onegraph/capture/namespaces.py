@@ -118,8 +118,13 @@ class Namespaces:
                 self.guard(space.source, "lacks", name)
             raise KeyError(name)
         found = space.real[name]
-        value = space.read[name] = self.admit(found, Item(space.source, name), space.guarded or not is_code(found))
+        guarded = space.guarded or not is_code(found) or self._is_given(found)
+        value = space.read[name] = self.admit(found, Item(space.source, name), guarded)
         return value
+
+    def _is_given(self, found: Any) -> bool:
+        """Whether a module of a library has a function of the program, which may be given other code."""
+        return isinstance(found, FunctionType) and not self._library(found.__module__ or "")
 
     def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
         space = self.namespace(real)

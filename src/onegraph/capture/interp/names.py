@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import CellType
+from types import CellType, ModuleType
 from typing import Any
 
 from onegraph.capture.bytecode import Instr
@@ -109,7 +109,7 @@ class Names:
         found = sys.modules.get(f"{package}.{name}") if isinstance(package, str) else None
         if found is not None:
             return found
-        return run_native_instruction(Instr("IMPORT_FROM", name), (module,), outputs=2)[1]
+        return run_native_instruction(Instr("IMPORT_FROM", name), (without(module, name),), outputs=2)[1]
 
     def import_star(self, frame: Frame, module: Any) -> None:
         """`from module import *`"""
@@ -119,3 +119,13 @@ class Names:
             names = [name for name in list(vars(module)) if not name.startswith("_")]
         for name in names:
             self.store_name(frame, name, self.getattr(module, name))
+
+
+def without(module: Any, name: str) -> Any:
+    """The module, or one like it that lacks the name: to the program it has none, whatever the real one has."""
+    names = vars(module) if isinstance(module, ModuleType) else ()
+    if name not in names:
+        return module
+    like = ModuleType(module.__name__)
+    vars(like).update({own: value for own, value in names.items() if own != name})
+    return like

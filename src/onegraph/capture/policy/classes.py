@@ -109,13 +109,13 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
     several = kinds_in(kinds)
     if several is not None:
         return any(isinstance_(tracer, (value, kind), {}) for kind in several)
-    if isinstance(value, torch.Tensor):
-        return tensor_is(tracer, value, kinds)
     hook = check_of(kinds, "__instancecheck__")
     if hook is abc.ABCMeta.__instancecheck__:
         return asked_abstract(tracer, tracer.type_of(value), kinds)
     if hook is not None:
         return bool(tracer.truth(tracer.call(hook, (kinds, value), {})))
+    if isinstance(value, torch.Tensor):
+        return tensor_is(tracer, value, kinds)
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return builtins.isinstance(tracer.type_of(value)(), kinds)
     if not answers_itself(type(value)):
