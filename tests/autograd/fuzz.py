@@ -128,7 +128,7 @@ def facts(tensor: Tensor) -> tuple[Any, ...]:
 
 def difference(ours: Any, theirs: Any) -> str:
     """The first difference in words; empty if there is none."""
-    if isinstance(theirs, (list, tuple)):
+    if isinstance(theirs, (list, tuple)) and isinstance(ours, (list, tuple)):
         if len(ours) != len(theirs):
             return f": {len(ours)} entries instead of {len(theirs)}: {ours[-2:]!s:.300} instead of {theirs[-2:]!s:.300}"
         found = ((i, difference(a, b)) for i, (a, b) in enumerate(zip(ours, theirs, strict=True)))

@@ -15,3 +15,5 @@ def test_a_difference_is_seen() -> None:
     assert difference([1, (2, None)], [1, (2, None)]) == ""
     assert difference([1, (2, None)], [1, (2, 3)]) == "[1][1]: None instead of 3"
     assert difference([1], [1, 2])
+    assert difference([None], [(1, 2)]) == "[0]: None instead of (1, 2)"
+    assert difference([(1, 2)], [None]) == "[0]: (1, 2) instead of None"
