@@ -461,8 +461,14 @@ def saving_nothing(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return x + 1, w.sum()
 
 
+def writing_to_a_view(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = x + 1
+    y[0] = w[1]
+    return y.sum(), w.sum()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [apart, sharing, saving_nothing, chain, product])
+@pytest.mark.parametrize("program", [apart, sharing, saving_nothing, writing_to_a_view, chain, product])
 def test_passes_one_after_the_other(program: Callable[..., Any], backend: str) -> None:
     """What a pass frees is missed by those that look at it, and by no others."""
     for order in ([0, 1, 1], [1, 0, 0], [-1, 0, 1], [0, 0]):

@@ -55,7 +55,17 @@ from onegraph.autograd.trace import (
 )
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
-from onegraph.torchlib.primals import counting_saves, edge_of, edges_behind, is_plain_view, node_name, primal, tangent
+from onegraph.torchlib.primals import (
+    counting_saves,
+    edge_of,
+    edges_behind,
+    is_plain_view,
+    node_name,
+    noting,
+    primal,
+    tangent,
+    writes_behind,
+)
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
 from onegraph.torchlib.strides import is_dense
@@ -150,7 +160,8 @@ class Tape:
         starts = [n for n in self.reaching(wanted) if n != cut and n not in missing]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
         self.used.clear()
-        found = self.gradients(starts, wanted)
+        with noting(writes_behind(self.results)) as written:
+            found = self.gradients(starts, wanted)
         for hook in hooks:
             hook.remove()
         returned = Returned(self.recorder)
@@ -158,7 +169,8 @@ class Tape:
         places = self.primals if cut is None else wanted
         gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
         watched = watched_of(self.used.values(), self.primals, self.tensors, self.recorder)
-        return Half(tuple(starts), gradients, len(returned.nodes), watched, frozenset(self.used), cut), returned.nodes
+        frees = frozenset(self.used) | {-1 - number for number in written}
+        return Half(tuple(starts), gradients, len(returned.nodes), watched, frees, cut), returned.nodes
 
     def reaching(self, wanted: Sequence[Tensor]) -> list[int]:
         """The results whose gradients arrive there, by no way through a result that others are computed from."""

@@ -142,7 +142,8 @@ class Half:
     `gradients` has one for each input (None for an input that gets none), or the one of the cut; `computed` is how many
     tensors and numbers the backward graph returns for them. `watched` are inputs and results that eager's autograd
     would look at: to write to them before the backward pass is an error. `frees` are the numbers of all that it would
-    look at, and free: a second pass that looks at one of them is an error. `name` is that of the node in eager.
+    look at, and free (those of writes to views are negative): a second pass that looks at one of them is an error.
+    `name` is that of the node in eager.
     """
 
     tangents: tuple[int, ...]

@@ -127,6 +127,25 @@ def edges_behind(tensors: Iterable[Tensor], ends: Collection[Edge] = ()) -> set[
     return edges
 
 
+def writes_behind(tensors: Sequence[Tensor]) -> list[Any]:
+    """The nodes behind the tensors that stand for writes to views, in their order. A pass over one frees it."""
+    nodes = {tensor.grad_fn for tensor in tensors} | {node for node, _ in edges_behind(tensors)}
+    writes = [node for node in nodes if node is not None and node.name() == "torch::autograd::CopySlices"]
+    return sorted(writes, key=lambda node: node._sequence_nr())
+
+
+@contextmanager
+def noting(nodes: Sequence[Any]) -> Iterator[set[int]]:
+    """Collects, by their positions, the nodes that backward passes run."""
+    seen: set[int] = set()
+    hooks = [node.register_prehook(lambda _, n=n: seen.add(n)) for n, node in enumerate(nodes)]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def version_probe(tensor: Tensor) -> Tensor:
     """A tensor without memory that counts the writes to another one."""
     probe = tensor.detach()
