@@ -514,6 +514,20 @@ def test_gradients_lie_as_eagers(backend: str, dynamic: bool) -> None:
     assert [g.stride() for g in found[1]] == [g.stride() for g in found[0]]
 
 
+def passed_on(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    return x.t().contiguous().t(), w.clone()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_passes_a_gradient_on_passes_on_its_layout(backend: str) -> None:
+    for function in (passed_on, compiled(passed_on, backend)):
+        x, w = leaves()
+        starts = [torch.randn(3, 4), torch.ones(()).expand(3, 4)]
+        found = torch.autograd.grad(function(x, w), (x, w), starts)
+        assert [g.stride() for g in found] == [(4, 1), (0, 0)]
+        assert all(torch.equal(g, start) for g, start in zip(found, starts, strict=True))
+
+
 # ---- the state around a pass -----------------------------------------------------------------------------------------
 
 

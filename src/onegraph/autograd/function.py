@@ -238,9 +238,10 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
         graph.report(reason or "not all results have a gradient, or one was written to")
         found = through_eager(call, node, tangents)
     else:
-        given = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-        results = backward.run(*values, *given)
-        found = [gradient(place, results, given) for place in half.gradients]
+        laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
+        results = backward.run(*values, *laid)
+        given = [tangent for tangent in tangents if tangent is not None]
+        found = [gradient(place, results, laid, given) for place in half.gradients]
     if half.frees and not is_graph_kept():
         release(ctx, half, pattern)
     return found
@@ -361,15 +362,15 @@ def counter_of(output: Output) -> int | None:
     return None
 
 
-def gradient(place: Gradient, results: Sequence[Any], tangents: Sequence[Tensor]) -> Tensor | None:
-    """One of the gradients that a node gives."""
+def gradient(place: Gradient, results: Sequence[Any], laid: Sequence[Tensor], given: Sequence[Tensor]) -> Tensor | None:
+    """One of the gradients that a node gives. Tangents are passed on as they were given, and views are of laid ones."""
     match place:
         case Computed(index):
             return results[index]
         case Tangent(position):
-            return tangents[position]
+            return given[position]
         case Part(base, size, stride, offset):
-            whole = gradient(base, results, tangents)
+            whole = gradient(base, results, laid, laid)
             assert whole is not None
             return laid_over(whole, size, stride, offset, results)
         case None:

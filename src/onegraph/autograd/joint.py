@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from onegraph.autograd.functionalize import Functionalizer
+from onegraph.autograd.functionalize import Functionalizer, is_same
 from onegraph.autograd.spec import (
     CallSpec,
     Computed,
@@ -268,9 +268,8 @@ def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Retu
 
 
 def whole_gradient(value: Tensor, tangents: Sequence[Tensor], returned: Returned) -> Computed | Tangent:
-    node = returned.recorder.node_of(value)
     for position, item in enumerate(tangents):
-        if node is returned.recorder.node_of(item):
+        if value is item or is_same(value, item):
             return Tangent(position)
     return returned.add(value)
 
