@@ -49,6 +49,7 @@ from onegraph.capture.skip import is_skipped
 from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.size_expression import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
 
@@ -178,7 +179,10 @@ def recorded(
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    return compiled_pair(pair, forward, backwards, specialize, module.forward, report)
+    functions = applied_in(module.graph)
+    return compiled_pair(
+        pair, forward, backwards, specialize, module.forward, report, lambda: all(f.unchanged() for f in functions[:1])
+    )
 
 
 def unrecordable(cx: Context) -> str:

@@ -159,8 +159,11 @@ def recording_outside(graph, x):
     return graph(lambda y: y + 1)(y)
 
 
+SEEN = []
+
+
 class Square(torch.autograd.Function):
-    """x * x, with its own backward."""
+    """x * x, with its own backward, which counts its calls."""
 
     @staticmethod
     def forward(ctx, x):
@@ -170,55 +173,33 @@ class Square(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
+        SEEN.append(1)
         return 2 * x * gradient
 
 
-@breaks(b.CUSTOM_FUNCTION, uses=(Square,))
+@breaks(b.CUSTOM_FUNCTION, leaf, uses=(Square,))
 def squared(x):
-    return Square.apply(x) + 1
+    return Square.apply(x).detach() + 1
+
+
+class PlainSquare(Square):
+    """Its backward only computes."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+@squared.fixed("let backward compute gradients only", uses=(PlainSquare,))
+def squared_plainly(x):
+    return PlainSquare.apply(x).detach() + 1
 
 
 @squared.fixed("call the function under torch.no_grad()")
 def squared_without_gradient(x):
     with torch.no_grad():
-        return Square.apply(x) + 1
-
-
-@squared.fixed("write it with differentiable operators")
-def squared_by_operators(x):
-    return x * x + 1
-
-
-class Same(torch.autograd.Function):
-    """Its own input."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
-class Copied(Same):
-    """A view of its input."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.view_as(x)
-
-
-@breaks(b.RETURNED_INPUT, uses=(Same,))
-def unchanged(x):
-    with torch.no_grad():
-        return Same.apply(x) + 1
-
-
-@unchanged.fixed("return a view or a copy", uses=(Copied,))
-def viewed(x):
-    with torch.no_grad():
-        return Copied.apply(x) + 1
+        return Square.apply(x).detach() + 1
 
 
 def views_and_weight():

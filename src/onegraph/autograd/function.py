@@ -97,8 +97,8 @@ class Compiled:
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
-    told why a backward pass runs in eager. `reached` are the inputs that get gradients: what made the others is no part
-    of a backward pass.
+    told why a backward pass runs in eager. `unchanged` tells whether what it assumes of the world still holds.
+    `reached` are the inputs that get gradients: what made the others is no part of a backward pass.
     """
 
     forward: Run
@@ -112,6 +112,7 @@ class Compiled:
     watched: tuple[tuple[Input | Computed, int], ...]
     random: bool
     report: Callable[[str], object]
+    unchanged: Callable[[], bool]
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
     @property
@@ -225,7 +226,7 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     pattern = tuple([tangent is not None for tangent in tangents])
     if not any(pattern):
         return [None] * len(node.half.gradients)
-    reason = unfit(tangents)
+    reason = unfit(tangents) or ("" if graph.unchanged() else "what a custom function reads has changed")
     backward = None if reason else node.backward(pattern, graph.state)
     half = node.half if backward is None else backward.half
     if not ctx.freed.isdisjoint(half.frees):
@@ -304,6 +305,7 @@ def compiled_pair(
     specialize: Callable[[int, Pattern], Backward | None],
     eager: Run,
     report: Callable[[str], object],
+    unchanged: Callable[[], bool],
 ) -> Run:
     """The graphs of a pair as one function of the captured graph's inputs."""
     spec, grad = pair.spec, pair.grad
@@ -328,6 +330,7 @@ def compiled_pair(
         tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
         any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
         report,
+        unchanged,
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
     call = bind(replace(spec, mutations=recorded, written=late), compiled)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -280,7 +280,7 @@ class Recorder(TorchFunctionMode):
     def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """A custom autograd function under vmap is its forward where no gradients are recorded."""
         if torch.is_grad_enabled() or not cls.generate_vmap_rule:
-            raise GraphBreak(CUSTOM_FUNCTION_BREAK, name=f"{cls.__name__}.apply")
+            raise GraphBreak(CUSTOM_FUNCTION_BREAK, name=f"{cls.__name__}.apply", why="under a transform of torch.func")
         with self:
             return cls.forward(*args, **kwargs)
 
@@ -309,6 +309,19 @@ class Recorder(TorchFunctionMode):
                 for index, item in enumerate(result):
                     if contains_tensor(item):
                         self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
+
+    def rebind(self, node: torch.fx.Node, results: Sequence[Any]) -> None:
+        """The node gives these results anew, some of which others have given."""
+        for result in results:
+            self.nodes.pop(id(result), None)
+        self.bind_result(node, tuple(results))
+
+    def forget_nodes(self, nodes: Collection[torch.fx.Node]) -> None:
+        """Take nodes out of the graph that no others take anything from."""
+        self.nodes = {key: node for key, node in self.nodes.items() if node not in nodes}
+        self._numbers = {key: node for key, node in self._numbers.items() if node not in nodes}
+        for node in sorted(nodes, reverse=True):
+            self.graph.erase_node(node)
 
     def _spelling(self, func: Any, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
         """The node kind, target and arguments that reproduce the call: methods and properties by name."""

@@ -29,6 +29,7 @@ from onegraph.capture.policy import (
     builtins,
     classes,
     copies,
+    custom_functions,
     deques,
     floats,
     formatting,
@@ -67,6 +68,7 @@ POLICIES = (
     builtins,
     classes,
     copies,
+    custom_functions,
     deques,
     floats,
     formatting,
@@ -250,7 +252,7 @@ class Trace:
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         kind = type(real)
-        number = guarded and kind in (int, float)
+        number = guarded and kind in (int, float) and not self.tracer.in_backward
         if number and self.shapes.is_changing_number(source, real, self._owner(source)):
             world.guard(source, "type", kind)
             in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)

@@ -31,6 +31,7 @@ from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.late_guards import guard_backwards
 from onegraph.capture.lifetimes import Lifetimes, Reached
 from onegraph.capture.memory import guard_bases, guard_histories, guard_memory, guard_places
 from onegraph.capture.policy.hatches import is_strict
@@ -287,6 +288,7 @@ def finish(
     facts = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
     facts += guards_of_names(trace.world.namespaces.values())
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, facts)
+    guard_backwards(trace.recorder.graph, trace.world, facts)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
     return Translated(code, guards, trace.tracer.levels, 0 if continuation is None else continuation.opened)

@@ -69,16 +69,10 @@ REQUIRES_GRAD = _define(
 )
 CUSTOM_FUNCTION = _define(
     "custom-autograd-function",
-    "call of {name}",
-    "The backward of a custom function is not captured.",
+    "call of {name}, {why}",
+    "The backward of a custom function is captured where it does nothing but compute gradients.",
+    "let backward compute gradients only, from what forward has saved",
     "call the function under torch.no_grad() where no gradient is needed: it is captured there",
-    "write it with differentiable operators",
-)
-RETURNED_INPUT = _define(
-    "autograd-function-input",
-    "call of {name}, which returns its input",
-    "What a custom function returns has a history of its own, also where it is the input.",
-    "return a view or a copy of the input",
 )
 SHARED_HISTORY = _define(
     "shared-history",

@@ -100,34 +100,6 @@ def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     torch._assert_async(args[0].all(), MARK.sub("<a tensor>", text))
 
 
-class ForwardContext:
-    """The `ctx` of a custom function's forward when no gradient will ask for what it saves."""
-
-    needs_input_grad = ()
-
-    def nothing(self, *args: Any) -> None:
-        """What is said for the backward is not needed."""
-
-    save_for_backward = save_for_forward = mark_dirty = mark_non_differentiable = set_materialize_grads = nothing
-
-
-@policy(torch.autograd.Function.apply.__func__)
-def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Where no gradients are recorded, a custom function is its forward."""
-    cls, *inputs = args
-    if torch.is_grad_enabled():
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=f"{cls.__name__}.apply")
-    forward = tracer.getattr(cls, "forward")
-    if cls.setup_context is torch.autograd.Function.setup_context:
-        result = tracer.call(forward, (ForwardContext(), *inputs), kwargs)
-    else:
-        result = tracer.call(forward, tuple(inputs), kwargs)
-        tracer.call(tracer.getattr(cls, "setup_context"), (ForwardContext(), tuple(inputs), result), {})
-    if any(result is value for value in inputs):
-        raise GraphBreak(b.RETURNED_INPUT, name=f"{cls.__name__}.apply")
-    return result
-
-
 @policy(record_function.__init__)
 def label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole."""

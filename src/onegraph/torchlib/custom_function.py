@@ -1,0 +1,166 @@
+"""Calls of custom functions (`torch.autograd.Function`) in a graph.
+
+    x ──► what forward does, without gradients ──► mul ──► Square(x, mul, x) ──► the result, with its history
+
+Operators of `forward` are nodes of the graph as all others. The call behind them gives their results the history that
+the program's function gives them, whose backward pass is the function's own `backward`. While a joint graph is traced,
+that is run as the graph which capture has made of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from onegraph.torchlib.fake import FakeTensor
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a value that each call has anew: a tensor or a symbolic number."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOf:
+    """A `torch.Size` of such values."""
+
+    sizes: tuple[Any, ...]
+
+
+def filled(template: Any, values: Sequence[Any]) -> Any:
+    """What the template is with these values in its slots."""
+    match template:
+        case Slot(index):
+            return values[index]
+        case SizeOf(sizes):
+            return torch.Size(filled(sizes, values))
+        case tuple() if type(template) is tuple:
+            return tuple([filled(item, values) for item in template])
+        case list():
+            return [filled(item, values) for item in template]
+        case dict():
+            return {key: filled(item, values) for key, item in template.items()}
+        case slice():
+            return slice(*filled((template.start, template.stop, template.step), values))
+        case _:
+            return template
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a call of a custom function has been given, has computed, and has left on its context."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    saved: tuple[Any, ...]
+    attributes: Mapping[str, Any]
+    dirty: tuple[Any, ...]
+    non_differentiable: tuple[Any, ...]
+    materialize_grads: bool
+
+    def parts(self) -> tuple[Any, ...]:
+        return self.inputs, self.outputs, self.saved, self.attributes, self.dirty, self.non_differentiable
+
+
+@dataclass(frozen=True, slots=True)
+class TracedBackward:
+    """`backward` as a graph, of gradients and of the values of the call. It gives a gradient for each input.
+
+    `strides` are those of the gradients that it takes, None for one that is missing. `saved` are the places among the
+    values that it looks at of what the function has saved, and where that is among what was saved.
+    """
+
+    graph: torch.fx.GraphModule
+    strides: tuple[tuple[Any, ...] | None, ...]
+    saved: Mapping[int, int]
+
+
+class CustomFunction:
+    """Gives results the history of a custom function. `template` is filled with the values of each call.
+
+    `unchanged` tells whether the world is still what the traced backward pass assumes. A real one assumes nothing: it
+    is the function's own.
+    """
+
+    def __init__(self, cls: type[Function], template: Applied, backward: TracedBackward | None = None) -> None:
+        self.__name__ = self.__qualname__ = cls.__name__
+        self.__module__ = cls.__module__
+        self.template, self.backward = template, backward
+        self.unchanged: Callable[[], bool] = lambda: True
+        self._cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
+        methods = {"forward": forward, "backward": self.differentiate, "jvp": differentiate_forward}
+        self.function: Any = type(cls.__name__, (Function,), {name: staticmethod(f) for name, f in methods.items()})
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """The outputs, with their history. Behind what the template needs are values that the traced backward takes."""
+        applied = Applied(*filled(self.template.parts(), values), self.template.materialize_grads)
+        found: tuple[Any, ...] = self.function.apply(*applied.inputs, (self._cls(), applied, values))
+        return found
+
+    def differentiate(self, ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        if any(isinstance(gradient, FakeTensor) for gradient in gradients):
+            return *self.traced(ctx, gradients), None
+        found = ctx.custom_function.backward(ctx, *gradients)
+        found = found if isinstance(found, tuple) else (found,)
+        count = len(self.template.inputs)
+        return *found[:count], None, *found[count:]
+
+    def traced(self, ctx: Any, gradients: Sequence[Any]) -> Sequence[Any]:
+        backward = self.backward
+        if backward is None or torch.is_grad_enabled():
+            raise RuntimeError(f"the backward pass of {self.__name__} is not captured")
+        given = []
+        for gradient, stride in zip(gradients, backward.strides, strict=True):
+            if (gradient is None) != (stride is None):
+                raise RuntimeError(f"the backward pass of {self.__name__} is captured for other gradients")
+            if gradient is not None:
+                given.append(laid_out(gradient, stride))
+        kept = list(ctx.values_of_backward)
+        saved = ctx.saved_tensors if backward.saved else ()
+        for place, index in backward.saved.items():
+            kept[place] = saved[index]
+        found: Sequence[Any] = backward.graph(*given, *kept)
+        return found
+
+
+def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+    """The end of a forward pass: what it has computed, and what it leaves on the context."""
+    cls, applied, values = inputs[-1]
+    ctx.needs_input_grad = ctx.needs_input_grad[:-1]
+    ctx.set_materialize_grads(applied.materialize_grads)
+    ctx.save_for_backward(*applied.saved)
+    if applied.dirty:
+        ctx.mark_dirty(*applied.dirty)
+    if applied.non_differentiable:
+        ctx.mark_non_differentiable(*applied.non_differentiable)
+    for name, value in applied.attributes.items():
+        setattr(ctx, name, value)
+    if any(isinstance(value, FakeTensor) for value in values):
+        ctx.values_of_backward = values
+    else:
+        ctx.custom_function = cls
+    return applied.outputs
+
+
+def differentiate_forward(ctx: Any, *tangents: Any) -> Any:
+    return ctx.custom_function.jvp(ctx, *tangents[:-1])
+
+
+def laid_out(gradient: Tensor, stride: Sequence[Any]) -> Tensor:
+    """The gradient with these strides, which capture has shown the program."""
+    if gradient.stride() == tuple(stride):
+        return gradient
+    return gradient.new_empty_strided(gradient.size(), stride).copy_(gradient)
+
+
+def applied_in(graph: torch.fx.Graph) -> list[CustomFunction]:
+    """The custom functions whose backward is a part of that of the graph."""
+    return [node.target for node in graph.nodes if isinstance(node.target, CustomFunction)]

@@ -1,0 +1,676 @@
+"""Custom functions (`torch.autograd.Function`) in compiled code: their forward is a part of the graph, and their own
+backward is what the backward pass runs."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+import onegraph
+from onegraph.base import events as ev
+from onegraph.compile import EVENTS
+
+BACKENDS = ["eager", "aot_eager", "native"]
+OPTIONS = {"raise_compiler_errors": True}
+
+Program = Callable[..., Any]
+PROGRAMS: list[Program] = []
+
+
+def program(function: Program) -> Program:
+    PROGRAMS.append(function)
+    return function
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    torch.manual_seed(3)
+    return torch.randn(4, 6, requires_grad=True), torch.randn(6, requires_grad=True)
+
+
+class Watch:
+    """The graphs that are captured within, and what makes them run operator by operator."""
+
+    def __enter__(self) -> Watch:
+        self.graphs: list[ev.GraphCaptured] = []
+        self.broken: list[str] = []
+        self.refusals: list[str] = []
+        self.unsubscribe = EVENTS.subscribe(self.see)
+        return self
+
+    def see(self, event: ev.Event) -> None:
+        match event:
+            case ev.GraphCaptured():
+                self.graphs.append(event)
+            case ev.GraphBroken():
+                self.broken.append(event.reason)
+            case ev.OperatorFellBack(operator="autograd" | "all operators"):
+                self.refusals.append(event.reason)
+
+    def __exit__(self, *error: object) -> None:
+        self.unsubscribe()
+
+
+def flat(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, tuple | list) else [results]
+
+
+def outcome(function: Program, given: tuple[Tensor, ...]) -> list[Any]:
+    """All that a call gives: results, what is recorded for them, and the gradients of each."""
+    results = flat(function(*given))
+    seen = [(r.detach().clone(), r.requires_grad, r.is_leaf) if isinstance(r, Tensor) else r for r in results]
+    for result in results:
+        if isinstance(result, Tensor) and result.requires_grad:
+            weights = torch.arange(1.0, result.numel() + 1).view(result.shape)
+            seen.append(torch.autograd.grad((result * weights).sum(), given, retain_graph=True, allow_unused=True))
+    total = sum(r.sum() for r in results if isinstance(r, Tensor) and r.requires_grad)
+    if isinstance(total, Tensor):
+        total.backward()
+    return [seen, [value.grad for value in given], [value.detach().clone() for value in given]]
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+class Square(Function):
+    """With ten times the gradient that autograd would compute."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 20 * x * gradient
+
+
+@program
+def alone(x, w):
+    return Square.apply(x)
+
+
+@program
+def among_operators(x, w):
+    return (Square.apply(x.sin()) * w).cos() + Square.apply(w)
+
+
+@program
+def used_and_returned(x, w):
+    y = Square.apply(x)
+    return y, y * w, Square.apply(y)
+
+
+class RoundThrough(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Reversed(Function):
+    @staticmethod
+    def forward(ctx, x, strength):
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.strength * gradient, None
+
+
+class Clipped(Function):
+    @staticmethod
+    def forward(ctx, x, low, high):
+        ctx.bounds = (low, high)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        low, high = ctx.bounds
+        return gradient.clamp(low, high), None, None
+
+
+@program
+def straight_through(x, w):
+    return RoundThrough.apply(x * 3) * w
+
+
+@program
+def reversed_and_clipped(x, w):
+    return Reversed.apply(x * w, 0.5) * 2, Clipped.apply(x, -0.5, 3.0) * w
+
+
+class Swish(Function):
+    @staticmethod
+    def forward(ctx, x):
+        result = x * torch.sigmoid(x)
+        ctx.save_for_backward(x)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x = ctx.saved_tensors[0]
+        s = torch.sigmoid(x)
+        return gradient * (s * (1 + x * (1 - s)))
+
+
+class Exponential(Function):
+    """Keeps its result."""
+
+    @staticmethod
+    def forward(ctx, x):
+        result = x.exp()
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (result,) = ctx.saved_tensors
+        return gradient * result * 3
+
+
+@program
+def swish(x, w):
+    return Swish.apply(x @ w)
+
+
+@program
+def exponential(x, w):
+    return Exponential.apply(x * 0.1) + w
+
+
+class Linear(Function):
+    """As in PyTorch's guide: gradients where they are needed, and what is no tensor."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias=None):
+        ctx.save_for_backward(x, weight, bias)
+        result = x.mm(weight.t())
+        return result if bias is None else result + bias
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight, bias = ctx.saved_tensors
+        for_x = for_weight = for_bias = None
+        if ctx.needs_input_grad[0]:
+            for_x = gradient.mm(weight)
+        if ctx.needs_input_grad[1]:
+            for_weight = gradient.t().mm(x)
+        if bias is not None and ctx.needs_input_grad[2]:
+            for_bias = gradient.sum(0)
+        return for_x, for_weight, for_bias
+
+
+@program
+def linear(x, w):
+    weight = torch.outer(w, w)
+    return Linear.apply(x, weight, w), Linear.apply(x.detach(), weight, None), Linear.apply(x, weight.detach(), w)
+
+
+class Halves(Function):
+    """Several results, of which some have no gradient, and what is no tensor."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k, ctx.shape, ctx.device = k, x.shape, x.device
+        sign, index = x.sign(), x.argmax()
+        ctx.mark_non_differentiable(sign)
+        return x[:, :3] * k, sign, index, 7, None, x[:, 3:] + 1
+
+    @staticmethod
+    def backward(ctx, left, sign, index, name, none, right):
+        assert name is None and none is None
+        (x,) = ctx.saved_tensors
+        assert x.device == ctx.device
+        return torch.cat([left * ctx.k, right * x[:, 3:]], 1).reshape(ctx.shape) + sign.sum() + 0 * index, None
+
+
+@program
+def several_results(x, w):
+    left, sign, index, name, none, right = Halves.apply(x, 3)
+    return left * w[:3], sign, index, name, none, right
+
+
+@program
+def one_of_several_results(x, w):
+    left, *_ = Halves.apply(x, 2.5)
+    return left.sum() * w
+
+
+class Lazy(Function):
+    """Told of missing gradients."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, for_x, for_y):
+        return None if for_x is None else for_x * 2, None if for_y is None else for_y * 3
+
+
+@program
+def without_zeros(x, w):
+    a, b = Lazy.apply(x, w)
+    return a * b
+
+
+class Apart(Function):
+    """In the other style, with a default."""
+
+    @staticmethod
+    def forward(x, y, power=2):
+        return x**power * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y, power = inputs
+        ctx.save_for_backward(x, y, output)
+        ctx.power = power
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y, output = ctx.saved_tensors
+        return gradient * ctx.power * x * y, (gradient * output).sum(0), None
+
+
+@program
+def with_its_context_apart(x, w):
+    return Apart.apply(x, w), Apart.apply(x, w, 3)
+
+
+class Outer(Function):
+    """Uses others, forward and backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return Swish.apply(x) + Square.apply(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return Square.apply(x) * RoundThrough.apply(gradient)
+
+
+@program
+def nested(x, w):
+    return Outer.apply(x) * w
+
+
+class Kept(Function):
+    """Keeps tensors as attributes, and results of operators in between."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.mask = x > 0
+        ctx.parts = {"w": w, "scale": [x.abs().amax(), 2]}
+        between = torch.tanh(x)
+        ctx.save_for_backward(between)
+        return between * w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (between,) = ctx.saved_tensors
+        scale, k = ctx.parts["scale"]
+        for_x = torch.zeros_like(gradient)
+        for_x[ctx.mask] = 1.0
+        return for_x * (1 - between**2) * ctx.parts["w"] * gradient / scale * k, (gradient * between).sum(0)
+
+
+def masked(gradient, mask):
+    return torch.where(mask, gradient, 0)
+
+
+class Masked(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.mask = x > 0
+        ctx.w = w
+        return x * w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert not torch.is_grad_enabled()
+        return masked(gradient, ctx.mask) * ctx.w, None
+
+
+@program
+def tensors_as_attributes(x, w):
+    return Masked.apply(x, w)
+
+
+class Strict(Function):
+    @staticmethod
+    def forward(ctx, x):
+        assert not torch.is_grad_enabled() and x.requires_grad
+        y = x * 2
+        assert not y.requires_grad
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient):
+        return gradient * 2.5
+
+
+@program
+def once(x, w):
+    y = Strict.apply(x)
+    assert y.requires_grad and not y.is_leaf and torch.is_grad_enabled()
+    return y * w
+
+
+class Contiguous(Function):
+    """Asks for the layout of the gradient, as CUDA kernels do."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if not gradient.is_contiguous():
+            gradient = gradient.contiguous()
+        return gradient.view(-1).view(gradient.shape) * 7
+
+
+@program
+def layouts(x, w):
+    return Contiguous.apply(x).t(), Contiguous.apply(x).sum(), Contiguous.apply(x.t()).t() * 2
+
+
+@program
+def without_gradients(x, w):
+    with torch.no_grad():
+        y = Linear.apply(x, torch.outer(w, w), None)
+    return y * w, Square.apply(x.detach())
+
+
+@program
+def by_other_names(x, w):
+    square = Square.apply
+    return sum(map(square, (x, w)))
+
+
+def made(scale):
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * scale
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * scale * 2
+
+    return Scaled.apply
+
+
+scaled, rescaled = made(2.0), made(5.0)
+
+
+@program
+def of_a_closure(x, w):
+    return scaled(x) + rescaled(w)
+
+
+@program
+def in_a_loop(x, w):
+    for _ in range(4):
+        x = Square.apply(x * 0.5) + w
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_is_one_graph_with_eagers_gradients(program: Program, backend: str) -> None:
+    wanted = outcome(program, inputs())
+    compiled = onegraph.compile(program, backend=backend, fullgraph=True, options=OPTIONS)
+    with Watch() as watch:
+        for _ in range(2):
+            assert_same(outcome(compiled, inputs()), wanted)
+    assert len(watch.graphs) == 1 and not watch.refusals
+
+
+# ---- what backward reads, later --------------------------------------------------------------------------------------
+
+SETTINGS = {"scale": 2.0}
+STRENGTH = 2.0
+
+
+class Tuned(Function):
+    strength = 2.0
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * STRENGTH * SETTINGS["scale"] * Tuned.strength
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_backward_reads_may_change_at_any_time(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gradient(function: Program, change: Callable[[], Any] = lambda: None) -> Tensor:
+        x = inputs()[0]
+        result = function(x)
+        change()
+        return torch.autograd.grad(result.sum(), x)[0]
+
+    compiled = onegraph.compile(lambda x: Tuned.apply(x.sin()).cos(), backend=backend, fullgraph=True, options=OPTIONS)
+    changes = [
+        lambda: monkeypatch.setitem(globals(), "STRENGTH", 3.0),
+        lambda: monkeypatch.setitem(SETTINGS, "scale", 5.0),
+        lambda: monkeypatch.setattr(Tuned, "strength", 7.0),
+    ]
+    for number, change in enumerate(changes):
+        for late in (True, False):
+            with monkeypatch.context() as before:
+                before.setitem(globals(), "STRENGTH", float(number))
+                gradient(compiled)
+                wanted = gradient(lambda x: Tuned.apply(x.sin()).cos(), change)
+                monkeypatch.undo()
+                before.setitem(globals(), "STRENGTH", float(number))
+                found = gradient(compiled, change) if late else (change(), gradient(compiled))[1]
+                assert_same(found, wanted)
+                monkeypatch.undo()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_higher_derivatives(backend: str) -> None:
+    def twice(function: Program) -> Any:
+        x, w = inputs()
+        (slope,) = torch.autograd.grad(function(x, w).sum(), x, create_graph=True)
+        return slope, torch.autograd.grad(slope.sum(), (x, w), allow_unused=True)
+
+    for function in (alone, swish, nested, among_operators, once):
+        assert_same(twice(onegraph.compile(function, backend=backend, fullgraph=True)), twice(function))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_what_was_saved_is_eagers_error(backend: str) -> None:
+    x = inputs()[0]
+    compiled = onegraph.compile(lambda x: Exponential.apply(x), backend=backend, options=OPTIONS)
+    y = compiled(x)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_that_are_missing(backend: str) -> None:
+    def part(function: Program, which: int) -> Any:
+        x, w = inputs()
+        result = function(x, w)[which]
+        return torch.autograd.grad(result.sum(), (x, w), allow_unused=True)
+
+    for function in (lambda x, w: Lazy.apply(x, w), lambda x, w: Halves.apply(x * w, 2)[0::5]):
+        compiled = onegraph.compile(function, backend=backend, fullgraph=True, options=OPTIONS)
+        for which in (0, 1):
+            assert_same(part(compiled, which), part(function, which))
+
+
+# ---- what breaks the graph -------------------------------------------------------------------------------------------
+
+LOG: list[Any] = []
+COUNTED = {"calls": 0}
+OFFSET = torch.tensor(2.0)
+
+
+class Base(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+
+class Logging(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        LOG.append("called")
+        return gradient * 5
+
+
+class Counting(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        COUNTED["calls"] += 1
+        return gradient * COUNTED["calls"]
+
+
+class Printing(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        print("called")
+        return gradient * 5
+
+
+class Branching(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 5 if gradient.sum() > 0 else -gradient
+
+
+class WritingToGradient(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clone().mul_(2) + gradient.mul_(3)
+
+
+class WritingToSaved(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].detach().add_(1)
+
+
+class WritingToContext(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.calls = getattr(ctx, "calls", 0) + 1
+        return gradient * ctx.calls
+
+
+class TakingGlobals(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * OFFSET
+
+
+class Nothing(Base):
+    """No backward: an error only where it runs."""
+
+
+class Miscounting(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, gradient
+
+
+class Keeper:
+    factor = 3
+
+
+class Keeping(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.keeper = Keeper()
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.keeper.factor
+
+
+class Doubling(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 4
+
+
+BREAKING = [Logging, Counting, Printing, Branching, WritingToGradient, WritingToSaved, WritingToContext, TakingGlobals]
+BREAKING += [Nothing, Miscounting, Keeping, Doubling]
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("cls", BREAKING)
+def test_what_is_not_captured_breaks_the_graph(cls: Any, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def function(x: Tensor) -> Tensor:
+        return cls.apply(x.sin()).cos()
+
+    def all_of(function: Program) -> Any:
+        LOG.clear()
+        COUNTED["calls"] = 0
+        x = inputs()[0]
+        result = function(x)
+        try:
+            result.sum().backward()
+        except RuntimeError as error:
+            return result.detach(), str(error)
+        return result.detach(), x.grad, list(LOG), dict(COUNTED), capsys.readouterr().out
+
+    wanted = all_of(function)
+    with Watch() as watch:
+        compiled = onegraph.compile(function, backend=backend)
+        for _ in range(2):
+            found = all_of(compiled)
+            assert len(found) == len(wanted)
+            for a, b in zip(found, wanted, strict=True):
+                assert a == b if isinstance(a, str | list | dict) else torch.allclose(a, b)
+    assert watch.broken[0].startswith(f"call of {cls.__name__}.apply, wh")
+    with pytest.raises(onegraph.GraphBreakError, match=f"call of {cls.__name__}.apply"):
+        onegraph.compile(function, backend=backend, fullgraph=True)(inputs()[0])
+
+
+def test_a_class_that_is_dropped_may_go() -> None:
+    box = [made(3.0)]
+    cls = weakref.ref(box[0].__self__)
+    compiled = onegraph.compile(lambda x: box[0](x), fullgraph=True, options=OPTIONS)
+    x = inputs()[0]
+    compiled(x).sum().backward()
+    box.clear()
+    gc.collect()
+    assert cls() is None and torch.equal(x.grad, torch.full_like(x, 6.0))
