@@ -12,6 +12,8 @@ SOME = """
     softmax log_softmax nn_functional_softmin cat max_reduction_no_dim max_reduction_with_dim min_reduction_no_dim
     aminmax complex cummax cummin cholesky empty_strided index_reduce_amax
     amax argmax std var_mean index_put diagonal_scatter select_scatter slice_scatter gather index_select sum
+    index_add index_copy index_fill multinomial native_group_norm native_layer_norm new_empty_strided
+    nn_functional_huber_loss
 """.split()
 
 
@@ -19,5 +21,5 @@ SOME = """
     "op", [op for op in operators() if op.formatted_name in SOME], ids=lambda op: op.formatted_name
 )
 def test_wrong_calls_end_as_in_eager(op: Any) -> None:
-    count, found = differences(op, limit=1)
+    count, found = differences(op, limit=2)
     assert count and not found, "\n".join(found)

@@ -73,7 +73,8 @@ def _spread(func: OpOverload) -> None:
         if any(not -rank <= dim < rank for dim in dims or ()):
             return
         reduced = {dim % rank for dim in dims or range(rank)}
-        count = math.prod(size for dim, size in enumerate(x.shape) if dim in reduced)
+        kept = [size for dim, size in enumerate(x.shape) if dim not in reduced]
+        count = 0 if 0 in kept else math.prod(size for dim, size in enumerate(x.shape) if dim in reduced)
         if count <= (1 if correction is None else correction):
             getattr(torch, func._schema.name.removeprefix("aten::"))(torch.zeros(1))
 
@@ -102,13 +103,75 @@ _scalar(aten.cummax.default)
 _scalar(aten.cummin.default)
 
 
-def _empty_strided(size: Sequence[Any], stride: Sequence[Any], **_: Any) -> None:
-    """There are no strides below zero, which the real one says in its way."""
-    if any(_hint(step) < 0 for step in stride) and 0 not in map(_hint, size):
-        aten.empty_strided.default([_hint(n) for n in size], [_hint(step) for step in stride])
+# ---- operators that are asked again, at the sizes of the call, where it looks wrong ----------------------------------
 
 
-_CHECKS[aten.empty_strided.default] = _empty_strided
+def _zeros(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return _hint(value)
+    return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
+
+
+def _doubted(looks_wrong: Callable[..., bool], *funcs: OpOverload) -> None:
+    def asking(func: OpOverload) -> Callable[..., None]:
+        def check(*args: Any, **kwargs: Any) -> None:
+            if looks_wrong(*args, **kwargs):
+                func(*map_leaves(_zeros, list(args)), **map_leaves(_zeros, dict(kwargs)))
+
+        return check
+
+    _CHECKS.update({func: asking(func) for func in funcs})
+
+
+def _steps_back(*args: Any, **_: Any) -> bool:
+    """There are no strides below zero."""
+    size, stride = args[-2:]
+    return any(_hint(step) < 0 for step in stride) and 0 not in map(_hint, size)
+
+
+def _groups_of_others(x: Tensor, weight: Tensor | None, bias: Tensor | None, _: Any, channels: Any, *__: Any) -> bool:
+    """Weights have one number for each channel: kernels would read beyond them."""
+    return any(each is not None and each.numel() != channels for each in (weight, bias))
+
+
+def _nothing_normalized(x: Tensor, normalized_shape: Sequence[Any], *_: Any) -> bool:
+    return not normalized_shape
+
+
+def _not_positive(x: Tensor, y: Tensor, reduction: Any = None, delta: Any = 1.0) -> bool:
+    return bool(delta <= 0)
+
+
+def _indexes_nothing(x: Tensor, dim: int, index: Tensor, *_: Any) -> bool:
+    return bool(not x.numel() and index.numel())
+
+
+def _adds_others(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -> bool:
+    """An index for each slice of the source, and slices of the same sizes: kernels would read beyond them."""
+    if x.dim() != source.dim() or not -x.dim() <= dim < max(x.dim(), 1):
+        return True
+    dim = dim % max(x.dim(), 1)
+    slices = source.shape[dim] if source.dim() else 1
+    if index.numel() != slices or (slices and x.dim() and not x.shape[dim]):
+        return True
+    return any(
+        a != b for d, (a, b) in enumerate(zip(x.shape, source.shape, strict=True)) if d != dim
+    )
+
+
+def _not_into_indices(*_: Any, out: Tensor, **__: Any) -> bool:
+    return out.dtype != torch.int64
+
+
+_doubted(_steps_back, aten.empty_strided.default, aten.new_empty_strided.default)
+_doubted(_groups_of_others, aten.native_group_norm.default)
+_doubted(_nothing_normalized, aten.native_layer_norm.default)
+_doubted(_not_positive, aten.huber_loss.default)
+_doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+_doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
+_doubted(_adds_others, aten.index_add.default, aten.index_add_.default)
+_doubted(_not_into_indices, aten.multinomial.out)
+# ---- operators with rules of their own -------------------------------------------------------------------------------
 
 
 def _index_reduce(x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **_: Any) -> None:
