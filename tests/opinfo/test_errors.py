@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from opinfo.errors import differences
 from opinfo.harness import operators
+
+import onegraph
 
 SOME = """
     softmax log_softmax nn_functional_softmin cat max_reduction_no_dim max_reduction_with_dim min_reduction_no_dim
@@ -23,3 +26,11 @@ SOME = """
 def test_wrong_calls_end_as_in_eager(op: Any) -> None:
     count, found = differences(op, limit=2)
     assert count and not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 2, 2)])
+def test_weights_of_a_loss_are_one_for_each_class(shape: tuple[int, ...]) -> None:
+    target = torch.zeros((shape[0], *shape[2:]), dtype=torch.int64)
+    compiled = onegraph.compile(torch.nn.functional.nll_loss)
+    with pytest.raises(RuntimeError, match="weight tensor should be defined either for all"):
+        compiled(torch.randn(shape), target, torch.ones(1))

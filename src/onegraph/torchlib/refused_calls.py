@@ -138,6 +138,10 @@ def _nothing_normalized(x: Tensor, normalized_shape: Sequence[Any], *_: Any) -> 
     return not normalized_shape
 
 
+def _classes_of_others(x: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any) -> bool:
+    return weight is not None and x.dim() > 1 and weight.numel() != x.shape[1]
+
+
 def _not_positive(x: Tensor, y: Tensor, reduction: Any = None, delta: Any = 1.0) -> bool:
     return bool(delta <= 0)
 
@@ -154,9 +158,7 @@ def _adds_others(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -
     slices = source.shape[dim] if source.dim() else 1
     if index.numel() != slices or (slices and x.dim() and not x.shape[dim]):
         return True
-    return any(
-        a != b for d, (a, b) in enumerate(zip(x.shape, source.shape, strict=True)) if d != dim
-    )
+    return any(a != b for d, (a, b) in enumerate(zip(x.shape, source.shape, strict=True)) if d != dim)
 
 
 def _not_into_indices(*_: Any, out: Tensor, **__: Any) -> bool:
@@ -166,6 +168,7 @@ def _not_into_indices(*_: Any, out: Tensor, **__: Any) -> bool:
 _doubted(_steps_back, aten.empty_strided.default, aten.new_empty_strided.default)
 _doubted(_groups_of_others, aten.native_group_norm.default)
 _doubted(_nothing_normalized, aten.native_layer_norm.default)
+_doubted(_classes_of_others, aten.nll_loss2d_forward.default)
 _doubted(_not_positive, aten.huber_loss.default)
 _doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 _doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)

@@ -221,6 +221,7 @@ class Lamb(Optimizer):
                     adam_step.add_(p.data, alpha=group["weight_decay"])
                 adam_norm = adam_step.pow(2).sum().sqrt()
                 trust_ratio = torch.where((weight_norm == 0) | (adam_norm == 0), 1.0, weight_norm / adam_norm)
+                trust_ratio = trust_ratio.clamp(max=10)  # else a step close to zero makes any rounding large
                 state["weight_norm"] = weight_norm
                 state["adam_norm"] = adam_norm
                 state["trust_ratio"] = trust_ratio
