@@ -434,6 +434,24 @@ def test_a_write_to_what_eager_does_not_keep_changes_nothing(backend: str) -> No
     torch.testing.assert_close(found[1], found[0])
 
 
+def through_casts(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    return (x.double().sin() * w.exp().clamp(max=3) + x.relu()).float(), x.bfloat16() * w
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_write_to_an_input_of_which_eager_keeps_something_else_changes_nothing(backend: str) -> None:
+    found = []
+    for function in (through_casts, compiled(through_casts, backend)):
+        x, w = leaves()
+        y, _ = function(x, w)
+        with torch.no_grad():
+            x.zero_()
+            w.zero_()
+        y.sum().backward()
+        found.append((x.grad, w.grad))
+    torch.testing.assert_close(found[1], found[0])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_hook_is_called_where_there_is_a_gradient(backend: str) -> None:
     found = []

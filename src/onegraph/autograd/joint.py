@@ -56,12 +56,14 @@ from onegraph.autograd.trace import (
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.primals import (
+    Edge,
     counting_saves,
     edge_of,
     edges_behind,
     is_plain_view,
     node_name,
     noting,
+    passes_over,
     primal,
     tangent,
     writes_behind,
@@ -149,7 +151,7 @@ class Tape:
     results: Sequence[Tensor]
     tangents: Sequence[Tensor]
     cuts: Sequence[int]
-    used: dict[int, Tensor]
+    used: dict[int, tuple[Tensor, Any]]
 
     def half(self, cut: int | None, missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given."""
@@ -168,7 +170,9 @@ class Tape:
         given = [self.tangents[n] for n in starts]
         places = self.primals if cut is None else wanted
         gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
-        watched = watched_of(self.used.values(), self.primals, self.tensors, self.recorder)
+        passes = passes_over([self.results[n] for n in starts], self.ends())
+        used = [(tensor, passes.get(node, ())) for tensor, node in self.used.values()]
+        watched = watched_of(used, self.primals, self.tensors, self.recorder)
         frees = frozenset(self.used) | {-1 - number for number in written}
         return Half(tuple(starts), gradients, len(returned.nodes), watched, frees, cut), returned.nodes
 
@@ -178,8 +182,12 @@ class Tape:
         if not self.cuts:
             return numbers
         goals = {edge_of(tensor) for tensor in wanted}
-        ends = {edge_of(self.results[n]) for n in self.cuts}
+        ends = self.ends()
         return [n for n in numbers if not goals.isdisjoint(edges_behind([self.results[n]], ends))]
+
+    def ends(self) -> set[Edge]:
+        """Where the gradients of results arrive that others are computed from: they are given."""
+        return {edge_of(self.results[n]) for n in self.cuts}
 
     def gradients(self, starts: Sequence[int], wanted: Sequence[Tensor]) -> dict[int, Tensor | None]:
         """By the id of each tensor that is wanted, the gradient that autograd computes."""
@@ -219,16 +227,24 @@ def cuts_among(results: Sequence[Tensor], outputs: Sequence[Any], written: Colle
 
 
 def watched_of(
-    used: Collection[Tensor], primals: Sequence[Any], results: Mapping[int, Tensor], recorder: Functionalizer
+    used: Collection[tuple[Tensor, Collection[int]]],
+    primals: Sequence[Any],
+    results: Mapping[int, Tensor],
+    recorder: Functionalizer,
 ) -> tuple[Watched, ...]:
-    """The inputs and results that are among the tensors which autograd kept, as far as writes to them are counted."""
+    """The inputs and results that are among the tensors which autograd kept, as far as writes to them are counted.
+
+    The tensors are given with the results from which passes look at them.
+    """
     places = {Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)}
     places |= {Computed(index): value for index, value in results.items()}
     found = []
     for place, tensor in places.items():
         family = recorder.value_of(tensor).family
-        if any(recorder.value_of(t).family is family and counts_with(t, tensor) for t in used if recorder.knows(t)):
-            found.append(Watched(place, node_name(tensor)))
+        related = [(t, by) for t, by in used if recorder.knows(t) and recorder.value_of(t).family is family]
+        passes = [by for t, by in related if counts_with(t, tensor)]
+        if passes:
+            found.append(Watched(place, node_name(tensor), frozenset().union(*passes)))
     return tuple(found)
 
 

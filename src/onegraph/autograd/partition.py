@@ -8,7 +8,8 @@
 
 What the backward graph uses of the forward one is found by a minimum cut: every value costs its bytes, if it is kept.
 Pointwise operators, views and creations may be computed again; library calls, reductions and whatever draws random
-numbers or has an effect may not. Parameters cost nothing, for they live anyway. With a budget below 1, others are
+numbers or has an effect may not. Parameters cost nothing, for they live anyway. Of an input that eager's autograd would
+not look at, a copy is kept: the caller may write to it before the backward pass. With a budget below 1, others are
 computed again too, those that free the most bytes for their work first, until so much of what they would keep is left.
 """
 
@@ -109,27 +110,39 @@ def partition(
     budget: float = 1.0,
 ) -> Partition:
     """Cut the joint graph. `written` and `parameters` are positions of inputs; `budget` is the share of the bytes that
-    would be kept if only cheap operators were computed again."""
+    would be kept if only cheap operators were computed again.
+
+    Parameters are kept as they are even if eager would keep a cast of them: only optimizers write to them.
+    """
     parts = sides(module, spec)
     graph, primals = module.graph, parts.primals
-    free = {primals[index] for index in parameters}
-    fixed = {primals[index] for index in written}
+    free = {primals[index] for index in parameters if index not in written}
     # Sizes are given by name: any may be in the shape of a tensor.
-    numbers = {node for node in primals if not isinstance(node.meta["val"], Tensor)}
-    cut = cut_within(budget, parts.needed, free, fixed)
+    numbers = {node for node in primals if is_number(node)}
+    looked_at = [
+        {primals[i]: passes for i, passes in half.inputs().items() if i not in written} for half in spec.halves
+    ]
+    cut = cut_within(budget, parts.needed, free, set(primals).difference(free, *looked_at))
     saved = sorted_as(graph, cut | numbers)
-    extra = returned_with(graph, parts.results, [node for node in saved if node.op != "placeholder"])
+    halves = []
+    for half, gradients, passes in zip(spec.halves, parts.gradients, looked_at, strict=True):
+        used = ancestors(gradients, stop=saved)
+        own = [node for node in saved if node in used or node in numbers]
+        made = backward_graph(module, parts, half, gradients, own, can_repeat)
+        takers = takers_of(made, len(own))
+        lent = {n for n, by in zip(own, takers, strict=True) if n in passes and all(group <= passes[n] for group in by)}
+        halves.append((made, own, takers, lent | free | numbers))
+    ours = {node for _, own, _, lent in halves for node in own if node not in lent}
+    extra = returned_with(graph, parts.results, sorted_as(graph, ours))
     effects = [node for node in graph.nodes if node not in parts.backward and has_effect(node.target)]
     results = [*parts.results, *extra.values()]
     forward = extract(module, primals, results, ancestors([*results, *effects]))
-    order = [*parts.results, *extra]
-    backwards = []
-    for half, gradients in zip(spec.halves, parts.gradients, strict=True):
-        used = ancestors(gradients, stop=saved)
-        own = [node for node in saved if node in used or node in numbers]
-        places = tuple(Input(primals.index(n)) if n in primals else Computed(order.index(n)) for n in own)
-        made = backward_graph(module, parts, half, gradients, own, can_repeat)
-        backwards.append(BackwardGraph(made, places, takers_of(made, len(own))))
+    places = {node: Computed(index) for index, node in enumerate([*parts.results, *extra])}
+    inputs = {node: Input(index) for index, node in enumerate(primals)}
+    backwards = [
+        BackwardGraph(made, tuple(inputs[n] if n in lent else places[n] for n in own), takers)
+        for made, own, takers, lent in halves
+    ]
     kept = sum(bytes_of(node) for node in saved if node not in free and node not in parts.results)
     again = ancestors(parts.all_gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
     recomputed = tuple(node.name for node in sorted_as(graph, again) if is_work(node))
@@ -245,14 +258,14 @@ def _described(node: Node) -> str:
 # --- the cut ---------------------------------------------------------------------------------------------------------
 
 
-def cut_within(budget: float, needed: Collection[Node], free: Collection[Node], fixed: Collection[Node]) -> set[Node]:
+def cut_within(budget: float, needed: Collection[Node], free: Collection[Node], copied: Collection[Node]) -> set[Node]:
     """What to keep, so that it is a share of what a cut with cheap operators alone keeps, as far as it can be.
 
     The fewest operators are computed again that are not cheap, those with the most bytes for their work first.
     """
 
     def cut(count: int) -> set[Node]:
-        return minimum_cut(needed, free, fixed, frozenset(others[:count]))
+        return minimum_cut(needed, free, copied, frozenset(others[:count]))
 
     def size(kept: set[Node]) -> int:
         return sum(bytes_of(node) for node in kept if node not in free)
@@ -276,9 +289,9 @@ def cut_within(budget: float, needed: Collection[Node], free: Collection[Node], 
 
 
 def minimum_cut(
-    needed: Collection[Node], free: Collection[Node], fixed: Collection[Node], again: Collection[Node] = ()
+    needed: Collection[Node], free: Collection[Node], copied: Collection[Node], again: Collection[Node] = ()
 ) -> set[Node]:
-    """The cheapest values of which everything needed can be computed; none of `fixed` is kept, those of `free` are.
+    """The cheapest values of which everything needed can be computed: those of `free`, and of `copied` a copy.
 
     Cheap operators may be computed again, and those of `again`.
     """
@@ -287,7 +300,7 @@ def minimum_cut(
     region = ancestors(needed)
     calls = {node for node in region if node.op == "call_function" and not is_cheap(node)}
     roots = {node for node in region if node.op == "placeholder"} | calls.difference(again)
-    costs = {node: None if node in fixed else 0 if node in free else cost_of(node) for node in region}
+    costs = {node: 0 if node in free else cost_of(node) for node in region}
     kept = roots & set(needed)  # there is no choice about these, nor about what only they lead to
     flow: Any = networkx.DiGraph()
     flow.add_node(SOURCE)
@@ -298,7 +311,7 @@ def minimum_cut(
         start = SOURCE if node in roots else (node, "in")
         end = SINK if node in needed else (node, "out")
         cost = costs[node]
-        weight = STORED if node in roots else STORED + 1
+        weight = STORED if node in roots and node not in copied else STORED + 1
         flow.add_edge(start, end, **({} if cost is None else {"capacity": cost * weight}))
         for user in () if node in needed else node.users:
             if user in region and user not in roots:
@@ -419,15 +432,15 @@ def sorted_as(graph: Graph, nodes: Collection[Node]) -> list[Node]:
 
 
 def returned_with(graph: Graph, results: Sequence[Node], saved: Sequence[Node]) -> dict[Node, Node]:
-    """What the forward graph returns for each saved value that is no result: a copy, if a result views it.
+    """What the forward graph returns for each saved value that is no result: a copy of inputs and of what results view.
 
-    The caller may write to results, and autograd would not see it in the other value.
+    The caller may write to them, and autograd would not see it in the other value.
     """
     owners = {owner_of(node) for node in results}
     extra = {}
     for node in saved:
         if node not in results:
-            extra[node] = copied(graph, node) if owner_of(node) in owners else node
+            extra[node] = copied(graph, node) if node.op == "placeholder" or owner_of(node) in owners else node
     return extra
 
 

@@ -126,10 +126,14 @@ Gradient = Computed | Tangent | Part | None
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did."""
+    """A tensor that autograd counts writes to. `made_by` names the node of autograd that made it, if one did.
+
+    `passes` has the results from which passes look at it, by their places among those of the half.
+    """
 
     place: Input | Computed
     made_by: str = ""
+    passes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,10 @@ class Half:
     frees: frozenset[int] = frozenset()
     cut: int | None = None
     name: str = ""
+
+    def inputs(self) -> dict[int, frozenset[int]]:
+        """The positions of the inputs that eager's autograd would look at, and in passes from which results."""
+        return {item.place.index: item.passes for item in self.watched if isinstance(item.place, Input)}
 
 
 @dataclass(frozen=True, slots=True)

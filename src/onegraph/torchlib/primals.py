@@ -60,9 +60,12 @@ class below_autograd:  # noqa: N801 - it is used as a function
 
 
 @contextmanager
-def counting_saves() -> Iterator[dict[int, Tensor]]:
-    """Collects, by number, what backward passes look at of what autograd keeps. They raise if it was written to."""
-    used: dict[int, Tensor] = {}
+def counting_saves() -> Iterator[dict[int, tuple[Tensor, Any]]]:
+    """Collects, by number, what backward passes look at of what autograd keeps, and the nodes that do.
+
+    They raise if it was written to.
+    """
+    used: dict[int, tuple[Tensor, Any]] = {}
     numbers = itertools.count()
 
     def pack(tensor: Tensor) -> tuple[int, Tensor, int]:
@@ -70,7 +73,7 @@ def counting_saves() -> Iterator[dict[int, Tensor]]:
 
     def unpack(packed: tuple[int, Tensor, int]) -> Tensor:
         number, tensor, version = packed
-        used[number] = tensor
+        used[number] = tensor, torch._C._current_autograd_node()
         if tensor._version != version:
             raise RuntimeError(written_since(tensor, version, tensor.shape))
         return tensor
@@ -125,6 +128,19 @@ def edges_behind(tensors: Iterable[Tensor], ends: Collection[Edge] = ()) -> set[
                 known.add(edge[0])
                 pending.append(edge[0])
     return edges
+
+
+def passes_over(tensors: Sequence[Tensor], ends: Collection[Edge] = ()) -> dict[Any, set[int]]:
+    """For each node behind the tensors, no further than `ends`, from which of them gradients get there."""
+    passes: dict[Any, set[int]] = {}
+    for position, tensor in enumerate(tensors):
+        passes.setdefault(tensor.grad_fn, set()).add(position)
+    nodes = {*passes, *(edge[0] for edge in edges_behind(tensors, ends) if edge[0] is not None and edge not in ends)}
+    for node in sorted(nodes, key=lambda node: node._sequence_nr(), reverse=True):
+        for edge in node.next_functions:
+            if edge[0] is not None and edge not in ends:
+                passes.setdefault(edge[0], set()).update(passes[node])
+    return passes
 
 
 def writes_behind(tensors: Sequence[Tensor]) -> list[Any]:
