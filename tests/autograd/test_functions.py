@@ -3,14 +3,16 @@ backward is what the backward pass runs."""
 
 from __future__ import annotations
 
+import enum
 import gc
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -264,13 +266,44 @@ class Lazy(Function):
 
     @staticmethod
     def backward(ctx, for_x, for_y):
-        return None if for_x is None else for_x * 2, None if for_y is None else for_y * 3
+        return None if for_x is None else for_x * 2, torch.ones(6) if for_y is None else for_y * 3
 
 
 @program
 def without_zeros(x, w):
     a, b = Lazy.apply(x, w)
-    return a * b
+    return a * b, Lazy.apply(x, w)[0] * 2, Lazy.apply(x, w)[1] * 2
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Various(Function):
+    """Keeps values of many kinds."""
+
+    @staticmethod
+    def forward(ctx, x, colour, function):
+        ctx.colour, ctx.function, ctx.pair = colour, function, Pair(x * 2, 3)
+        ctx.facts = (x.dtype, x.device, x.stride(), torch.contiguous_format, None, "name", [1, {"k": 2.5}], slice(1, 3))
+        ctx.count, ctx.shape, ctx.half = x.numel(), x.shape, x.shape[1] // 2
+        return function(x).reshape(-1)[: x.numel()] * ctx.count
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert ctx.colour is Colour.RED and ctx.shape.numel() == ctx.count and ctx.facts[5] == "name"
+        k = ctx.facts[6][1]["k"] * ctx.pair.right * ctx.half
+        return ctx.function(gradient.view(ctx.shape)).to(ctx.facts[0]) * k + ctx.pair.left, None, None
+
+
+@program
+def values_of_many_kinds(x, w):
+    return Various.apply(x, Colour.RED, torch.sin), Various.apply(x * w, Colour.RED, torch.neg)
 
 
 class Apart(Function):
@@ -358,6 +391,25 @@ def tensors_as_attributes(x, w):
     return Masked.apply(x, w)
 
 
+class Doubling(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 4
+
+
+@program
+def written_in_place(x, w):
+    y = x * 1
+    view = y[0]
+    z = Doubling.apply(y)
+    return z, view, z is y, z * w
+
+
 class Strict(Function):
     @staticmethod
     def forward(ctx, x):
@@ -411,6 +463,42 @@ def by_other_names(x, w):
     return sum(map(square, (x, w)))
 
 
+class Half(Function):
+    """Its types are those that autocast gives it."""
+
+    @staticmethod
+    @custom_fwd(device_type="cpu")
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return torch.outer(gradient, w.to(gradient.dtype)) * 2, x.t() @ gradient
+
+
+class Full(Half):
+    @staticmethod
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return torch.outer(gradient, w) * 2, x.t() @ gradient
+
+
+@program
+def under_autocast(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        return Full.apply(x, w), Half.apply(x.bfloat16(), w).float(), Linear.apply(x, torch.outer(w, w), w).float()
+
+
 def made(scale):
     class Scaled(Function):
         @staticmethod
@@ -439,11 +527,12 @@ def in_a_loop(x, w):
     return x
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_is_one_graph_with_eagers_gradients(program: Program, backend: str) -> None:
+def test_is_one_graph_with_eagers_gradients(program: Program, backend: str, dynamic: bool | None) -> None:
     wanted = outcome(program, inputs())
-    compiled = onegraph.compile(program, backend=backend, fullgraph=True, options=OPTIONS)
+    compiled = onegraph.compile(program, backend=backend, fullgraph=True, dynamic=dynamic, options=OPTIONS)
     with Watch() as watch:
         for _ in range(2):
             assert_same(outcome(compiled, inputs()), wanted)
@@ -620,19 +709,8 @@ class Keeping(Function):
         return gradient * ctx.keeper.factor
 
 
-class Doubling(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x.mul_(2)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 4
-
-
 BREAKING = [Logging, Counting, Printing, Branching, WritingToGradient, WritingToSaved, WritingToContext, TakingGlobals]
-BREAKING += [Nothing, Miscounting, Keeping, Doubling]
+BREAKING += [Nothing, Miscounting, Keeping]
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])

@@ -319,7 +319,6 @@ class Recorder(TorchFunctionMode):
     def forget_nodes(self, nodes: Collection[torch.fx.Node]) -> None:
         """Take nodes out of the graph that no others take anything from."""
         self.nodes = {key: node for key, node in self.nodes.items() if node not in nodes}
-        self._numbers = {key: node for key, node in self._numbers.items() if node not in nodes}
         for node in sorted(nodes, reverse=True):
             self.graph.erase_node(node)
 
@@ -377,6 +376,11 @@ class Recorder(TorchFunctionMode):
         if key not in self._numbers:
             self._numbers[key] = self.graph.call_function(function, args)
         return self._numbers[key]
+
+    def is_number(self, node: torch.fx.Node) -> bool:
+        """Whether the node computes a symbolic number."""
+        value = node.meta.get("example_value")
+        return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) or node in self._numbers.values()
 
     def _lifted(self, value: Any) -> Any:
         """The same arguments with foreign real tensors replaced by fakes."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import CUSTOM_FUNCTION, GraphBreak
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS
@@ -23,8 +23,8 @@ CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 class Slots:
     """Collects values, each once, and makes templates with slots for them."""
 
-    def __init__(self, recorder: Recorder, world: World, name: str) -> None:
-        self.recorder, self.world, self.name = recorder, world, name
+    def __init__(self, recorder: Recorder, world: World, refused: Callable[[str], GraphBreak]) -> None:
+        self.recorder, self.world, self.refused = recorder, world, refused
         self.nodes: list[torch.fx.Node] = []
         self.values: list[Any] = []
 
@@ -49,6 +49,8 @@ class Slots:
                 return SizeOf(sizes) if any(isinstance(size, Slot) for size in sizes) else torch.Size(sizes)
             case tuple() if type(value) is tuple:
                 return tuple(map(self.template, value))
+            case tuple() if hasattr(value, "_fields"):
+                return type(value)(*map(self.template, value))
             case list() if type(value) is list:
                 return [self.template(item) for item in self.world.realize(value)]
             case dict() if type(value) is dict:
@@ -57,19 +59,19 @@ class Slots:
                 return slice(*map(self.template, (value.start, value.stop, value.step)))
         if type(value) in ATOMS or isinstance(value, CONSTANTS) or self.world.is_pinned(value):
             return value
-        kind = type(self.world.real(value)).__qualname__
-        raise GraphBreak(CUSTOM_FUNCTION, name=self.name, why=f"whose context keeps a {kind}")
+        raise self.refused(f"whose context keeps a {type(self.world.real(value)).__qualname__}")
 
 
 def cut(slots: Slots, start: torch.fx.Node, results: Sequence[Any]) -> LazyGraphModule:
     """What was recorded behind a node, taken out of the graph as one of its own, which gives these results.
 
     It takes what the placeholders behind that node stand for, and the values in the slots. Values that it takes besides
-    get slots.
+    get slots, as do numbers that are computed from sizes: those stay in the graph, which may want them again.
     """
     recorder = slots.recorder
     returned = recorder.as_argument(tuple(results))
-    recorded = dict.fromkeys(itertools.takewhile(lambda node: node is not start, reversed(recorder.graph.nodes)))
+    behind = itertools.takewhile(lambda node: node is not start, reversed(recorder.graph.nodes))
+    recorded = dict.fromkeys(node for node in behind if not recorder.is_number(node))
     nodes = list(reversed(recorded))
     given, calls = [n for n in nodes if n.op == "placeholder"], [n for n in nodes if n.op != "placeholder"]
     taken = [argument for node in calls for argument in node.all_input_nodes]

@@ -42,8 +42,9 @@ def filled(template: Any, values: Sequence[Any]) -> Any:
             return values[index]
         case SizeOf(sizes):
             return torch.Size(filled(sizes, values))
-        case tuple() if type(template) is tuple:
-            return tuple([filled(item, values) for item in template])
+        case tuple() if not isinstance(template, torch.Size):
+            items = [filled(item, values) for item in template]
+            return type(template)(*items) if hasattr(template, "_fields") else tuple(items)
         case list():
             return [filled(item, values) for item in template]
         case dict():
@@ -72,15 +73,20 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class TracedBackward:
-    """`backward` as a graph, of gradients and of the values of the call. It gives a gradient for each input.
+    """`backward` as a graph, of gradients and of the first `taken` values of the call.
 
-    `strides` are those of the gradients that it takes, None for one that is missing. `saved` are the places among the
-    values that it looks at of what the function has saved, and where that is among what was saved.
+    It gives a gradient for each input. `strides` are those of the gradients that it takes. `saved` are the places among
+    the values that it looks at of what the function has saved, and where that is among what was saved.
     """
 
     graph: torch.fx.GraphModule
-    strides: tuple[tuple[Any, ...] | None, ...]
+    strides: tuple[tuple[Any, ...], ...]
+    taken: int
     saved: Mapping[int, int]
+
+
+#: Which of the results have a gradient.
+Pattern = tuple[bool, ...]
 
 
 class CustomFunction:
@@ -90,10 +96,12 @@ class CustomFunction:
     is the function's own.
     """
 
-    def __init__(self, cls: type[Function], template: Applied, backward: TracedBackward | None = None) -> None:
+    def __init__(
+        self, cls: type[Function], template: Applied, backwards: Mapping[Pattern, TracedBackward] = {}
+    ) -> None:
         self.__name__ = self.__qualname__ = cls.__name__
         self.__module__ = cls.__module__
-        self.template, self.backward = template, backward
+        self.template, self.backwards = template, backwards or {}
         self.unchanged: Callable[[], bool] = lambda: True
         self._cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
         methods = {"forward": forward, "backward": self.differentiate, "jvp": differentiate_forward}
@@ -114,20 +122,15 @@ class CustomFunction:
         return *found[:count], None, *found[count:]
 
     def traced(self, ctx: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-        backward = self.backward
+        backward = self.backwards.get(tuple(gradient is not None for gradient in gradients))
         if backward is None or torch.is_grad_enabled():
-            raise RuntimeError(f"the backward pass of {self.__name__} is not captured")
-        given = []
-        for gradient, stride in zip(gradients, backward.strides, strict=True):
-            if (gradient is None) != (stride is None):
-                raise RuntimeError(f"the backward pass of {self.__name__} is captured for other gradients")
-            if gradient is not None:
-                given.append(laid_out(gradient, stride))
-        kept = list(ctx.values_of_backward)
+            raise RuntimeError(f"the backward pass of {self.__name__} is not captured for these gradients")
+        kept = list(ctx.values_of_backward[: backward.taken])
         saved = ctx.saved_tensors if backward.saved else ()
         for place, index in backward.saved.items():
             kept[place] = saved[index]
-        found: Sequence[Any] = backward.graph(*given, *kept)
+        given = [gradient for gradient in gradients if gradient is not None]
+        found: Sequence[Any] = backward.graph(*map(laid_out, given, backward.strides), *kept)
         return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -23,7 +24,7 @@ from onegraph.capture.late_guards import is_of_call
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recorded
 from onegraph.capture.slots import Slots, cut
-from onegraph.torchlib.custom_function import Applied, CustomFunction, Slot, TracedBackward
+from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, Slot, TracedBackward
 from onegraph.torchlib.primals import tangent
 from onegraph.torchlib.state import without_autocast
 
@@ -44,49 +45,45 @@ OWN = frozenset(
     """needs_input_grad saved_tensors to_save saved_for_forward dirty_tensors non_differentiable
     materialize_grads""".split()
 )
+#: Modules of torch that wrap methods of custom functions.
+WRAPPING = ("torch.autograd.function", "torch.amp.autocast_mode")
+#: For how many results that may have no gradient each combination is traced.
+COMBINED = 3
 
 
 @policy(Function.apply.__func__)
 def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a custom function. Where no gradients are recorded, it is its forward."""
     cls, *given = args
-    name = f"{cls.__name__}.apply"
     apart = cls.setup_context is not Function.setup_context
     if apart:
         given, kwargs = with_defaults(tracer, tracer.getattr(cls, "forward"), given, kwargs)
     inputs = tuple(map(tracer.recorder.as_traced, given))
-    context = Context(tuple(isinstance(value, torch.Tensor) and is_recorded(value) for value in inputs))
-    recorded = torch.is_grad_enabled() and any(context.needs_input_grad)
-    if recorded:
-        refuse_class(cls, name)
+    needs_input_grad = tuple(isinstance(value, torch.Tensor) and is_recorded(value) for value in inputs)
+    recorded = torch.is_grad_enabled() and any(needs_input_grad)
+    application = Application(tracer, cls, Context(needs_input_grad), inputs)
+    application.refuse_unusual(recorded, kwargs)
     with without_gradients():
-        result = call_method(tracer, cls, "forward", inputs if apart else (context, *inputs), kwargs)
+        result = application.call("forward", inputs if apart else (application.context, *inputs))
         if apart:
-            call_method(tracer, cls, "setup_context", (context, inputs, result), {})
+            application.call("setup_context", (application.context, inputs, result))
     outputs = result if isinstance(result, tuple) else (result,)
-    returned = any(item is value for item in outputs for value in inputs if isinstance(value, torch.Tensor))
-    if not (recorded or returned):
+    if not recorded and not any(isinstance(item, torch.Tensor) and is_among(item, inputs) for item in outputs):
         return result
-    found = with_history(tracer, cls, name, context, inputs, outputs, recorded)
+    found = application.with_history(outputs, recorded)
     return found if isinstance(result, tuple) else found[0]
 
 
 def with_defaults(
     tracer: Any, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """The arguments of a call, with those that are not given."""
+    """The arguments of a call, by position as far as they have one, with those that are not given."""
     if not isinstance(function, FunctionType):
         return args, kwargs
     named = tracer.bind(function, tuple(args), kwargs)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     given = (*(named[name] for name in names), *args[len(names) :])
     return given, {name: value for name, value in kwargs.items() if name not in names}
-
-
-def refuse_class(cls: Any, name: str) -> None:
-    """Break the graph for classes that run in other ways than by `forward` and `backward`."""
-    if type(cls) is not FunctionMeta or cls.vjp is not Function.vjp or getattr(cls, "boxed_grads_call", False):
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="which has no `backward` of the usual kind")
 
 
 @contextmanager
@@ -102,83 +99,126 @@ def without_gradients() -> Iterator[None]:
             torch._C._set_grad_enabled(True)
 
 
-def call_method(tracer: Any, cls: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a method of the class. What torch wraps around it is interpreted, too, to see what it wraps."""
-    method = tracer.getattr(cls, name)
-    wraps = isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
-    if wraps and method.__globals__["__name__"] in ("torch.autograd.function", "torch.amp.autocast_mode"):
-        return tracer.interpret(method, args, kwargs)
-    return tracer.call(method, args, kwargs)
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One call of a custom function."""
+
+    tracer: Any
+    cls: Any
+    context: Context
+    inputs: tuple[Any, ...]
+
+    def refused(self, why: str) -> GraphBreak:
+        return GraphBreak(b.CUSTOM_FUNCTION, name=f"{self.cls.__name__}.apply", why=why)
+
+    def refuse_unusual(self, recorded: bool, kwargs: dict[str, Any]) -> None:
+        """Break the graph for classes that run in other ways than by `forward` and `backward`, and for wrong calls."""
+        cls = self.cls
+        if kwargs:
+            raise self.refused("which has arguments without a position")
+        if recorded and (
+            type(cls) is not FunctionMeta or cls.vjp is not Function.vjp or getattr(cls, "boxed_grads_call", False)
+        ):
+            raise self.refused("which has no `backward` of the usual kind")
+
+    def call(self, name: str, args: tuple[Any, ...]) -> Any:
+        """Call a method of the class. What torch wraps around it is interpreted, too, to see what it wraps."""
+        method = self.tracer.getattr(self.cls, name)
+        wraps = isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
+        if wraps and method.__globals__["__name__"] in WRAPPING:
+            return self.tracer.interpret(method, args, {})
+        return self.tracer.call(method, args, {})
+
+    def with_history(self, outputs: tuple[Any, ...], recorded: bool) -> tuple[Any, ...]:
+        """The outputs with their history. One that is an input becomes a view of it."""
+        recorder, context = self.tracer.recorder, self.context
+        if any(isinstance(value, torch.Tensor) and recorder.inputs_in(value) for value in context.dirty_tensors):
+            raise self.refused("which writes to an input of the graph")
+        slots = Slots(recorder, self.tracer.world, self.refused)
+        attributes = {key: value for key, value in vars(context).items() if key not in OWN}
+        tensors = map(only_tensors, (self.inputs, outputs))
+        parts = (*tensors, context.to_save, attributes, context.dirty_tensors, context.non_differentiable)
+        template = Applied(*map(slots.template, parts), bool(context.materialize_grads))
+        try:
+            with torch._C.DisableTorchFunction():
+                results = CustomFunction(self.cls, template)(*slots.values)
+        except Exception as raised:
+            raise self.refused(f"which raises {type(raised).__name__}") from None
+        backwards = self.traced_backwards(template, slots, results) if recorded else {}
+        node = recorder.graph.call_function(CustomFunction(self.cls, template, backwards), tuple(slots.nodes))
+        recorder.rebind(node, results)
+        return tuple(o if r is None else r for o, r in zip(outputs, results, strict=True))
+
+    def traced_backwards(
+        self, template: Applied, slots: Slots, results: Sequence[Any]
+    ) -> dict[Pattern, TracedBackward]:
+        """What backward does, for each combination of results that may have gradients."""
+        lazy = not self.context.materialize_grads
+        possible = tuple(isinstance(r, torch.Tensor) and (is_recorded(r) or not lazy) for r in results)
+        backwards = {possible: self.traced_backward(template, slots, results, possible)}
+        for pattern in itertools.product(*((False, True) if p else (False,) for p in possible)):
+            if lazy and sum(possible) <= COMBINED and any(pattern) and pattern != possible:
+                backwards[pattern] = self.traced_backward(template, slots, results, pattern)
+        return backwards
+
+    def traced_backward(
+        self, template: Applied, slots: Slots, results: Sequence[Any], pattern: Pattern
+    ) -> TracedBackward:
+        """What backward does with gradients for some results, as a graph of these and of values."""
+        recorder = self.tracer.recorder
+        start = next(iter(reversed(recorder.graph.nodes)))
+        with torch._C.DisableTorchFunction():
+            gradients = [tangent(r) if given else None for r, given in zip(results, pattern, strict=True)]
+        given = [gradient for gradient in gradients if gradient is not None]
+        for gradient in given:
+            recorder.bind(gradient, recorder.graph.create_node("placeholder", "gradient"))
+        self.context.saved_tensors = self.context.to_save
+        try:
+            with self.changing_nothing([*slots.values, *given]), backward_mode(self.tracer):
+                found = self.call("backward", (self.context, *gradients))
+        except GraphBreak as inner:
+            nested = inner.reason is not b.CUSTOM_FUNCTION
+            raise self.refused(f"whose backward breaks the graph: {inner.summary}") if nested else inner from None
+        except Exception as raised:
+            raise self.refused(f"whose backward raises {type(raised).__name__}") from None
+        count = len(slots.nodes)
+        graph = cut(slots, start, self.wanted(found if isinstance(found, tuple) else (found,)))
+        if any(node.op == "placeholder" or isinstance(value, torch.Tensor) for node, value in slots.added(count)):
+            raise self.refused("whose backward takes what forward has not kept")
+        used = {index for index, node in enumerate(graph.graph.nodes) if node.op == "placeholder" and node.users}
+        places = {slot.index: index for index, slot in enumerate(template.saved) if isinstance(slot, Slot)}
+        saved = {place: index for place, index in places.items() if place + len(given) in used}
+        return TracedBackward(graph, tuple(tuple(g.stride()) for g in given), len(slots.nodes), saved)
+
+    def wanted(self, found: tuple[Any, ...]) -> list[Any]:
+        """The gradients that autograd takes of those that backward gives, None for inputs that need none."""
+        needed = self.context.needs_input_grad
+        extra = [item for item in found[len(needed) :] if item is not None]
+        others = [item for item in found if item is not None and not isinstance(item, torch.Tensor)]
+        if len(found) < len(needed) or extra or others:
+            raise self.refused("whose backward gives other gradients than it has inputs")
+        return [item if wanted else None for item, wanted in zip(found, needed, strict=False)]
+
+    @contextmanager
+    def changing_nothing(self, tensors: Sequence[Any]) -> Iterator[None]:
+        """Break the graph if what runs in here changes anything that was there before, or reads it from arguments."""
+        world = self.tracer.world
+        outer, world.touched = world.touched, set()
+        before, known = state_of(self.tracer, self.context, tensors), len(world.guards)
+        yield
+        if any(map(is_of_call, itertools.islice(world.guards, known, None))):
+            raise self.refused("whose backward takes what forward has not kept")
+        touched, world.touched = world.touched, outer | world.touched
+        if touched or state_of(self.tracer, self.context, tensors) != before:
+            raise self.refused("whose backward changes more than gradients")
 
 
-def with_history(
-    tracer: Any,
-    cls: Any,
-    name: str,
-    context: Context,
-    inputs: tuple[Any, ...],
-    outputs: tuple[Any, ...],
-    recorded: bool,
-) -> tuple[Any, ...]:
-    """The outputs of a custom function with their history. One that is an input becomes a view of it."""
-    if context.dirty_tensors:
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="which writes to its inputs")
-    slots = Slots(tracer.recorder, tracer.world, name)
-    attributes = {key: value for key, value in vars(context).items() if key not in OWN}
-    parts = (inputs, outputs, context.to_save, attributes, context.dirty_tensors, context.non_differentiable)
-    template = Applied(*map(slots.template, parts), bool(context.materialize_grads))
-    with torch._C.DisableTorchFunction():
-        results = CustomFunction(cls, template)(*slots.values)
-    backward = traced_backward(tracer, cls, name, context, template, slots, results) if recorded else None
-    function = CustomFunction(cls, template, backward)
-    node = tracer.recorder.graph.call_function(function, tuple(slots.nodes))
-    tracer.recorder.rebind(node, results)
-    return results
+def is_among(tensor: torch.Tensor, values: Sequence[Any]) -> bool:
+    return any(tensor is value for value in values)
 
 
-def traced_backward(
-    tracer: Any, cls: Any, name: str, context: Context, template: Applied, slots: Slots, results: Sequence[Any]
-) -> TracedBackward:
-    """What backward does, as a graph of gradients and values."""
-    recorder = tracer.recorder
-    start = next(iter(reversed(recorder.graph.nodes)))
-    gradients = [gradient_for(result, context.materialize_grads) for result in results]
-    given = [gradient for gradient in gradients if gradient is not None]
-    for gradient in given:
-        recorder.bind(gradient, recorder.graph.create_node("placeholder", "gradient"))
-    context.saved_tensors = context.to_save
-    try:
-        with changing_nothing(tracer, name, context, [*slots.values, *given]), backward_mode(tracer):
-            found = call_method(tracer, cls, "backward", (context, *gradients), {})
-    except GraphBreak as inner:
-        if inner.reason is b.CUSTOM_FUNCTION:
-            raise
-        why = f"whose backward breaks the graph: {inner.summary}"
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why=why) from None
-    except Exception as raised:
-        why = f"whose backward raises {type(raised).__name__}"
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why=why) from None
-    wanted = wanted_of(found if isinstance(found, tuple) else (found,), context.needs_input_grad, name)
-    count = len(slots.nodes)
-    graph = cut(slots, start, wanted)
-    if any(node.op == "placeholder" or isinstance(v, torch.Tensor) for node, v in slots.added(count)):
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="whose backward takes what forward has not kept")
-    used = {index for index, node in enumerate(graph.graph.nodes) if node.op == "placeholder" and node.users}
-    saved = {
-        slot.index: index
-        for index, slot in enumerate(template.saved)
-        if isinstance(slot, Slot) and slot.index + len(given) in used
-    }
-    strides = tuple(None if gradient is None else tuple(gradient.stride()) for gradient in gradients)
-    return TracedBackward(graph, strides, saved)
-
-
-def gradient_for(result: Any, materialize: bool) -> torch.Tensor | None:
-    """What stands for the gradient of a result; None for what backward is given no gradient for."""
-    if not isinstance(result, torch.Tensor) or not (materialize or is_recorded(result)):
-        return None
-    with torch._C.DisableTorchFunction():
-        return tangent(result)
+def only_tensors(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(value if isinstance(value, torch.Tensor) else None for value in values)
 
 
 @contextmanager
@@ -194,20 +234,6 @@ def backward_mode(tracer: Any) -> Iterator[None]:
         tracer.in_backward = False
         with torch._C.DisableTorchFunction():
             torch._C._set_grad_enabled(True)
-
-
-@contextmanager
-def changing_nothing(tracer: Any, name: str, context: Context, tensors: Sequence[Any]) -> Iterator[None]:
-    """Break the graph if what runs in here changes anything that was there before, or reads it from arguments."""
-    world = tracer.world
-    outer, world.touched = world.touched, set()
-    before, known = state_of(tracer, context, tensors), len(world.guards)
-    yield
-    if any(map(is_of_call, itertools.islice(world.guards, known, None))):
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="whose backward takes what forward has not kept")
-    touched, world.touched = world.touched, outer | world.touched
-    if touched or state_of(tracer, context, tensors) != before:
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="whose backward changes more than gradients")
 
 
 def state_of(tracer: Any, context: Context, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -238,13 +264,3 @@ def identities(value: Any) -> Any:
         case dict():
             return id(value), {key: identities(item) for key, item in value.items()}
     return id(value)
-
-
-def wanted_of(found: tuple[Any, ...], needed: tuple[bool, ...], name: str) -> list[Any]:
-    """The gradients that autograd takes, None for inputs that need none."""
-    count = len(needed)
-    extra = [item for item in found[count:] if item is not None]
-    others = [item for item in found if item is not None and not isinstance(item, torch.Tensor)]
-    if len(found) < count or extra or others:
-        raise GraphBreak(b.CUSTOM_FUNCTION, name=name, why="whose backward gives other gradients than it has inputs")
-    return [item if wanted else None for item, wanted in zip(found, needed, strict=False)]
