@@ -485,8 +485,17 @@ def writing_to_a_view(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     return y.sum(), w.sum()
 
 
+def viewing_what_is_written(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * w
+    z = y.view(3, 4)
+    y.relu_()
+    return z.mean(1), w.sum()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", [apart, sharing, saving_nothing, writing_to_a_view, chain, product])
+@pytest.mark.parametrize(
+    "program", [apart, sharing, saving_nothing, writing_to_a_view, viewing_what_is_written, chain, product]
+)
 def test_passes_one_after_the_other(program: Callable[..., Any], backend: str) -> None:
     """What a pass frees is missed by those that look at it, and by no others."""
     for order in ([0, 1, 1], [1, 0, 0], [-1, 0, 1], [0, 0]):

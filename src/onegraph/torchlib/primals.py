@@ -135,11 +135,14 @@ def passes_over(tensors: Sequence[Tensor], ends: Collection[Edge] = ()) -> dict[
     passes: dict[Any, set[int]] = {}
     for position, tensor in enumerate(tensors):
         passes.setdefault(tensor.grad_fn, set()).add(position)
-    nodes = {*passes, *(edge[0] for edge in edges_behind(tensors, ends) if edge[0] is not None and edge not in ends)}
-    for node in sorted(nodes, key=lambda node: node._sequence_nr(), reverse=True):
+    pending = list(passes)
+    while pending:
+        node = pending.pop()
         for edge in node.next_functions:
-            if edge[0] is not None and edge not in ends:
-                passes.setdefault(edge[0], set()).update(passes[node])
+            behind = edge[0]
+            if behind is not None and edge not in ends and not passes[node] <= passes.setdefault(behind, set()):
+                passes[behind] |= passes[node]
+                pending.append(behind)
     return passes
 
 
