@@ -10,6 +10,8 @@ import torch
 from compiler.graphs import check, compare, compiled
 from torch import Tensor, randn
 
+import onegraph
+
 CLOSE = {"rtol": 2e-5, "atol": 1e-5}
 
 
@@ -185,3 +187,16 @@ def test_transposition_in_tiles(shape: tuple[int, ...], dtype: torch.dtype) -> N
     assert "across" in graph.text("fused")
     y = y.transpose(-1, -2).contiguous()
     check(lambda x, y: torch.maximum(x.transpose(-1, -2), y), x, y, kernels=1, exact=True)
+
+
+def test_of_two_zeros_the_second_is_the_larger_and_the_smaller() -> None:
+    """Where eager computes whole vectors, it is so there too."""
+    zeros = torch.zeros(64)
+
+    def extremes(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.maximum(x, y), torch.minimum(x, y), x.clamp(min=0.0), x.clamp(max=0.0)
+
+    for x, y in ((zeros, -zeros), (-zeros, zeros)):
+        actual, expected = onegraph.compile(extremes)(x, y), extremes(x, y)
+        for a, b in zip(actual, expected, strict=True):
+            assert torch.equal(a.signbit(), b.signbit())
