@@ -138,8 +138,15 @@ def _nothing_normalized(x: Tensor, normalized_shape: Sequence[Any], *_: Any) -> 
     return not normalized_shape
 
 
-def _classes_of_others(x: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any) -> bool:
-    return weight is not None and x.dim() > 1 and weight.numel() != x.shape[1]
+def _targets_of_others(x: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any) -> bool:
+    """A target for each place of a picture, and a weight for each class."""
+    if x.dim() != 4 or target.shape != (x.shape[0], *x.shape[2:]):
+        return True
+    return weight is not None and weight.numel() != x.shape[1]
+
+
+def _rolls_nothing(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = (), **_: Any) -> bool:
+    return not x.dim() and bool(dims)
 
 
 def _not_positive(x: Tensor, y: Tensor, reduction: Any = None, delta: Any = 1.0) -> bool:
@@ -168,7 +175,8 @@ def _not_into_indices(*_: Any, out: Tensor, **__: Any) -> bool:
 _doubted(_steps_back, aten.empty_strided.default, aten.new_empty_strided.default)
 _doubted(_groups_of_others, aten.native_group_norm.default)
 _doubted(_nothing_normalized, aten.native_layer_norm.default)
-_doubted(_classes_of_others, aten.nll_loss2d_forward.default)
+_doubted(_targets_of_others, aten.nll_loss2d_forward.default)
+_doubted(_rolls_nothing, aten.roll.default)
 _doubted(_not_positive, aten.huber_loss.default)
 _doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 _doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
