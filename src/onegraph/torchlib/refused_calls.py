@@ -90,6 +90,25 @@ def _cholesky(x: Tensor, upper: bool = False) -> None:
     torch.cholesky(torch.ones(1, 1))
 
 
+def _triangular_solve(*_: Any, **__: Any) -> None:
+    torch.triangular_solve(torch.ones(1, 1), torch.ones(1, 1))
+
+
+def _searched(sequence: Tensor, x: Any, *_: Any, sorter: Tensor | None = None, **__: Any) -> None:
+    """What does not lie in order is copied, of which the real one warns."""
+    if any(isinstance(t, Tensor) and not t.is_contiguous() for t in (sequence, x, sorter)):
+        torch.searchsorted(_zeros(sequence), _zeros(x), sorter=None if sorter is None else _zeros(sorter))
+
+
+def _bucketized(x: Any, boundaries: Tensor, **_: Any) -> None:
+    if not boundaries.is_contiguous() or (isinstance(x, Tensor) and not x.is_contiguous()):
+        torch.bucketize(_zeros(x), _zeros(boundaries))
+
+
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduce: str) -> None:
+    torch.scatter(torch.ones(1), 0, torch.zeros(1, dtype=torch.int64), torch.ones(1), reduce=reduce)
+
+
 def _scalar(func: OpOverload) -> None:
     def check(x: Tensor, dim: int) -> None:
         """A tensor without dimensions has a first one, as for other reductions."""
@@ -109,7 +128,8 @@ _scalar(aten.cummin.default)
 def _zeros(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return _hint(value)
-    return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
+    sizes, strides = ([_hint(number) for number in numbers] for numbers in (value.shape, value.stride()))
+    return torch.empty_strided(sizes, strides, dtype=value.dtype).zero_()
 
 
 def _doubted(looks_wrong: Callable[..., bool], *funcs: OpOverload) -> None:
@@ -241,4 +261,8 @@ _CHECKS[aten.put.default] = _CHECKS[aten.put_.default] = _put
 for _func in (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default):
     _CHECKS[_func] = _index_put
 _CHECKS[aten.cholesky.default] = _cholesky
+_CHECKS[aten.searchsorted.Tensor] = _CHECKS[aten.searchsorted.Scalar] = _searched
+_CHECKS[aten.bucketize.Tensor] = _CHECKS[aten.bucketize.Scalar] = _bucketized
+_CHECKS[aten.triangular_solve.default] = _triangular_solve
+_CHECKS[aten.scatter.reduce] = _CHECKS[aten.scatter_.reduce] = _scatter
 _CHECKS[aten.index_reduce.default] = _CHECKS[aten.index_reduce_.default] = _index_reduce

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from compiler.lower.native import check
 
+import onegraph
+
 aten = torch.ops.aten
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -69,6 +71,14 @@ def test_searches(right: bool) -> None:
     check(lambda x, b: torch.bucketize(x, b, right=right), x, bounds)
     rows = torch.randn(3, 33).sort().values
     check(lambda b, x: torch.searchsorted(b, x, right=right, out_int32=True), rows, torch.randn(3, 8))
-    shuffled = torch.randn(3, 33)
-    check(lambda b, x, o: torch.searchsorted(b, x, sorter=o), shuffled, torch.randn(3, 8), shuffled.argsort())
     check(lambda x, y: torch.isin(x, y, invert=right), torch.randint(0, 9, (5, 40)), torch.tensor([1, 7]))
+
+
+def test_a_sorter_is_left_to_the_operator_which_looks_at_all_of_it_first() -> None:
+    shuffled, x = torch.randn(3, 33), torch.randn(3, 8)
+    compiled = onegraph.compile(lambda b, x, o: torch.searchsorted(b, x, sorter=o), fullgraph=True)
+    assert torch.equal(
+        compiled(shuffled, x, order := shuffled.argsort()), torch.searchsorted(shuffled, x, sorter=order)
+    )
+    with pytest.raises(RuntimeError, match="sorter index out of range"):
+        compiled(shuffled, x, order + 1)

@@ -79,7 +79,8 @@ class Along:
         self.x = x if x.rank else x.reshaped((ONE,))
         self.index = index if index.rank else index.reshaped((ONE,))
         self.d = dim_of(dim, self.x.rank)
-        self.fits = self.index.rank == self.x.rank and index.dtype is I64
+        # A tensor without elements is written to by nobody, and the operator says so.
+        self.fits = self.index.rank == self.x.rank and index.dtype is I64 and x.numel.constant != 0
 
     def update(self, into: Update, element: Callable[[Cell, list[Index]], Scalar], combine: Combine) -> None:
         """`combine(old, element(position in the index))`, for every position in order."""

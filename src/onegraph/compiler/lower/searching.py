@@ -18,7 +18,7 @@ from onegraph.ir.types import BOOL, I64
 aten = torch.ops.aten
 
 
-def _place(cell: Cell, value: Scalar, sequence: View, at: Sequence[Index], right: bool, sorter: View | None) -> Scalar:
+def _place(cell: Cell, value: Scalar, sequence: View, at: Sequence[Index], right: bool) -> Scalar:
     """How many elements stand before the value: a search by halves, as many steps as the longest one takes."""
     size = sequence.shape[-1].constant or 0
     low, high = cell.literal(0, I64), cell.literal(size, I64)
@@ -26,8 +26,6 @@ def _place(cell: Cell, value: Scalar, sequence: View, at: Sequence[Index], right
         middle = low + Scalar(cell.body, cell.body.apply("shr", I64, (high - low).operand, 1), I64)
         open_ = low < high
         place = cell.symbol(middle)
-        if sorter is not None:
-            place = cell.symbol(cell.load(sorter, [*at, place], open_))
         found = cell.load(sequence, [*at, place], open_)
         before = ~compare("gt" if right else "ge", found, value)
         low = where(open_ & before, middle + 1, low)
@@ -35,7 +33,7 @@ def _place(cell: Cell, value: Scalar, sequence: View, at: Sequence[Index], right
     return low
 
 
-def _searched(g: Lowerer, sequence: View, x: Any, right: bool, sorter: View | None = None) -> Any:
+def _searched(g: Lowerer, sequence: View, x: Any, right: bool) -> Any:
     result = g.result
     if sequence.shape[-1].constant is None or (isinstance(x, View) and x.dtype is not sequence.dtype):
         return NotImplemented
@@ -50,7 +48,7 @@ def _searched(g: Lowerer, sequence: View, x: Any, right: bool, sorter: View | No
             else Scalar(cell.body, cell.body.constant(value.dtype, value.operand), value.dtype)
         )
         at = cell.position[: sequence.rank - 1] if sequence.rank > 1 else ()
-        return _place(cell, value, sequence, at, right, sorter)
+        return _place(cell, value, sequence, at, right)
 
     return g.pointwise(result.shape, result.dtype, compute)
 
@@ -73,7 +71,9 @@ def searchsorted(
     side: str | None = None,
     sorter: View | None = None,
 ) -> Any:
-    return _searched(g, sequence, x, right or side == "right", sorter)
+    if sorter is not None:  # the operator looks at all of it, before it follows it
+        return NotImplemented
+    return _searched(g, sequence, x, right or side == "right")
 
 
 @lower(aten.isin.Tensor_Tensor)
