@@ -144,12 +144,12 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
 def plan_gradients(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> tuple[Program, GraphPair] | None:
     """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
     reason = unrecordable(cx)
-    program = Program(module, fake_inputs(module), overlapping(examples))
+    parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
+    program = Program(module, fake_inputs(module), overlapping(examples), parameters)
     if not reason:
-        parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
         try:
             with timed(cx, "functionalize"):
-                return program, graph_pair(program, cx, parameters)
+                return program, graph_pair(program, cx)
         except CompileError as error:
             reason = str(error)
     cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))

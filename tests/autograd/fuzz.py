@@ -19,6 +19,7 @@ from torch import Tensor
 import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import EVENTS
+from onegraph.tools.record import recording
 
 VALUES = (
     "{t} * {u}", "{t} + {u}", "{t}.sin()", "{t}.exp().clamp(max=3)", "{t}.sigmoid() * 2",
@@ -147,9 +148,10 @@ def check(number: int) -> str:
     space: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
     exec(compile(draw(number), f"<program {number}>", "exec"), space)
     compiled = onegraph.compile(space["f"], options={"raise_compiler_errors": True})
-    found = difference(passes(compiled, number), passes(space["f"], number))
+    with recording(EVENTS, (ev.GraphFailed,)) as failed:
+        found = difference(passes(compiled, number), passes(space["f"], number))
     onegraph.reset()
-    return found
+    return found or next((f": {item.event.error}" for item in failed if item.event.resolved), "")
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from onegraph.torchlib.graph_text import graph_text
 def pair_of(function: Callable[..., Any], *inputs: Tensor, parameters: tuple[int, ...] = ()) -> GraphPair:
     mode = FakeMode()
     module = as_module(function, len(inputs))
-    return graph_pair(Program(module, [mode.fakeify(x) for x in inputs]), Context(), parameters)
+    return graph_pair(Program(module, [mode.fakeify(x) for x in inputs], parameters=parameters), Context())
 
 
 def leaf(*shape: int) -> Tensor:
@@ -73,7 +73,7 @@ def test_the_convention_prints() -> None:
 def test_results_that_others_are_computed_from_have_halves_of_their_own() -> None:
     def program(x: Tensor, w: Tensor) -> tuple[Any, ...]:
         logits = x * w
-        return logits.exp().sum() + w.sum(), logits
+        return logits.exp().sum() + (x + w).sum(), logits
 
     pair = pair_of(program, leaf(3), leaf(3))
     assert str(pair.grad).splitlines() == [
@@ -95,6 +95,18 @@ def refused(function: Callable[..., Any], *inputs: Tensor) -> str:
     with pytest.raises(CompileError) as caught:
         pair_of(function, *inputs)
     return str(caught.value)
+
+
+def test_results_that_have_nothing_but_parameters_in_common_have_halves_of_their_own() -> None:
+    def program(x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return x * w, y * w, (x + w).sum()
+
+    def tangents(*parameters: int) -> list[tuple[int, ...]]:
+        pair = pair_of(program, leaf(3), leaf(3), leaf(3), parameters=parameters)
+        return [half.tangents for half in pair.grad.halves]
+
+    assert tangents(2) == [(0, 2), (1,)]
+    assert tangents(0, 1, 2) == [(0, 1, 2)]
 
 
 def test_what_is_refused() -> None:
@@ -202,7 +214,7 @@ def test_names_of_what_is_kept_are_those_of_other_backward_graphs() -> None:
 
     mode = FakeMode()
     whole = Program(as_module(program, 2), [mode.fakeify(x) for x in (leaf(4, 8), leaf(8))])
-    pair = graph_pair(whole, Context(), ())
+    pair = graph_pair(whole, Context())
     other = other_backward(whole, pair, 0, [0], Context())
     assert other is not None and other.module is not None
     names = [node.name for node in other.module.graph.nodes if node.op == "placeholder"]
@@ -219,7 +231,7 @@ def budgeted(budget: float) -> GraphPair:
 
     mode, whole = FakeMode(), as_module(program, 5)
     inputs = [mode.fakeify(x) for x in (leaf(64, 8), *(leaf(8, 8) for _ in range(4)))]
-    return graph_pair(Program(whole, inputs), Context(Config(memory_budget=budget)), (1, 2, 3, 4))
+    return graph_pair(Program(whole, inputs, parameters=(1, 2, 3, 4)), Context(Config(memory_budget=budget)))
 
 
 def test_a_budget_is_met_by_computing_products_again() -> None:

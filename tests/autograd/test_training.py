@@ -38,6 +38,8 @@ class Watch:
             self.pairs.append(event)
         if isinstance(event, ev.OperatorFellBack) and event.operator in ("autograd", "backward"):
             self.refusals.append(event.reason)
+        if isinstance(event, ev.GraphFailed):
+            self.refusals.append(event.error)
 
     def __exit__(self, *error: object) -> None:
         self.unsubscribe()
@@ -377,6 +379,7 @@ def test_results_that_others_are_computed_from_have_their_gradients(program: Cal
         (last.sum() + others[-1].sum()).backward()
         found.append([*log[0], *log[1], *[item.grad for item in others], x.grad, w.grad])
     assert bool(watch.pairs) == (program is chain)  # views have no node of their own
+    assert not watch.pairs or not watch.refusals
     for ours, theirs in zip(found[1], found[0], strict=True):
         assert (ours is None) == (theirs is None)
         if theirs is not None:
@@ -514,6 +517,27 @@ def test_passes_one_after_the_other(program: Callable[..., Any], backend: str) -
             found.append(log)
         torch.testing.assert_close(*[[part for part in log if not isinstance(part, str)] for log in found[::-1]])
         assert [part for part in found[1] if isinstance(part, str)] == [p for p in found[0] if isinstance(p, str)]
+
+
+def from_two(x: Tensor, y: Tensor, w: nn.Parameter) -> tuple[Tensor, Tensor]:
+    return (x * w).exp().sum(), (y * w).sin().sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_pass_goes_on_behind_inputs_that_it_has_gradients_for(backend: str) -> None:
+    found = []
+    for function in (from_two, compiled(from_two, backend)):
+        x, y = leaves()
+        w = nn.Parameter(torch.ones(3, 4))
+        log: list[Any] = []
+        middle = y.exp()
+        middle.register_hook(log.append)
+        first, second = function(x.exp(), middle, w)
+        first.backward()
+        assert not log
+        second.backward()
+        found.append([*log, x.grad, y.grad, w.grad])
+    torch.testing.assert_close(found[1], found[0])
 
 
 # ---- how gradients lie in memory -------------------------------------------------------------------------------------

@@ -86,11 +86,15 @@ class GraphPair:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A captured graph with the fakes of its inputs; `overlapping` as for `functional_graph`."""
+    """A captured graph with the fakes of its inputs; `overlapping` as for `functional_graph`.
+
+    `parameters` are the inputs that have no history, and live anyway.
+    """
 
     module: GraphModule
     inputs: Sequence[Any]
     overlapping: Sequence[tuple[int, int]] = ()
+    parameters: Collection[int] = ()
 
     def has_symbols(self) -> bool:
         shapes = (value.shape if isinstance(value, Tensor) else (value,) for value in self.inputs)
@@ -98,16 +102,16 @@ class Program:
 
     def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
         """The joint graph, cleaned. Raises CompileError where there is none."""
-        joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, missing)
+        joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, self.parameters, missing)
         clean = run_passes(joint.module, JOINT_PASSES, cx, check, graph_text, "functionalize")
         return Joint(clean, joint.call, joint.grad)
 
 
-def graph_pair(program: Program, cx: Context, parameters: Collection[int] = ()) -> GraphPair:
-    """The forward and the backward graph of a captured graph. `parameters` are the inputs that live anyway."""
+def graph_pair(program: Program, cx: Context) -> GraphPair:
+    """The forward and the backward graphs of a captured graph."""
     joint = program.joint(cx)
     written = frozenset(mutation.input for mutation in joint.call.mutations)
-    graphs = partition(joint.module, joint.grad, written, parameters, cx.config.memory_budget)
+    graphs = partition(joint.module, joint.grad, written, program.parameters, cx.config.memory_budget)
     announce(graphs.forward, cx)
     for backward in graphs.backwards:
         announce(backward.module, cx)

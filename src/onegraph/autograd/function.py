@@ -2,7 +2,8 @@
 
 The forward graph's results are ordinary results of a `torch.autograd.Function`. What it keeps is freed as eager frees
 it: by the pass that looks at it, while what another pass may ask for is kept. Results that others are computed from
-have nodes of their own: behind such a node, the engine has the whole gradient of the result.
+have nodes of their own: behind such a node, the engine has the whole gradient of the result. So have results that have
+nothing in common but parameters: a pass from one must not go on behind inputs of another.
 
      x ──► graph ──► logits ──────────────► logits        gradient of x, from that of logits
                │            └─► stage        (its part of) the gradient of logits, from that of loss
@@ -70,12 +71,14 @@ class Backward:
 class Node:
     """What one node of autograd needs to know: `results` are those of which it takes gradients, and the cut.
 
-    `backwards` has a backward graph for each pattern of results that have a gradient; `specialize` makes those that are
-    missing. `function` is the autograd function that stands for it.
+    `reached` are the inputs that get gradients: what made the others is no part of a backward pass. `backwards` has a
+    backward graph for each pattern of results that have a gradient; `specialize` makes those that are missing.
+    `function` is the autograd function that stands for it.
     """
 
     half: Half
     results: tuple[int, ...]
+    reached: tuple[int, ...]
     cut: int
     graph: BackwardGraph
     backwards: dict[Pattern, Backward | None]
@@ -98,12 +101,10 @@ class Compiled:
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
     told why a backward pass runs in eager. `unchanged` tells whether what it assumes of the world still holds.
-    `reached` are the inputs that get gradients: what made the others is no part of a backward pass.
     """
 
     forward: Run
     nodes: tuple[Node, ...]
-    reached: tuple[int, ...]
     eager: Run
     grad: GradSpec
     mutations: tuple[Mutation, ...]
@@ -120,13 +121,16 @@ class Compiled:
         return frozenset(node.half.cut for node in self.nodes if node.half.cut is not None)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        first, *stages = self.nodes
         call = Call(self, inputs)
-        results = list(first.function.apply(call, *[inputs[index] for index in self.reached]))
-        for node in stages:
-            passed = node.function.apply(call, node, results[node.cut], *[results[index] for index in node.results])
-            for index, value in zip(node.results, passed, strict=True):
-                results[index] = value
+        found: dict[int, Tensor] = {}
+        for node in self.nodes:
+            if node.half.cut is None:
+                passed = node.function.apply(call, node, *[inputs[index] for index in node.reached])
+            else:
+                earlier = [found.get(index, call.values[index]) for index in node.results]
+                passed = node.function.apply(call, node, found[node.cut], *earlier)
+            found.update(zip(node.results, passed, strict=True))
+        results = [found.get(index, value) for index, value in enumerate(call.values[: self.grad.results])]
         call.given = call.values = ()
         return results
 
@@ -135,10 +139,11 @@ class Call:
     """One call. `inputs` are what it was given, each with its version, as long as somebody can ask for a second run.
 
     While the call runs, `given` are its inputs, and `values` what the forward graph gave. `probes` have the versions
-    of those that are watched, and of watched inputs that the graph writes to.
+    of those that are watched, and of watched inputs that the graph writes to. `left` counts the nodes over which passes
+    may still come.
     """
 
-    __slots__ = ("given", "graph", "inputs", "probes", "random", "values")
+    __slots__ = ("given", "graph", "inputs", "left", "probes", "random", "values")
 
     def __init__(self, graph: Compiled, inputs: Sequence[Any]) -> None:
         self.graph, self.given = graph, inputs
@@ -146,6 +151,7 @@ class Call:
         kept = [value.clone() if index in graph.written else value for index, value in enumerate(inputs)]
         self.inputs: list[tuple[Any, int]] | None = [(v, v._version if isinstance(v, Tensor) else 0) for v in kept]
         self.random = torch.get_rng_state() if graph.random else None
+        self.left = len(graph.nodes)
         self.values: Sequence[Any] = ()
         self.probes: dict[Input | Computed, tuple[Tensor, int, torch.Size]] = {}
 
@@ -187,22 +193,19 @@ SAVED = object()
 
 
 class CompiledGraph(torch.autograd.Function):
-    """The node in eager's history that stands for a whole graph."""
+    """The node in eager's history that stands for what results are computed by. The first one runs the graph."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *reached: Tensor) -> tuple[Any, ...]:
-        call.run()
-        grad = call.graph.grad
-        call.keep(ctx, call.graph.nodes[0])
-        results = tuple(call.values[: grad.results])
-        others = [value for i, value in enumerate(results) if i not in grad.followed]
-        ctx.mark_non_differentiable(*[value for value in others if isinstance(value, Tensor)])
-        return results
+    def forward(ctx: Any, call: Call, node: Node, *reached: Tensor) -> tuple[Tensor, ...]:
+        if not call.values:
+            call.run()
+        call.keep(ctx, node)
+        return tuple([call.values[index] for index in node.results])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        found = DIFFERENTIATE(ctx, [gradients[index] for index in ctx.node.results])
-        return None, *[found[index] for index in ctx.call.graph.reached]
+        found = DIFFERENTIATE(ctx, gradients)
+        return None, None, *[found[index] for index in ctx.node.reached]
 
 
 class Stage(torch.autograd.Function):
@@ -272,11 +275,12 @@ GONE = object()
 def release(ctx: Any, half: Half, pattern: Pattern) -> None:
     """Free what a pass was the last to look at: what is kept for gradients that come alone, later, is still there."""
     node, call = ctx.node, ctx.call
-    ctx.freed |= half.frees
+    before, ctx.freed = len(ctx.passed), ctx.freed | half.frees
     ctx.passed |= frozenset(n for n, given in enumerate(pattern) if given)
     wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
     ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
-    if node.half.cut is None and len(ctx.passed) == len(pattern):
+    call.left -= before < len(ctx.passed) == len(pattern)
+    if not call.left:
         call.inputs = None
 
 
@@ -321,7 +325,6 @@ def compiled_pair(
     compiled = Compiled(
         forward,
         tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
-        tuple(index for index, place in enumerate(grad.halves[0].gradients) if place is not None),
         eager,
         grad,
         tuple(mutation for mutation in spec.mutations if mutation not in recorded),
@@ -347,6 +350,7 @@ def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Patter
     return Node(
         half,
         tuple(grad.followed[n] for n in half.tangents),
+        tuple(index for index, place in enumerate(half.gradients) if place is not None),
         -1 if half.cut is None else grad.followed[half.cut],
         graph,
         {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},

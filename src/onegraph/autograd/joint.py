@@ -90,11 +90,13 @@ def trace_joint(
     inputs: Sequence[Any],
     rules: Mapping[Any, Rule],
     overlapping: Sequence[tuple[int, int]],
+    parameters: Collection[int] = (),
     missing: Collection[int] = (),
 ) -> Joint:
     """The joint graph of a captured one. Raises CompileError for what the calling convention has no words for.
 
-    `missing` are those of the followed results, counted among them, that get no gradient.
+    `parameters` are inputs that have no history. `missing` are those of the followed results, counted among them, that
+    get no gradient.
     """
     state = GlobalState.snapshot()
     if state.functorch_depth:
@@ -128,9 +130,12 @@ def trace_joint(
                 cuts = cuts_among(results, outputs, written_values(call, primals))
                 tangents = tangents_of(recorder, results)
                 tape = Tape(recorder, primals, returned.tensors, results, tangents, cuts, used)
+                parts = [(None, group) for group in tape.groups(parameters)]
+                parts += [(cut, tape.reaching(cut)) for cut in cuts]
+                refuse_unreached(parts, len(results))
                 with recorder, without_autocast():
-                    halves = [tape.half(cut, missing) for cut in (None, *cuts)]
-                refuse_unreached(halves[0][0], missing)
+                    halves = [tape.half(cut, starts, missing) for cut, starts in parts]
+                refuse_without_gradients([half for half, _ in halves], missing)
     except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
@@ -153,13 +158,13 @@ class Tape:
     cuts: Sequence[int]
     used: dict[int, tuple[Tensor, Any]]
 
-    def half(self, cut: int | None, missing: Collection[int]) -> tuple[Half, list[Node]]:
+    def leaves(self) -> dict[int, Tensor]:
+        return {n: v for n, v in enumerate(self.primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
+
+    def half(self, cut: int | None, results: Sequence[int], missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given."""
-        leaves = [v for v in self.primals if isinstance(v, Tensor) and v.requires_grad and v.is_leaf]
-        wanted = leaves if cut is None else [self.results[cut]]
-        if not self.results or not wanted:
-            raise CompileError("joint graph", "no result depends on an input that requires grad")
-        starts = [n for n in self.reaching(wanted) if n != cut and n not in missing]
+        wanted = list(self.leaves().values()) if cut is None else [self.results[cut]]
+        starts = [n for n in results if n not in missing]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
         self.used.clear()
         with noting(writes_behind(self.results)) as written:
@@ -176,14 +181,32 @@ class Tape:
         frees = frozenset(self.used) | {-1 - number for number in written}
         return Half(tuple(starts), gradients, len(returned.nodes), watched, frees, cut), returned.nodes
 
-    def reaching(self, wanted: Sequence[Tensor]) -> list[int]:
-        """The results whose gradients arrive there, by no way through a result that others are computed from."""
-        numbers = list(range(len(self.results)))
-        if not self.cuts:
-            return numbers
-        goals = {edge_of(tensor) for tensor in wanted}
-        ends = self.ends()
-        return [n for n in numbers if not goals.isdisjoint(edges_behind([self.results[n]], ends))]
+    def groups(self, parameters: Collection[int]) -> list[list[int]]:
+        """The results whose gradients arrive at inputs, in groups that have nothing but inputs in common.
+
+        A pass over a node goes on behind each of its inputs, and frees what it gets to. It must not get to what is
+        behind inputs that only other results are computed from. Those that are computed from another one are with it,
+        so that their gradients end there.
+        """
+        passes = passes_over(self.results, self.ends())
+        leaves = {edge_of(value)[0]: index for index, value in self.leaves().items()}
+        arriving = {index: passes[node] for node, index in leaves.items() if node in passes}
+        every = set().union(*arriving.values())
+        shared = [members for node, members in passes.items() if node not in leaves]
+        group = {n: {n} for n in range(len(self.results))}
+        for members in (*shared, *({cut, *every.intersection(self.reaching(cut))} for cut in self.cuts)):
+            joined = set().union(*(group[n] for n in members))
+            group |= dict.fromkeys(joined, joined)
+        found: dict[frozenset[int], set[int]] = {}
+        for members in group.values():
+            inputs = {index for index, starts in arriving.items() if not starts.isdisjoint(members)}
+            found.setdefault(frozenset(inputs.difference(parameters)), set()).update(members)
+        return [sorted(members & every) for members in found.values() if members & every]
+
+    def reaching(self, cut: int) -> list[int]:
+        """The other results whose gradients arrive at a result, by no way through another that has a half."""
+        goal, ends = edge_of(self.results[cut]), self.ends()
+        return [n for n, r in enumerate(self.results) if n != cut and goal in edges_behind([r], ends)]
 
     def ends(self) -> set[Edge]:
         """Where the gradients of results arrive that others are computed from: they are given."""
@@ -200,7 +223,7 @@ class Tape:
 
 def named(halves: Sequence[Half], results: Sequence[Tensor]) -> tuple[Half, ...]:
     """The halves with the names of eager's nodes: each result is given by the last node that passes it on."""
-    givers = {n: index for index, half in enumerate(halves) for n in (half.tangents if index else range(len(results)))}
+    givers = {n: index for index, half in enumerate(halves) for n in half.tangents}
     names = [next((node_name(results[n]) for n, giver in givers.items() if giver == i), "") for i in range(len(halves))]
     return tuple(replace(half, name=name) for half, name in zip(halves, names, strict=True))
 
@@ -293,10 +316,18 @@ def whole_gradient(value: Tensor, tangents: Sequence[Tensor], returned: Returned
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-def refuse_unreached(half: Half, missing: Collection[int]) -> None:
-    """Refuse graphs whose gradients reach no input: in eager, their results have histories that end within."""
-    if not missing and not any(half.gradients):
+def refuse_unreached(parts: Sequence[tuple[int | None, Sequence[int]]], results: int) -> None:
+    """Refuse graphs of whose results one reaches no input: in eager, it has a history that ends within."""
+    if not parts:
         raise CompileError("joint graph", "no result depends on an input that requires grad")
+    if len({n for _, starts in parts for n in starts}) < results:
+        raise CompileError("joint graph", "a result has a history that ends within")
+
+
+def refuse_without_gradients(halves: Sequence[Half], missing: Collection[int]) -> None:
+    """Refuse graphs that have results of which no input gets a gradient: their node would have no history."""
+    if not missing and not all(any(half.gradients) for half in halves if half.cut is None):
+        raise CompileError("joint graph", "a result gives no gradient to any input")
 
 
 def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> None:
