@@ -47,7 +47,7 @@ from onegraph.torchlib.primals import (
     FREED,
     below_autograd,
     is_graph_kept,
-    named_after,
+    recorder,
     set_version,
     version_probe,
     written_since,
@@ -71,9 +71,9 @@ class Backward:
 class Node:
     """What one node of autograd needs to know: `results` are those of which it takes gradients, and the cut.
 
-    `reached` are the inputs that get gradients: what made the others is no part of a backward pass. `backwards` has a
-    backward graph for each pattern of results that have a gradient; `specialize` makes those that are missing.
-    `function` is the autograd function that stands for it.
+    `reached` are the inputs that get gradients: what made the others is no part of a backward pass; `shown` are the
+    positions of results among what it keeps. `backwards` has a backward graph for each pattern of results that have a
+    gradient; `specialize` makes those that are missing. `record` makes the node in eager's history.
     """
 
     half: Half
@@ -83,7 +83,8 @@ class Node:
     graph: BackwardGraph
     backwards: dict[Pattern, Backward | None]
     specialize: Callable[[Pattern], Backward | None]
-    function: Any
+    record: Callable[..., Any]
+    shown: tuple[int, ...]
 
     def backward(self, pattern: Pattern, state: GlobalState) -> Backward | None:
         """The backward graph for this pattern, which is made when it is needed first."""
@@ -125,10 +126,10 @@ class Compiled:
         found: dict[int, Tensor] = {}
         for node in self.nodes:
             if node.half.cut is None:
-                passed = node.function.apply(call, node, *[inputs[index] for index in node.reached])
+                passed = node.record(call, node, *[inputs[index] for index in node.reached])
             else:
                 earlier = [found.get(index, call.values[index]) for index in node.results]
-                passed = node.function.apply(call, node, found[node.cut], *earlier)
+                passed = node.record(call, node, found[node.cut], *earlier)
             found.update(zip(node.results, passed, strict=True))
         results = [found.get(index, value) for index, value in enumerate(call.values[: self.grad.results])]
         call.given = call.values = ()
@@ -143,13 +144,14 @@ class Call:
     may still come.
     """
 
-    __slots__ = ("given", "graph", "inputs", "left", "probes", "random", "values")
+    __slots__ = ("given", "graph", "inputs", "left", "probes", "random", "values", "versions")
 
     def __init__(self, graph: Compiled, inputs: Sequence[Any]) -> None:
         self.graph, self.given = graph, inputs
         # What the graph writes to is copied.
         kept = [value.clone() if index in graph.written else value for index, value in enumerate(inputs)]
-        self.inputs: list[tuple[Any, int]] | None = [(v, v._version if isinstance(v, Tensor) else 0) for v in kept]
+        self.inputs: list[Any] | None = kept
+        self.versions = [getattr(value, "_version", 0) for value in kept]
         self.random = torch.get_rng_state() if graph.random else None
         self.left = len(graph.nodes)
         self.values: Sequence[Any] = ()
@@ -172,20 +174,28 @@ class Call:
         ctx.call, ctx.node = self, node
         ctx.passed = ctx.freed = frozenset()
         ctx.hooked = saves_through_hooks()
-        values = [self.kept(place, ctx.hooked) for place in node.graph.saved]
+        ctx.kept = self.kept(node)
         if ctx.hooked:
-            ctx.save_for_backward(*[value for value in values if isinstance(value, Tensor)])
-        ctx.kept = [SAVED if ctx.hooked and isinstance(value, Tensor) else value for value in values]
+            ctx.save_for_backward(*[value.data for value in ctx.kept if isinstance(value, Tensor)])
+            ctx.kept = [SAVED if isinstance(value, Tensor) else value for value in ctx.kept]
         ctx.layouts = [self.values[index].stride() for index in node.results]
         ctx.set_materialize_grads(False)
 
-    def kept(self, place: Input | Computed, hooked: bool) -> Any:
-        """A value as a node keeps it. Results have a history, in which the node would keep itself; and what hooks are
-        given has a count of writes of its own, since not every pass looks at it."""
-        assert self.inputs is not None
-        value = self.inputs[place.index][0] if isinstance(place, Input) else self.values[place.index]
-        is_result = isinstance(place, Computed) and place.index < self.graph.grad.results
-        return value.data if isinstance(value, Tensor) and (hooked or is_result) else value
+    def kept(self, node: Node) -> list[Any]:
+        """What a node keeps. Results have a history, in which the node would keep itself."""
+        inputs, values = self.inputs, self.values
+        assert inputs is not None
+        kept = [(inputs if type(place) is Input else values)[place.index] for place in node.graph.saved]
+        for position in node.shown:
+            if isinstance(kept[position], Tensor):
+                kept[position] = kept[position].data
+        return kept
+
+    def is_untouched(self) -> bool:
+        """Whether nothing was written to since the call: of no value need one ask then."""
+        if self.inputs is None or [getattr(value, "_version", 0) for value in self.inputs] != self.versions:
+            return False
+        return all(tensor._version == version for tensor, version, _ in self.probes.values())
 
 
 #: Stands for what `save_for_backward` keeps, for hooks of torch's own: to check, or to move what is saved.
@@ -234,10 +244,11 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     half = node.half if backward is None else backward.half
     if not ctx.freed.isdisjoint(half.frees):
         raise RuntimeError(FREED)
-    for item in half.watched:
-        if (written := written_to(call, item.place)) is not None:
-            raise RuntimeError(written_since(*written, item.made_by))
-    values = None if backward is None else taken(ctx, backward.taken)
+    if not (untouched := call.is_untouched()):
+        for item in half.watched:
+            if (written := written_to(call, item.place)) is not None:
+                raise RuntimeError(written_since(*written, item.made_by))
+    values = None if backward is None else taken(ctx, backward.taken, untouched)
     if backward is None or backward.run is None or values is None:
         graph.report(reason or "not all results have a gradient, or one was written to")
         found = through_eager(call, node, tangents)
@@ -245,26 +256,30 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
         laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
         results = backward.run(*values, *laid)
         given = [tangent for tangent in tangents if tangent is not None]
-        found = [gradient(place, results, laid, given) for place in half.gradients]
+        found = [
+            results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
+            for place in half.gradients
+        ]
     if half.frees and not is_graph_kept():
         release(ctx, half, pattern)
     return found
 
 
-def taken(ctx: Any, places: Sequence[int | Input]) -> list[Any] | None:
+def taken(ctx: Any, places: Sequence[int | Input], untouched: bool) -> list[Any] | None:
     """What a backward graph takes; None if an earlier pass has freed some of it, or somebody has written to it.
 
     That is no error if eager keeps something else in its place.
     """
-    sources = [place if isinstance(place, Input) else ctx.node.graph.saved[place] for place in places]
-    if any(written_to(ctx.call, source) is not None for source in sources):
-        return None
+    if not untouched:
+        sources = [place if isinstance(place, Input) else ctx.node.graph.saved[place] for place in places]
+        if any(written_to(ctx.call, source) is not None for source in sources):
+            return None
     saved = iter(ctx.saved_tensors if ctx.hooked else ())
     kept = [next(saved) if value is SAVED else value for value in ctx.kept]
     inputs = ctx.call.inputs
     if inputs is None and any(isinstance(place, Input) for place in places):
         return None
-    values = [inputs[place.index][0] if isinstance(place, Input) else kept[place] for place in places]
+    values = [inputs[place.index] if isinstance(place, Input) else kept[place] for place in places]
     return None if any(value is GONE for value in values) else values
 
 
@@ -277,9 +292,12 @@ def release(ctx: Any, half: Half, pattern: Pattern) -> None:
     node, call = ctx.node, ctx.call
     before, ctx.freed = len(ctx.passed), ctx.freed | half.frees
     ctx.passed |= frozenset(n for n, given in enumerate(pattern) if given)
-    wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
-    ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
-    call.left -= before < len(ctx.passed) == len(pattern)
+    if len(ctx.passed) == len(pattern):
+        ctx.kept = [GONE] * len(ctx.kept)
+        call.left -= before < len(pattern)
+    else:
+        wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
+        ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
     if not call.left:
         call.inputs = None
 
@@ -291,9 +309,9 @@ DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False)
 def written_to(call: Call, place: Input | Computed) -> tuple[Tensor, int, torch.Size] | None:
     """What was written to since the call, the version that it had, and its shape; None if it was not."""
     if isinstance(place, Input) and place.index not in call.graph.written:
-        if call.inputs is None or not isinstance(call.inputs[place.index][0], Tensor):
+        if call.inputs is None or not isinstance(call.inputs[place.index], Tensor):
             return None
-        tensor, version = call.inputs[place.index]
+        tensor, version = call.inputs[place.index], call.versions[place.index]
         shape = tensor.shape
     elif place in call.probes:
         tensor, version, shape = call.probes[place]
@@ -355,7 +373,8 @@ def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Patter
         graph,
         {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
         specialize,
-        named_after(CompiledGraph if half.cut is None else Stage, half.name),
+        recorder(CompiledGraph if half.cut is None else Stage, half.name),
+        tuple(n for n, at in enumerate(graph.saved) if isinstance(at, Computed) and at.index < grad.results),
     )
 
 
@@ -416,7 +435,7 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     again = torch.is_grad_enabled()
     if call.inputs is None:
         raise RuntimeError(FREED)
-    given = [intact(value, version) for value, version in call.inputs]
+    given = [intact(value, version) for value, version in zip(call.inputs, call.versions, strict=True)]
     wanted = [index for index, value in enumerate(given) if isinstance(value, Tensor) and value.requires_grad]
     with torch.enable_grad(), same_numbers(call.random), under(graph.state):
         # Tensors of its own: gradients stop here, and go on from here when they are differentiated.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -172,12 +172,16 @@ def version_probe(tensor: Tensor) -> Tensor:
     return probe
 
 
-def named_after(function: type[torch.autograd.Function], name: str) -> Any:
-    """A function whose nodes have this name, and call the hooks of a result where it has a gradient, as eager's do."""
+def recorder(function: type[torch.autograd.Function], name: str) -> Callable[..., Any]:
+    """Records a node of this name, whose hooks of a result are called where it has a gradient, as eager's are.
+
+    It is `function.apply` without its preparations for transforms of functions, of which there are none.
+    """
     made: Any = type(function.__name__, (function,), {})
     made._backward_cls.__name__ = name
     made._backward_cls._register_hook_dict = register_hooks
-    return made
+    record: Callable[..., Any] = super(torch.autograd.Function, made).apply
+    return record
 
 
 class Hooks(OrderedDict[int, Any]):
