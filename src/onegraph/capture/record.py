@@ -103,6 +103,8 @@ class Recorder(TorchFunctionMode):
         self.with_history: set[str] = set()
         #: The inputs, by name, for which gradients are recorded and which have views that were made in `no_grad`.
         self.viewed_plainly: set[str] = set()
+        #: Whether the program was told how tensors lie in memory.
+        self.told_layouts = False
         #: The storages in which the program has asked where its tensors are.
         self.placed: set[int] = set()
         self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
@@ -194,6 +196,8 @@ class Recorder(TorchFunctionMode):
             raise refused
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
+        elif getattr(func, "__name__", "") in LAYOUT_QUESTIONS:
+            self.told_layouts = True
         return result
 
     def _numbers_in(self, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -287,6 +291,7 @@ class Recorder(TorchFunctionMode):
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Append the call to the graph and bind the tensors of its result."""
         if isinstance(result, torch.Tensor) and id(result) in self.nodes and returns_itself(func):
+            self.told_layouts = True
             return
         if func is torch.Tensor.new and len(args) == 2 and isinstance(args[1], torch.Size):
             args, kwargs = args[:1], {**kwargs, "size": args[1]}  # graphs have tuples, which are taken for contents
@@ -474,6 +479,7 @@ def contains_real(value: Any) -> bool:
 #: What `autograd.Function.apply` calls inside of a functorch transform.
 CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
 
+LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
 RETURNS_ITSELF = frozenset(
     {"contiguous", "to", "type", "cpu", "float", "double", "half", "bfloat16", "detach_", "__get__"}
 )

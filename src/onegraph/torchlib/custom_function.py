@@ -75,12 +75,13 @@ class Applied:
 class TracedBackward:
     """`backward` as a graph, of gradients and of the first `taken` values of the call.
 
-    It gives a gradient for each input. `strides` are those of the gradients that it takes. `saved` are the places among
-    the values that it looks at of what the function has saved, and where that is among what was saved.
+    It gives a gradient for each input. `strides` are those that it takes for granted of its gradients, if it has looked
+    at them. `saved` are the places among the values that it looks at of what the function has saved, and where that is
+    among what was saved.
     """
 
     graph: torch.fx.GraphModule
-    strides: tuple[tuple[Any, ...], ...]
+    strides: tuple[tuple[Any, ...], ...] | None
     taken: int
     saved: Mapping[int, int]
 
@@ -130,7 +131,9 @@ class CustomFunction:
         for place, index in backward.saved.items():
             kept[place] = saved[index]
         given = [gradient for gradient in gradients if gradient is not None]
-        found: Sequence[Any] = backward.graph(*map(laid_out, given, backward.strides), *kept)
+        if backward.strides is not None:
+            given = list(map(laid_out, given, backward.strides))
+        found: Sequence[Any] = backward.graph(*given, *kept)
         return found
 
 

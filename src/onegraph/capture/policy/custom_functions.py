@@ -173,6 +173,7 @@ class Application:
         for gradient in given:
             recorder.bind(gradient, recorder.graph.create_node("placeholder", "gradient"))
         self.context.saved_tensors = self.context.to_save
+        recorder.told_layouts = False
         try:
             with self.changing_nothing([*slots.values, *given]), backward_mode(self.tracer):
                 found = self.call("backward", (self.context, *gradients))
@@ -188,7 +189,8 @@ class Application:
         used = {index for index, node in enumerate(graph.graph.nodes) if node.op == "placeholder" and node.users}
         places = {slot.index: index for index, slot in enumerate(template.saved) if isinstance(slot, Slot)}
         saved = {place: index for place, index in places.items() if place + len(given) in used}
-        return TracedBackward(graph, tuple(tuple(g.stride()) for g in given), len(slots.nodes), saved)
+        strides = tuple(tuple(g.stride()) for g in given) if recorder.told_layouts else None
+        return TracedBackward(graph, strides, len(slots.nodes), saved)
 
     def wanted(self, found: tuple[Any, ...]) -> list[Any]:
         """The gradients that autograd takes of those that backward gives, None for inputs that need none."""
