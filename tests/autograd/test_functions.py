@@ -743,6 +743,150 @@ def test_what_is_not_captured_breaks_the_graph(cls: Any, backend: str, capsys: p
         onegraph.compile(function, backend=backend, fullgraph=True)(inputs()[0])
 
 
+# ---- programs that change what backward reads ------------------------------------------------------------------------
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * SETTINGS["scale"]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * SETTINGS["scale"] * STRENGTH
+
+
+def changes_before(x: Tensor) -> Tensor:
+    SETTINGS["scale"] = SETTINGS["scale"] + 1
+    return Scaled.apply(x.sin()).cos()
+
+
+def changes_behind(x: Tensor) -> Tensor:
+    y = Scaled.apply(x.sin())
+    SETTINGS["scale"] = SETTINGS["scale"] + 1
+    return y.cos()
+
+
+def changes_something_else(x: Tensor) -> Tensor:
+    COUNTED["calls"] += 1
+    return Scaled.apply(x.sin()).cos()
+
+
+def changes_a_global(x: Tensor) -> Tensor:
+    global STRENGTH
+    y = Scaled.apply(x.sin())
+    STRENGTH = STRENGTH + 1
+    return y.cos()
+
+
+class Appending(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        COUNTED["list"].append(1)
+        return gradient * len(COUNTED["list"])
+
+
+def appends_to_its_own(x: Tensor) -> Tensor:
+    COUNTED["list"] = [0]
+    return Appending.apply(x.sin()).cos() * len(COUNTED["list"])
+
+
+class Held(Base):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * COUNTED["tensor"]
+
+
+def holds_a_tensor(x: Tensor) -> Tensor:
+    COUNTED["tensor"] = x.detach() * 3
+    y = Held.apply(x.sin())
+    COUNTED["tensor"] = x.detach() * 5
+    return y
+
+
+class Closed(Function):
+    count = 0
+
+    def closure() -> Any:
+        number = 1.0
+
+        def backward(ctx, gradient):
+            nonlocal number
+            number += 1
+            return gradient * number
+
+        return backward
+
+    forward = staticmethod(lambda ctx, x: x * 2)
+    backward = staticmethod(closure())
+
+
+def counts_in_a_closure(x: Tensor) -> Tensor:
+    return Closed.apply(x.sin())
+
+
+class Listed(Function):
+    @staticmethod
+    def forward(ctx, x, items):
+        ctx.items = items
+        return x * len(items)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * len(ctx.items), None
+
+
+def keeps_a_list(x: Tensor) -> Tensor:
+    y = Listed.apply(x.sin(), LOG)
+    LOG.append(1)
+    return y
+
+
+CHANGING = [changes_before, changes_behind, changes_something_else, changes_a_global, appends_to_its_own]
+CHANGING += [holds_a_tensor, counts_in_a_closure, keeps_a_list]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", CHANGING)
+def test_what_a_program_changes_is_seen(function: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_of(function: Program) -> list[Any]:
+        monkeypatch.setitem(SETTINGS, "scale", 2.0)
+        monkeypatch.setitem(globals(), "STRENGTH", 2.0)
+        Closed.backward.__closure__[0].cell_contents = 1.0
+        COUNTED.clear()
+        COUNTED["calls"] = 0
+        LOG[:] = [1, 2]
+        seen = []
+        for _ in range(4):
+            x = inputs()[0]
+            y = function(x)
+            seen += [y.detach(), torch.autograd.grad(y.sum(), x)[0], {**COUNTED}, dict(SETTINGS), STRENGTH, len(LOG)]
+        return seen
+
+    assert_same(all_of(onegraph.compile(function, backend=backend, options=OPTIONS)), all_of(function))
+
+
+def test_a_pass_is_compiled_although_the_program_counts() -> None:
+    compiled = onegraph.compile(changes_something_else, fullgraph=True, options=OPTIONS)
+    refused = []
+    unsubscribe = EVENTS.subscribe(lambda e: refused.append(e) if isinstance(e, ev.OperatorFellBack) else None)
+    for _ in range(3):
+        compiled(inputs()[0]).sum().backward()
+    unsubscribe()
+    assert not refused
+
+
+def test_numbers_of_the_context_may_change() -> None:
+    compiled = onegraph.compile(lambda x, k: Reversed.apply(x.sin(), k).cos(), fullgraph=True, options=OPTIONS)
+    with Watch() as watch:
+        for k in (0.5, 0.25, 0.75, 0.1):
+            x, y = inputs()[0], inputs()[0]
+            compiled(x, k).sum().backward()
+            Reversed.apply(y.sin(), k).cos().sum().backward()
+            assert_same(x.grad, y.grad)
+    assert len(watch.graphs) == 2
+
+
 def test_a_class_that_is_dropped_may_go() -> None:
     box = [made(3.0)]
     cls = weakref.ref(box[0].__self__)

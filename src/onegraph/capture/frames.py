@@ -14,6 +14,7 @@ from onegraph.capture.bytecode import Bytecode, free_names
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.late_guards import LateReads
 from onegraph.capture.operators import Operators
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.reasons import refused_object
@@ -34,6 +35,8 @@ class Frames(Operators):
         super().__init__()
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
+        #: What is read while the backward pass of a custom function is traced.
+        self.late = LateReads()
         self._frame_count = 0
         self._lazy_programs: dict[Bytecode, Any] = {}
 
@@ -58,7 +61,17 @@ class Frames(Operators):
 
     def load_cell(self, frame: Frame, cell: types.CellType, name: str) -> Any:
         value = super().load_cell(frame, cell, name)
-        return self.world.contents(cell) if value is UNFILLED else value
+        if value is UNFILLED or (self.late.active and id(cell) in self.world.records):
+            return self.world.contents(cell)
+        return value
+
+    def store_cell(self, frame: Frame, cell: types.CellType, name: str, value: Any) -> None:
+        self.world.touch(cell)
+        super().store_cell(frame, cell, name, value)
+
+    def delete_cell(self, frame: Frame, cell: types.CellType, name: str) -> None:
+        self.world.touch(cell)
+        super().delete_cell(frame, cell, name)
 
     def next_in_loop(self, iterator: Any) -> Any:
         """The next item. A loop behind a break draws in Python: its body settles into a few compiled pieces."""

@@ -9,12 +9,15 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.changing import carried
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS
+from onegraph.capture.source import Through
 from onegraph.capture.world import World
 from onegraph.torchlib.custom_function import SizeOf, Slot
 from onegraph.torchlib.graph import LazyGraphModule
+from onegraph.torchlib.shapes import Float, given_in
 
 #: What a template holds as it is.
 CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -51,15 +54,31 @@ class Slots:
                 return tuple(map(self.template, value))
             case tuple() if hasattr(value, "_fields"):
                 return type(value)(*map(self.template, value))
-            case list() if type(value) is list:
-                return [self.template(item) for item in self.world.realize(value)]
-            case dict() if type(value) is dict:
-                return {self.template(key): self.template(item) for key, item in self.world.realize(value).items()}
+            case list() if type(value) is list and not self.world.is_outside(value):
+                return list(map(self.template, value))
+            case dict() if type(value) is dict and not self.world.is_outside(value):
+                return {self.template(key): self.template(item) for key, item in value.items()}
             case slice():
                 return slice(*map(self.template, (value.start, value.stop, value.step)))
         if type(value) in ATOMS or isinstance(value, CONSTANTS) or self.world.is_pinned(value):
             return value
         raise self.refused(f"whose context keeps a {type(self.world.real(value)).__qualname__}")
+
+    def outside_numbers(self, first: int, end: int | None = None) -> set[Any]:
+        """The numbers from outside, symbolic ones, from which those in some of the slots are computed."""
+        sources = {given.name: given.source for given in self.recorder.inputs}
+        found: set[Any] = set()
+        todo = self.nodes[first:end]
+        while todo:
+            node = todo.pop()
+            match sources.get(str(node.target)) if node.op == "placeholder" else None:
+                case Float() as value:
+                    found.update(given_in(value))
+                case Through(source, function) if function is carried:
+                    found.add(source)
+            if self.recorder.is_number(node):
+                todo += node.all_input_nodes
+        return found
 
 
 def cut(slots: Slots, start: torch.fx.Node, results: Sequence[Any]) -> LazyGraphModule:

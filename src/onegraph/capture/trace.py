@@ -252,7 +252,7 @@ class Trace:
 
     def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         kind = type(real)
-        number = guarded and kind in (int, float) and not self.tracer.in_backward
+        number = guarded and kind in (int, float) and not self.tracer.late.active
         if number and self.shapes.is_changing_number(source, real, self._owner(source)):
             world.guard(source, "type", kind)
             in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)

@@ -132,8 +132,6 @@ class Tracer(Frames, Containers, Drops):
         #: What the program has said of graph breaks, see `onegraph.capture.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
         self.fullgraph = fullgraph
-        #: Whether the backward pass of a custom function is traced.
-        self.in_backward = False
         #: Marks that hold for this trace only.
         self.own_marks = foreign_marks()
         #: Tensors in messages, and how often they had been written to then.

@@ -288,7 +288,7 @@ def finish(
     facts = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
     facts += guards_of_names(trace.world.namespaces.values())
     guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, facts)
-    guard_backwards(trace.recorder.graph, trace.world, facts)
+    guard_backwards(trace.recorder.graph, trace.world, trace.tracer.late, facts)
     cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
     trace.check_unchanged()
     return Translated(code, guards, trace.tracer.levels, 0 if continuation is None else continuation.opened)

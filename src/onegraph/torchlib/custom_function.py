@@ -76,14 +76,14 @@ class TracedBackward:
     """`backward` as a graph, of gradients and of the first `taken` values of the call.
 
     It gives a gradient for each input. `strides` are those that it takes for granted of its gradients, if it has looked
-    at them. `saved` are the places among the values that it looks at of what the function has saved, and where that is
-    among what was saved.
+    at them. `used` are the places of the values that it looks at; `unpacks` tells whether it looks at what was saved.
     """
 
     graph: torch.fx.GraphModule
     strides: tuple[tuple[Any, ...], ...] | None
     taken: int
-    saved: Mapping[int, int]
+    used: frozenset[int]
+    unpacks: bool
 
 
 #: Which of the results have a gradient.
@@ -103,15 +103,19 @@ class CustomFunction:
         self.__name__ = self.__qualname__ = cls.__name__
         self.__module__ = cls.__module__
         self.template, self.backwards = template, backwards or {}
+        #: Places of values: eager's autograd counts the writes to what is saved; what is kept otherwise must not be
+        #: written to either.
+        saved = {item.index for item in template.saved if isinstance(item, Slot)}
+        self.counted = sorted(saved.union(*(backward.used for backward in self.backwards.values())))
         self.unchanged: Callable[[], bool] = lambda: True
-        self._cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
+        self.cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
         methods = {"forward": forward, "backward": self.differentiate, "jvp": differentiate_forward}
         self.function: Any = type(cls.__name__, (Function,), {name: staticmethod(f) for name, f in methods.items()})
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         """The outputs, with their history. Behind what the template needs are values that the traced backward takes."""
         applied = Applied(*filled(self.template.parts(), values), self.template.materialize_grads)
-        found: tuple[Any, ...] = self.function.apply(*applied.inputs, (self._cls(), applied, values))
+        found: tuple[Any, ...] = self.function.apply(*applied.inputs, (self, applied, values))
         return found
 
     def differentiate(self, ctx: Any, *gradients: Any) -> tuple[Any, ...]:
@@ -127,9 +131,9 @@ class CustomFunction:
         if backward is None or torch.is_grad_enabled():
             raise RuntimeError(f"the backward pass of {self.__name__} is not captured for these gradients")
         kept = list(ctx.values_of_backward[: backward.taken])
-        saved = ctx.saved_tensors if backward.saved else ()
-        for place, index in backward.saved.items():
-            kept[place] = saved[index]
+        if backward.unpacks or not backward.used.isdisjoint(self.counted):
+            for place, value in zip(self.counted, ctx.saved_tensors, strict=True):
+                kept[place] = value
         given = [gradient for gradient in gradients if gradient is not None]
         if backward.strides is not None:
             given = list(map(laid_out, given, backward.strides))
@@ -139,10 +143,9 @@ class CustomFunction:
 
 def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
     """The end of a forward pass: what it has computed, and what it leaves on the context."""
-    cls, applied, values = inputs[-1]
+    function, applied, values = inputs[-1]
     ctx.needs_input_grad = ctx.needs_input_grad[:-1]
     ctx.set_materialize_grads(applied.materialize_grads)
-    ctx.save_for_backward(*applied.saved)
     if applied.dirty:
         ctx.mark_dirty(*applied.dirty)
     if applied.non_differentiable:
@@ -151,8 +154,10 @@ def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
         setattr(ctx, name, value)
     if any(isinstance(value, FakeTensor) for value in values):
         ctx.values_of_backward = values
+        ctx.save_for_backward(*[values[place] for place in function.counted])
     else:
-        ctx.custom_function = cls
+        ctx.custom_function = function.cls()
+        ctx.save_for_backward(*applied.saved)
     return applied.outputs
 
 

@@ -20,11 +20,11 @@ from torch.autograd.function import FunctionCtx, FunctionMeta
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.late_guards import is_of_call
+from onegraph.capture.late_guards import relates_to_call
 from onegraph.capture.policy.registry import policy
 from onegraph.capture.record import is_recorded
 from onegraph.capture.slots import Slots, cut
-from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, Slot, TracedBackward
+from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, TracedBackward
 from onegraph.torchlib.primals import tangent
 from onegraph.torchlib.state import without_autocast
 
@@ -32,17 +32,22 @@ from onegraph.torchlib.state import without_autocast
 class Context(FunctionCtx):
     """The `ctx` of a custom function that is traced."""
 
-    saved_tensors: tuple[Any, ...] = ()
+    unpacked = False
     to_save = dirty_tensors = non_differentiable = ()
     materialize_grads = True
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
 
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        self.unpacked = True
+        return self.to_save
+
 
 #: What methods of the context note on it.
 OWN = frozenset(
-    """needs_input_grad saved_tensors to_save saved_for_forward dirty_tensors non_differentiable
+    """needs_input_grad unpacked to_save saved_for_forward dirty_tensors non_differentiable
     materialize_grads""".split()
 )
 #: Modules of torch that wrap methods of custom functions.
@@ -116,9 +121,9 @@ class Application:
         cls = self.cls
         if kwargs:
             raise self.refused("which has arguments without a position")
-        if recorded and (
-            type(cls) is not FunctionMeta or cls.vjp is not Function.vjp or getattr(cls, "boxed_grads_call", False)
-        ):
+        boxed = getattr(cls, "boxed_grads_call", False)
+        unusual = boxed or type(cls) is not FunctionMeta or cls.vjp is not Function.vjp
+        if recorded and (unusual or id(cls) in self.tracer.world.made_classes):
             raise self.refused("which has no `backward` of the usual kind")
 
     def call(self, name: str, args: tuple[Any, ...]) -> Any:
@@ -138,12 +143,12 @@ class Application:
         attributes = {key: value for key, value in vars(context).items() if key not in OWN}
         tensors = map(only_tensors, (self.inputs, outputs))
         parts = (*tensors, context.to_save, attributes, context.dirty_tensors, context.non_differentiable)
-        template = Applied(*map(slots.template, parts), bool(context.materialize_grads))
-        try:
-            with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction():
+            template = Applied(*map(slots.template, parts), bool(context.materialize_grads))
+            try:
                 results = CustomFunction(self.cls, template)(*slots.values)
-        except Exception as raised:
-            raise self.refused(f"which raises {type(raised).__name__}") from None
+            except Exception as raised:
+                raise self.refused(f"which raises {type(raised).__name__}") from None
         backwards = self.traced_backwards(template, slots, results) if recorded else {}
         node = recorder.graph.call_function(CustomFunction(self.cls, template, backwards), tuple(slots.nodes))
         recorder.rebind(node, results)
@@ -172,10 +177,9 @@ class Application:
         given = [gradient for gradient in gradients if gradient is not None]
         for gradient in given:
             recorder.bind(gradient, recorder.graph.create_node("placeholder", "gradient"))
-        self.context.saved_tensors = self.context.to_save
-        recorder.told_layouts = False
+        recorder.told_layouts = self.context.unpacked = False
         try:
-            with self.changing_nothing([*slots.values, *given]), backward_mode(self.tracer):
+            with self.changing_nothing([*slots.values, *given]), backward_mode():
                 found = self.call("backward", (self.context, *gradients))
         except GraphBreak as inner:
             nested = inner.reason is not b.CUSTOM_FUNCTION
@@ -183,14 +187,15 @@ class Application:
         except Exception as raised:
             raise self.refused(f"whose backward raises {type(raised).__name__}") from None
         count = len(slots.nodes)
-        graph = cut(slots, start, self.wanted(found if isinstance(found, tuple) else (found,)))
-        if any(node.op == "placeholder" or isinstance(value, torch.Tensor) for node, value in slots.added(count)):
+        with torch._C.DisableTorchFunction():
+            graph = cut(slots, start, self.wanted(found if isinstance(found, tuple) else (found,)))
+        taken = any(node.op == "placeholder" or isinstance(value, torch.Tensor) for node, value in slots.added(count))
+        if taken or not slots.outside_numbers(count) <= slots.outside_numbers(0, count):
             raise self.refused("whose backward takes what forward has not kept")
-        used = {index for index, node in enumerate(graph.graph.nodes) if node.op == "placeholder" and node.users}
-        places = {slot.index: index for index, slot in enumerate(template.saved) if isinstance(slot, Slot)}
-        saved = {place: index for place, index in places.items() if place + len(given) in used}
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"][len(given) :]
+        used = frozenset(i for i, node in enumerate(places) if node.users and is_tensor(node))
         strides = tuple(tuple(g.stride()) for g in given) if recorder.told_layouts else None
-        return TracedBackward(graph, strides, len(slots.nodes), saved)
+        return TracedBackward(graph, strides, len(slots.nodes), used, self.context.unpacked)
 
     def wanted(self, found: tuple[Any, ...]) -> list[Any]:
         """The gradients that autograd takes of those that backward gives, None for inputs that need none."""
@@ -207,12 +212,19 @@ class Application:
         world = self.tracer.world
         outer, world.touched = world.touched, set()
         before, known = state_of(self.tracer, self.context, tensors), len(world.guards)
-        yield
-        if any(map(is_of_call, itertools.islice(world.guards, known, None))):
-            raise self.refused("whose backward takes what forward has not kept")
+        with self.tracer.late.noted(world) as problems:
+            yield
+        if any(map(relates_to_call, itertools.islice(world.guards, known, None))):
+            problems.append("whose backward takes what forward has not kept")
         touched, world.touched = world.touched, outer | world.touched
         if touched or state_of(self.tracer, self.context, tensors) != before:
-            raise self.refused("whose backward changes more than gradients")
+            problems.append("whose backward changes more than gradients")
+        if problems:
+            raise self.refused(problems[-1])
+
+
+def is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), torch.Tensor)
 
 
 def is_among(tensor: torch.Tensor, values: Sequence[Any]) -> bool:
@@ -224,16 +236,14 @@ def only_tensors(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @contextmanager
-def backward_mode(tracer: Any) -> Iterator[None]:
+def backward_mode() -> Iterator[None]:
     """Operators run as in a backward pass. Nothing of it is recorded: a graph is called in such a state."""
-    tracer.in_backward = True
     try:
         with torch._C.DisableTorchFunction():
             torch._C._set_grad_enabled(False)
         with without_autocast():
             yield
     finally:
-        tracer.in_backward = False
         with torch._C.DisableTorchFunction():
             torch._C._set_grad_enabled(True)
 
@@ -246,7 +256,7 @@ def state_of(tracer: Any, context: Context, tensors: Sequence[Any]) -> tuple[Any
     return (
         versions,
         dict(tracer.recorder.written),
-        {key: identities(value) for key, value in vars(context).items()},
+        {key: identities(value) for key, value in vars(context).items() if key != "unpacked"},
         [(id(shadow), member, id(value)) for shadow, member, value in world.changed_slots()],
         [(key, name, id(value)) for key, space in world.namespaces.items() for name, value in space.written.items()],
         len(tracer.effects),
