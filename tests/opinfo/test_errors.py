@@ -16,7 +16,9 @@ SOME = """
     aminmax complex cummax cummin cholesky empty_strided index_reduce_amax
     amax argmax std var_mean index_put diagonal_scatter select_scatter slice_scatter gather index_select sum
     index_add index_copy index_fill multinomial native_group_norm native_layer_norm new_empty_strided
-    nn_functional_huber_loss roll scatter scatter_reduce_sum searchsorted triangular_solve unflatten
+    nn_functional_pixel_unshuffle nn_functional_smooth_l1_loss nn_functional_soft_margin_loss
+    nn_functional_upsample_nearest nn_functional_huber_loss roll scatter
+    scatter_reduce_sum searchsorted triangular_solve unflatten
 """.split()
 
 

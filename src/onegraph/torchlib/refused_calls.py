@@ -173,6 +173,19 @@ def _not_positive(x: Tensor, y: Tensor, reduction: Any = None, delta: Any = 1.0)
     return bool(delta <= 0)
 
 
+def _below_zero(x: Tensor, y: Tensor, reduction: Any = None, beta: Any = 1.0) -> bool:
+    return bool(beta < 0)
+
+
+def _wider(x: Tensor, y: Tensor, *_: Any) -> bool:
+    """The loss has the sizes of its first argument."""
+    return broadcast([x.shape, y.shape], max(x.dim(), y.dim())) != x.shape
+
+
+def _has_a_rest(x: Tensor, factor: int) -> bool:
+    return x.dim() < 3 or factor <= 0 or any(_hint(size) % factor for size in x.shape[-2:])
+
+
 def _indexes_nothing(x: Tensor, dim: int, index: Tensor, *_: Any) -> bool:
     return bool(not x.numel() and index.numel())
 
@@ -198,6 +211,9 @@ _doubted(_nothing_normalized, aten.native_layer_norm.default)
 _doubted(_targets_of_others, aten.nll_loss2d_forward.default)
 _doubted(_rolls_nothing, aten.roll.default)
 _doubted(_not_positive, aten.huber_loss.default)
+_doubted(_below_zero, aten.smooth_l1_loss.default)
+_doubted(_wider, aten.soft_margin_loss.default)
+_doubted(_has_a_rest, aten.pixel_unshuffle.default)
 _doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 _doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
 _doubted(_adds_others, aten.index_add.default, aten.index_add_.default)

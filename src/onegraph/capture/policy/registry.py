@@ -183,7 +183,7 @@ def runs_natively(function: FunctionType) -> bool:
     """Whether a Python function is called as it is: torch's own functions, whose operations the recorder sees."""
     module = function.__globals__.get("__name__") or ""
     ours = module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
-    return ours and not touches_state(function.__code__)
+    return ours and not touches_state(function.__code__) and not warns_unseen(function.__code__)
 
 
 @functools.cache
@@ -192,3 +192,10 @@ def touches_state(code: types.CodeType) -> bool:
     return any(
         RANDOM_STATE.fullmatch(name) or (SETS.fullmatch(name) and hasattr(torch._C, name)) for name in code.co_names
     )
+
+
+@functools.cache
+def warns_unseen(code: types.CodeType) -> bool:
+    """Whether a function for users warns, and the recorder does not see it, which looks for warnings itself."""
+    seen = code.co_name.startswith("_") or any(name.startswith("has_torch_function") for name in code.co_names)
+    return "warnings" in code.co_names and "warn" in code.co_names and not seen
