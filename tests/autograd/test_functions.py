@@ -527,6 +527,22 @@ def in_a_loop(x, w):
     return x
 
 
+class Viewing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x[1:]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.nn.functional.pad(gradient * 2, (0, 0, 1, 0))
+
+
+@program
+def views_and_inputs(x, w):
+    viewed, same = Viewing.apply(x * 2), RoundThrough.apply(Reversed.apply(x, 2.0))
+    return viewed * w, same * w, Viewing.apply(x).detach() * w
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -885,6 +901,78 @@ def test_numbers_of_the_context_may_change() -> None:
             Reversed.apply(y.sin(), k).cos().sum().backward()
             assert_same(x.grad, y.grad)
     assert len(watch.graphs) == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_kept_without_autograd_is_not_freed(backend: str) -> None:
+    compiled = onegraph.compile(lambda x, w: Masked.apply(x, w), backend=backend, options=OPTIONS)
+    x, w = inputs()
+    y = compiled(x, w)
+    y.sum().backward()
+    y.sum().backward()
+    twice, x.grad = x.grad, None
+    compiled(x, w).sum().backward()
+    assert_same(twice, x.grad * 2)
+    y = onegraph.compile(lambda x, w: Square.apply(x), backend=backend, options=OPTIONS)(x, w)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        y.sum().backward()
+
+
+def test_a_write_to_what_is_kept_without_autograd_is_an_error() -> None:
+    x, w = inputs()
+    y = onegraph.compile(lambda x, w: Masked.apply(x, w), options=OPTIONS)(x, w)
+    with torch.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_that_are_views_are_not_written_to(backend: str) -> None:
+    def function(x: Tensor) -> Tensor:
+        return Viewing.apply(x).mul_(2)
+
+    errors = []
+    for call in (function, onegraph.compile(function, backend=backend)):
+        with pytest.raises(RuntimeError) as caught:
+            call(inputs()[0] * 1)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    same = onegraph.compile(lambda x: Viewing.apply(x), backend=backend, fullgraph=True)
+    assert_same(outcome(lambda x, w: same(x), inputs()), outcome(lambda x, w: Viewing.apply(x), inputs()))
+
+
+class Batched(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_under_vmap_gradients_are_eagers(backend: str) -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return torch.vmap(Batched.apply)(x) * w
+
+    compiled = onegraph.compile(function, backend=backend)
+    assert_same(outcome(compiled, inputs()), outcome(function, inputs()))
+
+
+def test_a_dump_shows_both_graphs() -> None:
+    with Watch() as watch:
+        onegraph.compile(lambda x: Square.apply(x), backend="eager")(inputs()[0])
+    text = watch.graphs[0].text()
+    assert "Square(x, mul)" in text and "square.backward = graph(gradient: f32[4, 6], x: f32[4, 6]" in text
 
 
 def test_a_class_that_is_dropped_may_go() -> None:

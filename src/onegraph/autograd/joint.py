@@ -178,7 +178,7 @@ class Tape:
         passes = passes_over([self.results[n] for n in starts], self.ends())
         used = [(tensor, passes.get(node, ())) for tensor, node in self.used.values()]
         watched = watched_of(used, self.primals, self.tensors, self.recorder)
-        frees = frozenset(self.used) | {-1 - number for number in written}
+        frees = frozenset(n for n in self.used if isinstance(n, int)) | {-1 - number for number in written}
         return Half(tuple(starts), gradients, len(returned.nodes), watched, frees, cut), returned.nodes
 
     def groups(self, parameters: Collection[int]) -> list[list[int]]:

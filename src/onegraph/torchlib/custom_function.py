@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.primals import seen_by_hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,9 @@ class CustomFunction:
         self.__name__ = self.__qualname__ = cls.__name__
         self.__module__ = cls.__module__
         self.template, self.backwards = template, backwards or {}
-        #: Places of values: eager's autograd counts the writes to what is saved; what is kept otherwise must not be
-        #: written to either.
-        saved = {item.index for item in template.saved if isinstance(item, Slot)}
-        self.counted = sorted(saved.union(*(backward.used for backward in self.backwards.values())))
+        #: Places of values: of those that are saved for the backward pass, and of others that it looks at.
+        self.saved = sorted({item.index for item in template.saved if isinstance(item, Slot)})
+        self.kept = sorted(set().union(*(backward.used for backward in self.backwards.values())) - {*self.saved})
         self.unchanged: Callable[[], bool] = lambda: True
         self.cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
         methods = {"forward": forward, "backward": self.differentiate, "jvp": differentiate_forward}
@@ -130,14 +130,17 @@ class CustomFunction:
         backward = self.backwards.get(tuple(gradient is not None for gradient in gradients))
         if backward is None or torch.is_grad_enabled():
             raise RuntimeError(f"the backward pass of {self.__name__} is not captured for these gradients")
-        kept = list(ctx.values_of_backward[: backward.taken])
-        if backward.unpacks or not backward.used.isdisjoint(self.counted):
-            for place, value in zip(self.counted, ctx.saved_tensors, strict=True):
-                kept[place] = value
+        values = list(ctx.values_of_backward[: backward.taken])
+        if backward.unpacks:
+            for place, value in zip(self.saved, ctx.saved_tensors, strict=True):
+                values[place] = value
+        for place, look in zip(self.kept, ctx.kept_by_function, strict=True):
+            if place in backward.used:
+                values[place] = look()
         given = [gradient for gradient in gradients if gradient is not None]
         if backward.strides is not None:
             given = list(map(laid_out, given, backward.strides))
-        found: Sequence[Any] = backward.graph(*given, *kept)
+        found: Sequence[Any] = backward.graph(*given, *values)
         return found
 
 
@@ -154,7 +157,8 @@ def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
         setattr(ctx, name, value)
     if any(isinstance(value, FakeTensor) for value in values):
         ctx.values_of_backward = values
-        ctx.save_for_backward(*[values[place] for place in function.counted])
+        ctx.kept_by_function = [seen_by_hooks(values[place]) for place in function.kept]
+        ctx.save_for_backward(*[values[place] for place in function.saved])
     else:
         ctx.custom_function = function.cls()
         ctx.save_for_backward(*applied.saved)

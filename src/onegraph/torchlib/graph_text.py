@@ -16,10 +16,11 @@ from torch.fx import GraphModule, Node
 
 from onegraph.base.text import Printer
 from onegraph.ir.types import dtype_of_torch
+from onegraph.torchlib.custom_function import CustomFunction
 
 
 def graph_text(module: GraphModule) -> str:
-    """The graph of a module, at torch level or at aten level. Graphs of submodules follow it."""
+    """The graph of a module, at torch level or at aten level. Graphs of submodules, and of custom backwards, follow."""
     out = Printer()
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     out.line(f"graph({', '.join(_declared(node) for node in inputs)}):")
@@ -32,6 +33,10 @@ def graph_text(module: GraphModule) -> str:
     for name, child in module.named_children():
         if isinstance(child, GraphModule):
             out.line(f"{name} = {graph_text(child)}")
+    for node in module.graph.nodes:
+        if isinstance(node.target, CustomFunction):
+            for backward in node.target.backwards.values():
+                out.line(f"{node.name}.backward = {graph_text(backward.graph)}")
     return out.text()
 
 

@@ -73,7 +73,7 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if apart:
             application.call("setup_context", (application.context, inputs, result))
     outputs = result if isinstance(result, tuple) else (result,)
-    if not recorded and not any(isinstance(item, torch.Tensor) and is_among(item, inputs) for item in outputs):
+    if not recorded and (tracer.open_levels or not any(is_viewed(item, inputs) for item in outputs)):
         return result
     found = application.with_history(outputs, recorded)
     return found if isinstance(result, tuple) else found[0]
@@ -121,6 +121,8 @@ class Application:
         cls = self.cls
         if kwargs:
             raise self.refused("which has arguments without a position")
+        if self.tracer.open_levels and torch.is_grad_enabled():  # whose tensors do not tell what is recorded
+            raise self.refused("under a transform of torch.func")
         boxed = getattr(cls, "boxed_grads_call", False)
         unusual = boxed or type(cls) is not FunctionMeta or cls.vjp is not Function.vjp
         if recorded and (unusual or id(cls) in self.tracer.world.made_classes):
@@ -176,7 +178,9 @@ class Application:
             gradients = [tangent(r) if given else None for r, given in zip(results, pattern, strict=True)]
         given = [gradient for gradient in gradients if gradient is not None]
         for gradient in given:
-            recorder.bind(gradient, recorder.graph.create_node("placeholder", "gradient"))
+            node = recorder.graph.placeholder("gradient")
+            node.meta["example_value"] = gradient
+            recorder.bind(gradient, node)
         recorder.told_layouts = self.context.unpacked = False
         try:
             with self.changing_nothing([*slots.values, *given]), backward_mode():
@@ -227,8 +231,10 @@ def is_tensor(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("example_value"), torch.Tensor)
 
 
-def is_among(tensor: torch.Tensor, values: Sequence[Any]) -> bool:
-    return any(tensor is value for value in values)
+def is_viewed(output: Any, inputs: Sequence[Any]) -> bool:
+    """Whether an output is an input or a view, to which autograd lets nobody write."""
+    with torch._C.DisableTorchFunction():
+        return isinstance(output, torch.Tensor) and (output._is_view() or any(output is value for value in inputs))
 
 
 def only_tensors(values: Sequence[Any]) -> tuple[Any, ...]:
