@@ -357,7 +357,18 @@ def chain_through_a_written_input(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
     return x, buffer, buffer.exp()
 
 
-CHAINS = [chain, chain_through_a_view, chain_through_a_view_of_an_input, chain_through_a_written_input]
+def chain_of_views(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    row = x.view(12)
+    return row, row.view(3, 4)
+
+
+CHAINS = [
+    chain,
+    chain_through_a_view,
+    chain_through_a_view_of_an_input,
+    chain_through_a_written_input,
+    chain_of_views,
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

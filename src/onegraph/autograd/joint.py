@@ -239,11 +239,13 @@ def cuts_among(results: Sequence[Tensor], outputs: Sequence[Any], written: Colle
     computed from its inputs, so these need nodes of their own. A result that the caller sees as something else than the
     result itself cannot have one.
     """
-    inner = edges_behind(results)
-    for item in [*outputs, *written]:
-        if isinstance(item, Tensor) and item.requires_grad and edge_of(item) in inner:
+    followed = [item for item in [*outputs, *written] if isinstance(item, Tensor) and not item.is_leaf]
+    around = edges_behind(followed)
+    for item in followed:
+        if edge_of(item) in around:
             if any(item is value for value in written) or not any(item is result for result in results):
                 raise CompileError("joint graph", "a result is computed from a view that is another one")
+    inner = edges_behind(results)
     cuts = [n for n, result in enumerate(results) if edge_of(result) in inner]
     edges = {edge_of(results[n]) for n in cuts}
     return sorted(cuts, key=lambda n: len(edges & edges_behind([results[n]])))
