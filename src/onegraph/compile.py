@@ -180,9 +180,7 @@ def recorded(
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
     functions = applied_in(module.graph)
-    return compiled_pair(
-        pair, forward, backwards, specialize, module.forward, report, lambda: all(f.unchanged() for f in functions[:1])
-    )
+    return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
 
 
 def unrecordable(cx: Context) -> str:

@@ -1,6 +1,6 @@
 """Random programs that are trained: `python -m tests.autograd.fuzz --count 3000 --seed 0`.
 
-Each draws views, writes, detached and unrecorded parts, several results and types, and is one graph. It is run eagerly
+Each draws views, writes, custom functions, detached and unrecorded parts, several results and types. It is run eagerly
 and compiled; then passes run backward from some of its results, one after the other, with hooks, kept gradients and
 writes in between. Values, gradients, layouts, versions and errors must be the same.
 """
@@ -20,6 +20,7 @@ import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
+from tests.autograd import custom
 
 VALUES = (
     "{t} * {u}", "{t} + {u}", "{t}.sin()", "{t}.exp().clamp(max=3)", "{t}.sigmoid() * 2",
@@ -29,12 +30,14 @@ VALUES = (
     "{t}[[1, 0, 2]]", "torch.cat([{t}[:1], {u}[1:]])",
     "{t}.sum(0, keepdim=True).expand(3, 4)", "{t}.view(12).flip(0).view(3, 4)",
     "{t}.t().contiguous().t()", "{t}.double().sin().float()", "{t} ** 2", "F.dropout({t}, 0.5)", "{t}.cumsum(1)",
+    "Product.apply({t}, {u})", "Sigmoid.apply({t})", "Shifted.apply({t}, {u})", "Viewed.apply({t})",
+    "Through.apply({t})", "Parts.apply({t})[0]", "Parts.apply({t})[1] + {u}", "Parts.apply({t})[2] * {u}",
     "{t}.abs() + 1", "{t}.relu()", "F.gelu({t})", "torch.stack([{t}, {u}]).mean(0)", "{t} / ({u}.abs() + 1)",
 )  # fmt: skip
 VIEWS = ("{t}.view(3, 4)", "{t}[:]", "{t}.view(12).view(3, 4)", "{t}.unsqueeze(0).squeeze(0)", "{t}.t().t()")
 WRITES = (
     "{n}.mul_({u})", "{n}.add_(1)", "{n}[0] = {u}[1]", "{n}[:, 1:3].mul_(2)", "{n}.relu_()", "{n}.copy_({u})",
-    "{n}.view(12)[2:5].zero_()", "{n}.sigmoid_()",
+    "{n}.view(12)[2:5].zero_()", "{n}.sigmoid_()", "Doubled.apply({n})",
 )  # fmt: skip
 RESULTS = (
     "{t}",
@@ -157,7 +160,7 @@ def difference(ours: Any, theirs: Any) -> str:
 
 def check(number: int) -> str:
     """How the program of this number differs when it is compiled; empty if it does not."""
-    space: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+    space: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, **vars(custom)}
     exec(compile(draw(number), f"<program {number}>", "exec"), space)
     compiled = onegraph.compile(space["f"], options={"raise_compiler_errors": True})
     with recording(EVENTS, (ev.GraphFailed,)) as failed:

@@ -43,6 +43,7 @@ from onegraph.autograd.spec import (
     Tangent,
 )
 from onegraph.torchlib.aten import is_random
+from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
     FREED,
     below_autograd,
@@ -101,7 +102,7 @@ class Compiled:
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
-    told why a backward pass runs in eager. `unchanged` tells whether what it assumes of the world still holds.
+    told why a backward pass runs in eager. `functions` are those of the program whose backward is a part of it.
     """
 
     forward: Run
@@ -114,7 +115,7 @@ class Compiled:
     watched: tuple[tuple[Input | Computed, int], ...]
     random: bool
     report: Callable[[str], object]
-    unchanged: Callable[[], bool]
+    functions: Sequence[CustomFunction]
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
     @property
@@ -239,7 +240,9 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     pattern = tuple([tangent is not None for tangent in tangents])
     if not any(pattern):
         return [None] * len(node.half.gradients)
-    reason = unfit(tangents) or ("" if graph.unchanged() else "what a custom function reads has changed")
+    reason = unfit(tangents)
+    if graph.functions and not graph.functions[0].unchanged():  # they know the same of the world
+        reason = "what a custom function reads has changed"
     backward = None if reason else node.backward(pattern, graph.state)
     half = node.half if backward is None else backward.half
     if not ctx.freed.isdisjoint(half.frees):
@@ -327,7 +330,7 @@ def compiled_pair(
     specialize: Callable[[int, Pattern], Backward | None],
     eager: Run,
     report: Callable[[str], object],
-    unchanged: Callable[[], bool],
+    functions: Sequence[CustomFunction],
 ) -> Run:
     """The graphs of a pair as one function of the captured graph's inputs."""
     spec, grad = pair.spec, pair.grad
@@ -351,7 +354,7 @@ def compiled_pair(
         tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
         any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
         report,
-        unchanged,
+        functions,
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
     call = bind(replace(spec, mutations=recorded, written=late), compiled)

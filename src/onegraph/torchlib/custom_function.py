@@ -121,7 +121,7 @@ class CustomFunction:
     def differentiate(self, ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         if any(isinstance(gradient, FakeTensor) for gradient in gradients):
             return *self.traced(ctx, gradients), None
-        found = ctx.custom_function.backward(ctx, *gradients)
+        found = ctx.onegraph_class.backward(ctx, *gradients)
         found = found if isinstance(found, tuple) else (found,)
         count = len(self.template.inputs)
         return *found[:count], None, *found[count:]
@@ -130,11 +130,11 @@ class CustomFunction:
         backward = self.backwards.get(tuple(gradient is not None for gradient in gradients))
         if backward is None or torch.is_grad_enabled():
             raise RuntimeError(f"the backward pass of {self.__name__} is not captured for these gradients")
-        values = list(ctx.values_of_backward[: backward.taken])
+        values = list(ctx.onegraph_values[: backward.taken])
         if backward.unpacks:
             for place, value in zip(self.saved, ctx.saved_tensors, strict=True):
                 values[place] = value
-        for place, look in zip(self.kept, ctx.kept_by_function, strict=True):
+        for place, look in zip(self.kept, ctx.onegraph_kept, strict=True):
             if place in backward.used:
                 values[place] = look()
         given = [gradient for gradient in gradients if gradient is not None]
@@ -156,17 +156,17 @@ def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
     for name, value in applied.attributes.items():
         setattr(ctx, name, value)
     if any(isinstance(value, FakeTensor) for value in values):
-        ctx.values_of_backward = values
-        ctx.kept_by_function = [seen_by_hooks(values[place]) for place in function.kept]
+        ctx.onegraph_values = values
+        ctx.onegraph_kept = [seen_by_hooks(values[place]) for place in function.kept]
         ctx.save_for_backward(*[values[place] for place in function.saved])
     else:
-        ctx.custom_function = function.cls()
+        ctx.onegraph_class = function.cls()
         ctx.save_for_backward(*applied.saved)
     return applied.outputs
 
 
 def differentiate_forward(ctx: Any, *tangents: Any) -> Any:
-    return ctx.custom_function.jvp(ctx, *tangents[:-1])
+    return ctx.onegraph_class.jvp(ctx, *tangents[:-1])
 
 
 def laid_out(gradient: Tensor, stride: Sequence[Any]) -> Tensor:
