@@ -143,6 +143,13 @@ static PyObject *plan_repr(PlanObject *self)
     return PyUnicode_FromFormat("<Plan of %zd steps for %zd inputs>", self->n_steps, self->n_inputs);
 }
 
+static PyMethodDef plan_methods[] = {
+    {"consume", plan_consume, METH_O,
+     PyDoc_STR("consume(inputs): as a call with the inputs of a list, which are taken out of it: each lives as long as it "
+               "is needed.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMemberDef plan_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -161,5 +168,6 @@ PyTypeObject Plan_Type = {
     .tp_traverse = (traverseproc)plan_traverse,
     .tp_dealloc = (destructor)plan_dealloc,
     .tp_repr = (reprfunc)plan_repr,
+    .tp_methods = plan_methods,
     .tp_members = plan_members,
 };

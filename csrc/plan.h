@@ -128,6 +128,7 @@ int plan_build(PlanObject *plan, PyObject *inputs, PyObject *constants, PyObject
 
 /* plan_run.c */
 PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
+PyObject *plan_consume(PyObject *self, PyObject *inputs);
 void scratch_free(Scratch *scratch, int n);
 
 extern PyTypeObject Plan_Type;

@@ -19,6 +19,7 @@ typedef struct {
     int64_t *numbers; /* sizes and strides of one step */
     PyObject **args;  /* of one extern call, with a place in front */
     Scratch *scratch;
+    bool consumes; /* the inputs are the call's own */
 } Call;
 
 static inline void slot_clear(Slot *slot)

@@ -275,14 +275,18 @@ static int bind_inputs(Call *call, PyObject *const *args)
         const Place *place = &plan->inputs[i];
         if (place->kind == PLACE_SLOT) {
             call->slots[place->number].object = args[i];
+            call->slots[place->number].owned = call->consumes;
         } else {
-            PyObject *number = PyNumber_Index(args[i]);
+            PyObject *number = PyErr_Occurred() ? NULL : PyNumber_Index(args[i]);
             call->registers[place->number] = number == NULL ? 0 : PyLong_AsLongLong(number);
             Py_XDECREF(number);
-            if (PyErr_Occurred()) {
-                return -1;
+            if (call->consumes) {
+                Py_DECREF(args[i]);
             }
         }
+    }
+    if (PyErr_Occurred()) {
+        return -1;
     }
     for (Py_ssize_t i = 0; i < plan->n_constants; i++) {
         call->slots[plan->constants[i].slot].object = plan->constants[i].tensor;
@@ -319,21 +323,16 @@ static PyObject *run(Call *call, PyObject *const *args)
     return results;
 }
 
-PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consumes)
 {
-    PlanObject *plan = (PlanObject *)self;
-    if (PyVectorcall_NARGS(nargsf) != plan->n_inputs || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
-        return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", plan->n_inputs,
-                            PyVectorcall_NARGS(nargsf) + (names == NULL ? 0 : PyTuple_GET_SIZE(names)));
-    }
-    Call call = {.plan = plan};
+    Call call = {.plan = plan, .consumes = consumes};
     size_t bytes = (size_t)plan->n_slots * sizeof(Slot) + (size_t)plan->n_registers * sizeof(int64_t) +
                    (size_t)plan->max_operands * sizeof(void *) + (size_t)plan->max_sizes * sizeof(int64_t) +
                    (size_t)(plan->max_args + 1) * sizeof(PyObject *);
     int64_t few[FEW * 8];
     char *memory = bytes <= sizeof(few) ? (char *)few : PyMem_Malloc(bytes);
     if (memory == NULL) {
-        return PyErr_NoMemory();
+        return PyErr_NoMemory(); /* what was to be consumed is lost, as all is */
     }
     call.slots = (Slot *)memory;
     call.registers = (int64_t *)(call.slots + plan->n_slots);
@@ -344,5 +343,36 @@ PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObje
     if (memory != (char *)few) {
         PyMem_Free(memory);
     }
+    return results;
+}
+
+PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    PlanObject *plan = (PlanObject *)self;
+    if (PyVectorcall_NARGS(nargsf) != plan->n_inputs || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
+        return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", plan->n_inputs,
+                            PyVectorcall_NARGS(nargsf) + (names == NULL ? 0 : PyTuple_GET_SIZE(names)));
+    }
+    return call_with(plan, args, false);
+}
+
+PyObject *plan_consume(PyObject *self, PyObject *inputs)
+{
+    PlanObject *plan = (PlanObject *)self;
+    if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != plan->n_inputs) {
+        return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", plan->n_inputs);
+    }
+    PyObject **args = PyMem_Malloc((size_t)(plan->n_inputs + 1) * sizeof(PyObject *));
+    if (args == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < plan->n_inputs; i++) {
+        args[i] = Py_NewRef(PyList_GET_ITEM(inputs, i));
+    }
+    PyObject *results = NULL;
+    if (PyList_SetSlice(inputs, 0, plan->n_inputs, NULL) == 0) {
+        results = call_with(plan, args, true);
+    }
+    PyMem_Free(args);
     return results;
 }

@@ -85,7 +85,7 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     if takes_numbers(module, cx):
         return module.forward
     if needs_gradients(module, examples):
-        return recorded(module, examples, cx, lambda half: half.forward)
+        return recorded(module, examples, cx, by_operators)
     graph = functional(module, examples, cx)
     return bind(graph.spec, graph.module.forward) if graph is not None else module.forward
 
@@ -116,7 +116,7 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
         return module.forward
     try:
         if needs_gradients(module, examples):
-            return recorded(module, examples, cx, lambda half: compile_graph(half, cx).run)
+            return recorded(module, examples, cx, functools.partial(natively, cx))
         return compiled_natively(module, examples, cx)
     except GraphBreak:  # an operator must know a number that only the running program has
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
@@ -157,15 +157,19 @@ def plan_gradients(module: torch.fx.GraphModule, examples: list[Any], cx: Contex
 
 
 def recorded(
-    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule], Run]
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule, bool], Run]
 ) -> Callable[..., Any]:
-    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be."""
+    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be.
+
+    Backward graphs consume what they take: they are called with a list of it.
+    """
     planned = plan_gradients(module, examples, cx)
     if planned is None:
         return module.forward
     program, pair = planned
     with timed(cx, "compile"):
-        forward, backwards = make(pair.graphs.forward), [make(graph.module) for graph in pair.graphs.backwards]
+        forward = make(pair.graphs.forward, False)
+        backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
         tangents = pair.grad.halves[number].tangents
@@ -173,7 +177,7 @@ def recorded(
         other = other_backward(program, pair, number, missing, cx)
         if other is None:
             return None
-        return Backward(None if other.module is None else make(other.module), other.half, other.taken)
+        return Backward(None if other.module is None else make(other.module, True), other.half, other.taken)
 
     def report(reason: str) -> None:
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
@@ -181,6 +185,15 @@ def recorded(
 
     functions = applied_in(module.graph)
     return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
+
+
+def by_operators(graph: torch.fx.GraphModule, consumes: bool) -> Run:
+    return (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
+
+
+def natively(cx: Context, graph: torch.fx.GraphModule, consumes: bool) -> Run:
+    compiled = compile_graph(graph, cx, consumes=consumes)
+    return compiled.run.consume if consumes else compiled.run
 
 
 def unrecordable(cx: Context) -> str:

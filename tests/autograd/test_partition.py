@@ -177,6 +177,20 @@ def test_what_batch_norm_gives_is_computed_again() -> None:
     assert pair.graphs.kept == (2 * 4 * 9 * 9 + 2 * 4 * 7 * 7 + 2 * 4) * 4, pair.graphs.text()
 
 
+def test_sums_that_layers_pass_on_are_kept_and_not_added_up_again() -> None:
+    """They are as large as what was added to them, and in memory anyway."""
+
+    def program(x: Tensor, v: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        x = x @ v
+        for _ in range(3):
+            x = x + x.sin() @ w
+        return (x.cos().sum(),)
+
+    pair = pair_of(program, leaf(32, 64), leaf(64, 64), leaf(64, 64), parameters=(1, 2))
+    adds = [name for name in pair.graphs.recomputed if name.startswith("add")]
+    assert adds == ["add_tensor_2"] and pair.graphs.kept == 5 * 32 * 64 * 4, pair.graphs.text()
+
+
 def test_a_loss_over_many_classes_keeps_no_second_copy_of_them() -> None:
     def program(h: Tensor, w: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         return (F.cross_entropy(h @ w, target),)

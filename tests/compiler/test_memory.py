@@ -30,10 +30,11 @@ def unary(name: str, source: str, target: str) -> str:
     return f"  kernel {name}(i0: 64):\n{body}"
 
 
-def planned(*steps: str) -> str:
+def planned(*steps: str, consumes: bool = False) -> str:
     program = parse_program(HEAD + "".join(steps))
     names = [kernel.name for kernel in program.kernels]
-    return format_plan(plan(program, {n: k for k, n in enumerate(names)}, tuple(KernelInfo(n) for n in names)))
+    numbers, infos = {n: k for k, n in enumerate(names)}, tuple(KernelInfo(n) for n in names)
+    return format_plan(plan(program, numbers, infos, consumes=consumes))
 
 
 def test_a_result_takes_the_memory_of_an_operand_that_ends() -> None:
@@ -50,6 +51,18 @@ def test_memory_that_is_needed_later_is_kept() -> None:
 
 def test_inputs_are_not_written() -> None:
     assert "k0(s0, s1)" in planned(unary("k0", "x", "a"), "  return a\n")
+
+
+def test_consumed_inputs_are_let_go_when_nothing_needs_them() -> None:
+    steps = unary("k0", "x", "a"), "  b = extern aten.mm.default(a, a)\n  return b\n"
+    assert "free" not in planned(*steps).partition("aten.mm")[0]
+    text = planned(*steps, consumes=True)
+    assert text.index("k0(s0") < text.index("release s0") < text.index("aten.mm")
+
+
+def test_consumed_inputs_that_are_results_stay() -> None:
+    text = planned(unary("k0", "x", "a"), "  v = view x offset 0\n  return a, x, v\n", consumes=True)
+    assert "free" not in text and "release" not in text
 
 
 def test_what_a_library_may_have_kept_is_not_reused() -> None:

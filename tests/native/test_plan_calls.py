@@ -16,7 +16,7 @@ from native.planning import ADDRESSES, KERNEL, both, extern, plan_of
 from onegraph import _C
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
-from onegraph.ir.plan import Alloc, Launch, Pointer, Return, Slot, ViewOf
+from onegraph.ir.plan import Alloc, Free, Launch, Pointer, Return, Slot, ViewOf
 from onegraph.ir.types import F32, I64
 
 
@@ -56,6 +56,45 @@ def test_tensors_are_freed_when_the_plan_says_so() -> None:
     )
     plan = _C.Plan((("slot", 0),), (), 3, (0, 0), steps)
     assert plan(torch.ones(2)) == (1, 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_consumed_inputs_live_as_long_as_they_are_needed(fails: bool) -> None:
+    x, y, n = torch.ones(2), torch.ones(2), 10**20 if fails else 7
+    references = [weakref.ref(x), weakref.ref(y)]
+
+    def look() -> int:
+        return sum(reference() is not None for reference in references)
+
+    steps = (
+        ("free", (("slot", 0),)),
+        ("extern", look, (), (), (("register", 1),), (None,), False),
+        ("return", (("slot", 1), ("register", 0), ("register", 1))),
+    )
+    run = _C.Plan((("slot", 0), ("register", 0), ("slot", 1)), (), 2, (0, 0), steps)
+    inputs: list[Any] = [x, n, y]
+    count = sys.getrefcount(n)
+    del x, y
+    if fails:
+        with pytest.raises(OverflowError):
+            run.consume(inputs)
+    else:
+        (result, *numbers) = run.consume(inputs)
+        assert numbers == [7, 1] and result.tolist() == [1, 1]
+        del result
+    assert inputs == [] and look() == 0 and (not fails or sys.getrefcount(n) < count)
+    with pytest.raises(TypeError, match="a list of 3 inputs"):
+        run.consume([])
+
+
+def test_the_executor_consumes_as_the_launcher_does() -> None:
+    plan = plan_of(Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Free((0,)), Return((Slot(1),)))
+    for run in both(plan):
+        x = torch.arange(4.0)
+        reference, inputs = weakref.ref(x), [x]
+        del x
+        assert run.consume(inputs)[0].tolist() == [1, 2, 3, 4]
+        assert inputs == [] and reference() is None
 
 
 def test_no_leak() -> None:

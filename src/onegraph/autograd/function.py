@@ -61,7 +61,7 @@ Pattern = tuple[bool, ...]
 @dataclass(frozen=True, slots=True)
 class Backward:
     """A backward graph, None where eager must do it; what its results are, and what it takes: positions among what the
-    node keeps, and inputs."""
+    node keeps, and inputs. It is called with a list, out of which it takes them, to let go of each when it can."""
 
     run: Run | None
     half: Half
@@ -252,19 +252,23 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
             if (written := written_to(call, item.place)) is not None:
                 raise RuntimeError(written_since(*written, item.made_by))
     values = None if backward is None else taken(ctx, backward.taken, untouched)
+    frees = half.frees and not is_graph_kept()
     if backward is None or backward.run is None or values is None:
         graph.report(reason or "not all results have a gradient, or one was written to")
         found = through_eager(call, node, tangents)
+        if frees:
+            release(ctx, half, pattern)
     else:
         laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-        results = backward.run(*values, *laid)
+        if frees:
+            release(ctx, half, pattern)
+        values += laid
+        results = backward.run(values)
         given = [tangent for tangent in tangents if tangent is not None]
         found = [
             results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
             for place in half.gradients
         ]
-    if half.frees and not is_graph_kept():
-        release(ctx, half, pattern)
     return found
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -301,6 +302,7 @@ def minimum_cut(
     calls = {node for node in region if node.op == "call_function" and not is_cheap(node)}
     roots = {node for node in region if node.op == "placeholder"} | calls.difference(again)
     costs = {node: 0 if node in free else cost_of(node) for node in region}
+    lasting = outlasting(region)
     kept = roots & set(needed)  # there is no choice about these, nor about what only they lead to
     flow: Any = networkx.DiGraph()
     flow.add_node(SOURCE)
@@ -311,7 +313,7 @@ def minimum_cut(
         start = SOURCE if node in roots else (node, "in")
         end = SINK if node in needed else (node, "out")
         cost = costs[node]
-        weight = STORED if node in roots and node not in copied else STORED + 1
+        weight = STORED - 1 if node in lasting else STORED if node in roots and node not in copied else STORED + 1
         flow.add_edge(start, end, **({} if cost is None else {"capacity": cost * weight}))
         for user in () if node in needed else node.users:
             if user in region and user not in roots:
@@ -330,7 +332,22 @@ def minimum_cut(
 
 
 SOURCE, SINK = "source", "sink"
-STORED = 64  # what a byte costs that is in memory anyway: one of cheap work is written for the backward pass alone
+#: What a byte costs that is in memory anyway: one of cheap work is written for the backward pass alone, unless it is
+#: used behind a product of matrices once more. That one is preferred, since nothing is left to compute again.
+STORED = 64
+
+
+def outlasting(region: Collection[Node]) -> set[Node]:
+    """The results of cheap operators that are used behind a product of matrices that comes later."""
+    graph = next(iter(region)).graph if region else Graph()
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    products = sorted(order[node] for node in region if node.target in PRODUCTS)
+
+    def last_use(node: Node) -> int:
+        return max((order[user] for user in node.users if user in region), default=0)
+
+    cheap = (node for node in region if node.op == "call_function" and is_cheap(node))
+    return {n for n in cheap if bisect_right(products, order[n]) < bisect_left(products, last_use(n))}
 
 
 def is_cheap(node: Node) -> bool:

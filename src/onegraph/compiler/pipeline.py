@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import Pass, run_passes, timed
@@ -18,6 +19,7 @@ from onegraph.compiler.library.choose import choose_calls
 from onegraph.compiler.library.recipe import check_of, keeping
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.memory.plan import plan
+from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
@@ -57,7 +59,7 @@ class NativeGraph:
     "fused", "memory", "llvm" or "asm".
     """
 
-    run: Callable[..., tuple[Any, ...]]
+    run: _C.Plan | Executor
     plan: ExecPlan
     addresses: tuple[int, ...]
     kernels: int
@@ -79,11 +81,13 @@ def compile_graph(
     cx: Context,
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
+    consumes: bool = False,
 ) -> NativeGraph:
     """Compile a functional aten graph whose nodes carry fake results in `meta["val"]`.
 
     `parameters` are the positions of the inputs that are parameters: they are expected to change rarely. `given` are
     the positions of results that the caller copies to inputs: such a result may be the input itself, written in place.
+    A graph that `consumes` its inputs is given them in a list, by `run.consume`, which lets go of each when it can.
     """
     with timed(cx, "compile: choose library calls"):
         module = choose_calls(module, parameters, cx.config)
@@ -97,7 +101,7 @@ def compile_graph(
     code = compile_kernels(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
     with timed(cx, "compile: plan memory"):
-        steps = plan(fused, code.functions, code.kernels, given)
+        steps = plan(fused, code.functions, code.kernels, given, consumes)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     check = check_of(cx.config)
     recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}

@@ -37,6 +37,7 @@ WORKSPACE = "workspace"
 PAGE = 4096  # bytes: what is no larger is not worth giving back
 SOON = 24  # steps for which dead memory waits to be used again
 LARGE = 1 << 20  # bytes: from here on a library is given memory for its result, which is had in large pages
+LASTING = 1 << 18  # bytes of the largest buffer in a workspace beside which memory is given back
 
 #: Library calls that take memory for their result, which is contiguous.
 OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "addmm", "bmm", "baddbmm")}
@@ -45,8 +46,9 @@ OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "a
 class Planner:
     """The plan under construction."""
 
-    def __init__(self, program: Program, given: Mapping[int, int]) -> None:
+    def __init__(self, program: Program, given: Mapping[int, int], consumes: bool) -> None:
         self.program = program
+        self.consumes = consumes
         self.table = program.table()
         self.steps: list[PlanStep] = []
         self.slots: dict[str, int] = {}
@@ -54,7 +56,8 @@ class Planner:
         self.registers = 0
         self.now = 0
         self.lives = lifetimes(program)
-        self.space = workspace(program, self.lives)
+        # Where memory is given back as the call goes on, what is large does not stay from its begin to its end.
+        self.space = workspace(program, self.lives, LASTING if consumes else None)
         self.owned: set[str] = set()  # memory that is ours: no caller and no library may also know it
         self.overwritten = overwritten(program, self.lives, self.space, given)
         self.births = self._births()
@@ -118,7 +121,7 @@ class Planner:
             elif self.is_droppable(name):
                 emptied.append(self.slots[name])
         if emptied:
-            self.steps.append(Free(tuple(emptied)))
+            self.steps.append(Free(tuple(emptied), for_good=self.consumes))
 
     def release_workspace(self) -> None:
         """The workspace goes back to the system at its end, if something larger comes later: it would stand beside it.
@@ -143,7 +146,8 @@ class Planner:
 
     def is_droppable(self, buffer: str) -> bool:
         """Whether the slot may be emptied: not one of the caller's or a result's, and not taken over by another."""
-        if buffer in self.lives.foreign or buffer in self.program.outputs:
+        consumed = self.consumes and not self.table[buffer].constant
+        if buffer in self.program.outputs or (buffer in self.lives.foreign and not consumed):
             return False
         return self.slots[buffer] not in (self.slots.get(name) for name in self.owned)
 
@@ -151,7 +155,7 @@ class Planner:
         """Empty the slots that stand idle at the end."""
         slots = [slot for slots in self.idle.values() for slot in slots]
         if slots:
-            self.steps.append(Free(tuple(slots)))
+            self.steps.append(Free(tuple(slots), for_good=self.consumes))
 
     def _births(self) -> dict[TensorType, list[int]]:
         """The steps at which buffers of each layout need new memory."""
@@ -226,12 +230,14 @@ def plan(
     functions: Mapping[str, int],
     kernels: tuple[KernelInfo, ...],
     given: Mapping[int, int] | None = None,
+    consumes: bool = False,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
-    `given` are the positions of results that the caller copies to inputs: they may be written there at once.
+    `given` are the positions of results that the caller copies to inputs: they may be written there at once. A plan
+    that `consumes` its inputs lets go of each behind the last step that uses it.
     """
-    p = Planner(program, given or {})
+    p = Planner(program, given or {}, consumes)
     inputs: list[Slot | Register] = []
     for item in program.inputs:
         if isinstance(item, Symbol):

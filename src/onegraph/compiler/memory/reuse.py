@@ -140,8 +140,11 @@ class Workspace:
     end: int
 
 
-def workspace(program: Program, lives: Lifetimes) -> Workspace:
-    """Place what only kernels touch, and whose size is known, where nothing else is alive at the same time."""
+def workspace(program: Program, lives: Lifetimes, largest: int | None = None) -> Workspace:
+    """Place what only kernels touch, and whose size is known, where nothing else is alive at the same time.
+
+    Buffers of more bytes than the `largest` have memory of their own.
+    """
     table = program.table()
     shared: set[str] = set(lives.foreign | lives.leaving)
     first: dict[str, int] = {}
@@ -156,7 +159,7 @@ def workspace(program: Program, lives: Lifetimes) -> Workspace:
     total = 0
     for name, begin in sorted(first.items(), key=lambda item: -size_of(table[item[0]])):
         size = size_of(table[name])
-        if name in shared or size < 0:
+        if name in shared or size < 0 or (largest is not None and size > largest):
             continue
         size = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         end = lives.last[name]

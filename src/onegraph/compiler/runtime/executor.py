@@ -77,6 +77,10 @@ class Executor:
         self.threads = threads
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
+        return self.consume([*args])
+
+    def consume(self, args: list[Any]) -> tuple[Any, ...]:
+        """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
         plan = self.plan
         slots: list[Any] = [None] * plan.slots
         registers = [0] * plan.registers
@@ -88,6 +92,8 @@ class Executor:
                     slots[number] = value
                 case Register(number):
                     registers[number] = int(value)
+        value = None
+        args.clear()
         for number, tensor in self.constants:
             slots[number] = tensor
         for step in plan.steps:

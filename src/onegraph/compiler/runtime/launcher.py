@@ -46,7 +46,7 @@ def launcher(
     threads: int = 0,
     keep: object = None,
     recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
-) -> Callable[..., tuple[Any, ...]]:
+) -> _C.Plan | Executor:
     """The plan as a native callable, or as a Python one where this torch has not what the native one needs."""
     translation = Translation(plan, addresses, recipes)
     steps = tuple(map(translation.step, plan.steps))
