@@ -47,6 +47,7 @@ from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
     FREED,
     below_autograd,
+    given_instead,
     is_graph_kept,
     recorder,
     set_version,
@@ -468,17 +469,6 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     for index, value in zip(wanted, found, strict=True):
         gradients[index] = value
     return gradients
-
-
-@contextlib.contextmanager
-def given_instead(pairs: Sequence[tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """The gradients of these tensors are given, whatever arrives there."""
-    hooks = [tensor.register_hook(lambda _, tangent=tangent: tangent) for tensor, tangent in pairs]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def intact(value: Any, version: int) -> Any:
