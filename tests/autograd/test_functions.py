@@ -919,9 +919,24 @@ def test_what_is_kept_without_autograd_is_not_freed(backend: str) -> None:
         y.sum().backward()
 
 
-def test_a_write_to_what_is_kept_without_autograd_is_an_error() -> None:
+class KeptTwice(Function):
+    """Saves its inputs, and looks at one elsewhere."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        ctx.w = w
+        return x * w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.w * 2, None
+
+
+@pytest.mark.parametrize("cls", [Masked, KeptTwice])
+def test_a_write_to_what_is_kept_without_autograd_is_an_error(cls: Any) -> None:
     x, w = inputs()
-    y = onegraph.compile(lambda x, w: Masked.apply(x, w), options=OPTIONS)(x, w)
+    y = onegraph.compile(lambda x, w: cls.apply(x, w), options=OPTIONS)(x, w)
     with torch.no_grad():
         w.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -104,9 +104,10 @@ class CustomFunction:
         self.__name__ = self.__qualname__ = cls.__name__
         self.__module__ = cls.__module__
         self.template, self.backwards = template, backwards or {}
-        #: Places of values: of those that are saved for the backward pass, and of others that it looks at.
+        #: Places of values: of those that are saved for the backward pass, and of those that it looks at elsewhere.
         self.saved = sorted({item.index for item in template.saved if isinstance(item, Slot)})
-        self.kept = sorted(set().union(*(backward.used for backward in self.backwards.values())) - {*self.saved})
+        looks = [b.used.difference(self.saved if b.unpacks else ()) for b in self.backwards.values()]
+        self.kept = sorted(frozenset().union(*looks))
         self.unchanged: Callable[[], bool] = lambda: True
         self.cls = weakref.ref(cls)  # guards let the graph run only as long as it lives
         methods = {"forward": forward, "backward": self.differentiate, "jvp": differentiate_forward}
