@@ -50,14 +50,14 @@ WRONG: dict[str, Callable[[Tensor], Any]] = {
 def test_a_difference_is_seen(wrong: Any) -> None:
     x = torch.arange(6.0, dtype=torch.float64).view(2, 3).requires_grad_()
     expected = trained(lambda x: (x * 1,), [x])
-    compare(trained(lambda x: (x * 1,), [x]), expected, expected, x.dtype)
+    compare(trained(lambda x: (x * 1,), [x]), expected, expected, expected, x.dtype)
     with pytest.raises(AssertionError):
-        compare(trained(wrong, [x]), expected, expected, x.dtype)
+        compare(trained(wrong, [x]), expected, expected, expected, x.dtype)
 
 
 def test_an_exception_must_be_the_same() -> None:
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)
     expected = trained(lambda x: (x @ torch.ones(3, dtype=x.dtype),), [x])
-    compare(expected, expected, expected, x.dtype)
+    compare(expected, expected, expected, expected, x.dtype)
     with pytest.raises(AssertionError):
-        compare(trained(lambda x: (x,), [x]), expected, expected, x.dtype)
+        compare(trained(lambda x: (x,), [x]), expected, expected, expected, x.dtype)
