@@ -153,6 +153,12 @@ def views(x: Tensor, w: Tensor) -> Any:
     return y, y.view(-1), y[0], x.view(-1)
 
 
+def parts(x: Tensor, w: Tensor) -> Any:
+    y = x * w
+    y[0].mul_(3)
+    return y[:, 1:], y[1:, :2], (y * 2).sin()
+
+
 def outputs_are_inputs(x: Tensor, w: Tensor) -> Any:
     return x, w, x * w, None, 3
 
@@ -172,7 +178,7 @@ def under_autocast(x: Tensor, w: Tensor) -> Any:
         return (x @ w.t(),)
 
 
-PROGRAMS = [in_place, several, views, outputs_are_inputs, partly_without, only_one, under_autocast]
+PROGRAMS = [in_place, several, views, parts, outputs_are_inputs, partly_without, only_one, under_autocast]
 
 
 def leaves() -> tuple[Tensor, Tensor]:
@@ -395,6 +401,17 @@ def test_results_that_others_are_computed_from_have_their_gradients(program: Cal
         assert (ours is None) == (theirs is None)
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_higher_derivatives_through_a_part_of_a_result(backend: str) -> None:
+    found = []
+    for function in (parts, compiled(parts, backend)):
+        x, w = leaves()
+        first, second, last = function(x, w)
+        slopes = torch.autograd.grad([first.exp().sum(), second.sin().sum(), last.sum()], [x, w], create_graph=True)
+        found.append(torch.autograd.grad(sum(s.square().sum() for s in slopes), (x, w)))
+    torch.testing.assert_close(found[1], found[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

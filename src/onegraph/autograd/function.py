@@ -27,20 +27,19 @@ from torch import Tensor
 from onegraph import _C
 from onegraph.autograd import GraphPair
 from onegraph.autograd.partition import BackwardGraph
-from onegraph.autograd.runtime import Run, bind, laid_over, write
+from onegraph.autograd.runtime import Run, as_laid_out, bind, gradient, write
 from onegraph.autograd.spec import (
+    BaseOf,
     Computed,
     Detached,
-    Gradient,
     GradSpec,
     Half,
     Input,
     Mutation,
+    Origin,
     Output,
-    Part,
     Replayed,
     Strided,
-    Tangent,
 )
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.custom_function import CustomFunction
@@ -396,23 +395,6 @@ def counter_of(output: Output) -> int | None:
     return None
 
 
-def gradient(place: Gradient, results: Sequence[Any], laid: Sequence[Tensor], given: Sequence[Tensor]) -> Tensor | None:
-    """One of the gradients that a node gives. Tangents are passed on as they were given, and views are of laid ones."""
-    match place:
-        case Computed(index):
-            return results[index]
-        case Tangent(position):
-            return given[position]
-        case Part(base, size, stride, offset):
-            whole = gradient(base, results, laid, laid)
-            assert whole is not None
-            return laid_over(whole, size, stride, offset, results)
-        case None:
-            return None
-        case _:
-            assert_never(place)
-
-
 def unfit(tangents: Sequence[Tensor | None]) -> str:
     """Why the backward graph cannot take these gradients; empty if it can."""
     if torch.is_grad_enabled():
@@ -425,13 +407,6 @@ def unfit(tangents: Sequence[Tensor | None]) -> str:
     if torch.is_anomaly_enabled():
         return "anomaly mode looks at each operator"
     return ""
-
-
-def as_laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
-    """The tensor with these strides; it is copied if it has others."""
-    if tensor.stride() == stride:
-        return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 # --- through eager ---------------------------------------------------------------------------------------------------
@@ -452,7 +427,7 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
             inputs[index] = given[index].clone()
         leaves = [inputs[index] for index in wanted]
         outputs = graph.eager(*inputs)
-    results = [inputs[o.index] if isinstance(o, Input) else outputs[o.index] for o in graph.grad.origins]
+    results = [shown(origin, inputs, outputs) for origin in graph.grad.origins]
     own = [(n, tangent) for n, tangent in zip(node.half.tangents, tangents, strict=True) if tangent is not None]
     cut = node.half.cut
     with given_instead([(results[n], tangent) for n, tangent in own if n in graph.cuts]):
@@ -469,6 +444,19 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     for index, value in zip(wanted, found, strict=True):
         gradients[index] = value
     return gradients
+
+
+def shown(origin: Origin, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """A result, in eager's run of the captured graph."""
+    match origin:
+        case Input(index):
+            return inputs[index]
+        case Computed(index):
+            return outputs[index]
+        case BaseOf(index):
+            return outputs[index]._base
+        case _:
+            assert_never(origin)
 
 
 def intact(value: Any, version: int) -> Any:

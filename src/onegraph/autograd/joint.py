@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer, is_same
 from onegraph.autograd.spec import (
+    BaseOf,
     CallSpec,
     Computed,
     Detached,
@@ -32,12 +33,14 @@ from onegraph.autograd.spec import (
     Half,
     Input,
     Literal,
+    Origin,
     Output,
     Part,
     Replayed,
     Strided,
     Tangent,
     Watched,
+    base_of,
 )
 from onegraph.autograd.trace import (
     Returned,
@@ -124,7 +127,7 @@ def trace_joint(
             with recorder.fake:
                 returned = Returned(recorder)
                 call = convention(returned, module, primals, outputs)
-                refuse_unlike_histories(call, outputs, primals)
+                refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
                 results = list(followed.values())
                 cuts = cuts_among(results, outputs, written_values(call, primals))
@@ -140,7 +143,7 @@ def trace_joint(
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()
-    origins = tuple(origin_of(call, index) for index in followed)
+    origins = tuple(origin_of(call, index, tensor, outputs) for index, tensor in followed.items())
     spec = GradSpec(len(returned.nodes), tuple(followed), named([half for half, _ in halves], results), origins)
     nodes = [*returned.nodes, *(node for _, own in halves for node in own)]
     return Joint(close(recorder, nodes), call, spec)
@@ -351,45 +354,43 @@ def refuse_unlike_captured(environment: Mapping[Node, Any]) -> None:
             raise CompileError("joint graph", "a view has the history of a tensor that is no input")
 
 
-def refuse_unlike_histories(call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> None:
+def refuse_unlike_histories(
+    call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any], results: Mapping[int, Tensor]
+) -> None:
     """Refuse outputs that the calling convention would give another history than eager gives them."""
     for item, output in zip(outputs, call.outputs, strict=True):
         if not isinstance(item, Tensor) or isinstance(output, Input):
             continue
         if item.requires_grad and item.is_leaf:
             raise CompileError("joint graph", "an output is a leaf that the graph made")
-        if follows(output, call, outputs, primals) != item.requires_grad:
+        if follows(output, primals, results) != item.requires_grad:
             raise CompileError("joint graph", "an output shares memory with a tensor, but not its history")
         if not is_plain_view(item):
             raise CompileError("joint graph", "an output is a view that autograd lets nobody write to")
 
 
-def follows(output: Output, call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any]) -> bool:
+def follows(output: Output, primals: Sequence[Any], results: Mapping[int, Tensor]) -> bool:
     """Whether the output will require grad."""
     match output:
         case Input(index):
             return bool(primals[index].requires_grad)
+        case Computed(index):
+            return results[index].requires_grad
         case Strided(base) | Replayed(base):
-            if isinstance(base, Computed):
-                owner = [item for item, other in zip(outputs, call.outputs, strict=True) if other == base]
-                return bool(owner) and bool(owner[0].requires_grad)
-            return follows(base, call, outputs, primals)
+            return follows(base, primals, results)
         case Detached() | Literal():
             return False
-        case Computed(index):
-            return any(
-                item.requires_grad
-                for item, other in zip(outputs, call.outputs, strict=True)
-                if other == output and isinstance(item, Tensor)
-            )
 
 
-def origin_of(call: CallSpec, result: int) -> Output:
-    """Where the captured graph's own run shows a result: in an output (by its position), or in a written input."""
+def origin_of(call: CallSpec, result: int, tensor: Tensor, outputs: Sequence[Any]) -> Origin:
+    """Where the captured graph's own run shows a result: in an output, a written input, or what an output views."""
     for position, output in enumerate(call.outputs):
         if output == Computed(result):
             return Computed(position)
     for mutation in call.mutations:
         if mutation.value == Computed(result):
             return Input(mutation.input)
+    for position, output in enumerate(call.outputs):
+        if base_of(output) == Computed(result) and outputs[position]._base is tensor:
+            return BaseOf(position)
     raise CompileError("joint graph", "outputs are views of a tensor that the graph does not return")

@@ -12,12 +12,15 @@ from onegraph.autograd.spec import (
     CallSpec,
     Computed,
     Detached,
+    Gradient,
     Input,
     Literal,
     Mutation,
     Output,
+    Part,
     Replayed,
     Strided,
+    Tangent,
     base_of,
 )
 from onegraph.torchlib.primals import set_version
@@ -135,3 +138,27 @@ def laid_over(tensor: Tensor, size: Numbers, stride: Numbers, offset: int | Comp
 
 def number(value: int | Computed, results: Sequence[Any]) -> int:
     return results[value.index] if isinstance(value, Computed) else value
+
+
+def gradient(place: Gradient, results: Sequence[Any], laid: Sequence[Tensor], given: Sequence[Tensor]) -> Tensor | None:
+    """One of the gradients that a node gives. Tangents are passed on as they were given, and views are of laid ones."""
+    match place:
+        case Computed(index):
+            return results[index]
+        case Tangent(position):
+            return given[position]
+        case Part(base, size, stride, offset):
+            whole = gradient(base, results, laid, laid)
+            assert whole is not None
+            return laid_over(whole, size, stride, offset, results)
+        case None:
+            return None
+        case _:
+            assert_never(place)
+
+
+def as_laid_out(tensor: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """The tensor with these strides; it is copied if it has others."""
+    if tensor.stride() == stride:
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)

@@ -101,6 +101,16 @@ class CallSpec:
         return {value.index: index for value, index in copied if value not in bases}
 
 
+@dataclass(frozen=True, slots=True)
+class BaseOf:
+    """What output `index` of the captured graph is a view of."""
+
+    index: int
+
+
+Origin = Computed | Input | BaseOf
+
+
 # --- gradients -------------------------------------------------------------------------------------------------------
 
 
@@ -168,14 +178,15 @@ class GradSpec:
     """How to call the halves of a joint graph, in addition to the `CallSpec` of the first.
 
     `results` is the number of results of the forward graph that the caller asks for. `followed` are those that autograd
-    follows. `origins` says for each of them which output of the captured graph it is, or which written input. `halves`
-    are the backward graphs: that of the inputs, then those of results that others are computed from, in their order.
+    follows. `origins` says for each of them which output of the captured graph it is, or which written input, or what
+    an output is a view of. `halves` are the backward graphs: those of the inputs, then those of results that others are
+    computed from, in their order.
     """
 
     results: int
     followed: tuple[int, ...]
     halves: tuple[Half, ...]
-    origins: tuple[Output, ...]
+    origins: tuple[Origin, ...]
 
     def __str__(self) -> str:
         lines = [f"{self.results} results, of which autograd follows {list(self.followed)}"]
@@ -195,7 +206,9 @@ def _place_text(place: Input | Computed) -> str:
     return f"input {place.index}" if isinstance(place, Input) else f"result {place.index}"
 
 
-def _origin_text(origin: Output) -> str:
+def _origin_text(origin: Origin) -> str:
+    if isinstance(origin, BaseOf):
+        return f"what output {origin.index} is a view of"
     return f"written into input {origin.index}" if isinstance(origin, Input) else f"output {origin.index}"
 
 
