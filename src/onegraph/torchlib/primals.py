@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -60,13 +61,18 @@ class below_autograd:  # noqa: N801 - it is used as a function
         torch._C._set_grad_enabled(self.was_enabled)
 
 
+class Saves(dict[int, tuple[Tensor, Any]]):
+    """What backward passes have looked at, with the node that did."""
+
+
 @contextmanager
 def counting_saves() -> Iterator[dict[int, tuple[Tensor, Any]]]:
     """Collects, by number, what backward passes look at of what autograd keeps, and the nodes that do.
 
-    They raise if it was written to.
+    They raise if it was written to. The nodes hold `unpack`: it does not hold them, in a circle that nobody would see.
     """
-    used: dict[int, tuple[Tensor, Any]] = {}
+    used = Saves()
+    living = weakref.ref(used)
     numbers = itertools.count()
 
     def pack(tensor: Tensor) -> tuple[int, Tensor, int]:
@@ -74,7 +80,8 @@ def counting_saves() -> Iterator[dict[int, tuple[Tensor, Any]]]:
 
     def unpack(packed: tuple[int, Tensor, int]) -> Tensor:
         number, tensor, version = packed
-        used[number] = tensor, torch._C._current_autograd_node()
+        if (saves := living()) is not None:
+            saves[number] = tensor, torch._C._current_autograd_node()
         if tensor._version != version:
             raise RuntimeError(written_since(tensor, version, tensor.shape))
         return tensor
