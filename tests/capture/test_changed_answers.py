@@ -142,6 +142,12 @@ PROGRAMS = {
     "property that the class of a module gets, of a name it lacks": asked(
         "getattr(c, 'b', 0)", SPACE, "type(c).b = property(lambda self: 7)"
     ),
+    "names of a function that is written to as a dict": program(
+        "before = 'a' in dir(c)\nc.__dict__['a'] = None\nreturn before, 'a' in dir(c), x + 1",
+        (ONE,) * 4,
+        "def c(): pass",
+    ),
+    "names of a function that it gets": asked("'a' in dir(c)", "def c(): pass", "c.a = 1"),
     "name that the program takes from a module, imported": program(
         "r = []\nfor _ in 'ab':\n    try:\n        from made_by_a_test import n\n        r.append(n)\n"
         "    except ImportError as error: r.append(str(error))\n    vars(c).pop('n', None)\nreturn r, x",

@@ -399,6 +399,8 @@ def filled(c, pairs):
     for name, value in pairs: setattr(c, name, value)
     return c
 def fresh(base=object, meta=type): return meta("Fresh", (base,), {})
+# What is set on a class of a library would be there in all worlds.
+def own(c): return type(c) if type(c).__module__ == __name__ else Plain
 """
 
 
@@ -476,8 +478,8 @@ OBJECT_CHANGES = (
     piece("set through the dictionary", "with contextlib.suppress(TypeError, AttributeError): c.__dict__['a'] = <v>", "write"),
     piece("set through the alias", "alias.a = <v>"),
     piece("delete through the alias", "with contextlib.suppress(AttributeError): del alias.a"),
-    piece("set on the class", "with contextlib.suppress(TypeError, AttributeError): type(c).a = <v>", "outside"),
-    piece("property on the class", "with contextlib.suppress(TypeError, AttributeError): type(c).a = property(lambda self: 'p')", "outside"),
+    piece("set on the class", "with contextlib.suppress(TypeError, AttributeError): own(c).a = <v>", "outside"),
+    piece("property on the class", "with contextlib.suppress(TypeError, AttributeError): own(c).a = property(lambda self: 'p')", "outside"),
     piece("other class", "with contextlib.suppress(TypeError): c.__class__ = Base", "outside"),
     piece("other dictionary", "with contextlib.suppress(TypeError, AttributeError): c.__dict__ = {'b': <v>}", "outside"),
     piece("mutate the value", "q = getattr(c, 'a', None)\nif q is not None: q<mutate>", "mutate"),

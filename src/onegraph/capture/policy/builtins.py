@@ -215,10 +215,13 @@ def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise GraphBreak(b.FRAME_ACCESS, name="dir")
     if isinstance(args[0], torch.Tensor):  # the fake has names of its own
         raise GraphBreak(b.TENSOR_MEMORY, what="dir")
-    if type(args[0]) is types.ModuleType:  # its names with those that the program has written
+    if type(args[0]) is types.ModuleType:  # their names with those that the program has written
         names = tracer.getattr(args[0], "__dict__")
         if not tracer.contains("__dir__", names):
             return tracer.call(sorted, (names,), {})
+    if type(args[0]) is types.FunctionType:
+        names = tracer.call(list, (tracer.getattr(args[0], "__dict__"),), {})
+        return sorted({*dir(types.FunctionType), *names})
     return tracer.run_native(dir, args, kwargs)
 
 
