@@ -486,12 +486,6 @@ class Full(Half):
         ctx.save_for_backward(x, w)
         return x @ w
 
-    @staticmethod
-    @custom_bwd(device_type="cpu")
-    def backward(ctx, gradient):
-        x, w = ctx.saved_tensors
-        return torch.outer(gradient, w) * 2, x.t() @ gradient
-
 
 @program
 def under_autocast(x, w):

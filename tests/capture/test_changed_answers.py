@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import typing
 
+import pytest
+import torch
+
+import onegraph
 from tests.capture.test_dropped_guards import ONE, asked, program, same
 
 LIBRARY = """
@@ -174,3 +178,11 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     assert same(PROGRAMS[name])
+
+
+def test_aliases_of_classes_do_not_break_the_graph() -> None:
+    def asked_aliases(x: torch.Tensor) -> tuple[bool, ...]:
+        return isinstance(x, typing.Iterable), isinstance([x], typing.Mapping), issubclass(type(x), typing.Sized)
+
+    compiled = onegraph.compile(asked_aliases, fullgraph=True, backend="eager")
+    assert compiled(torch.ones(2)) == asked_aliases(torch.ones(2)) == (True, False, True)

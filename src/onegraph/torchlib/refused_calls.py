@@ -218,6 +218,7 @@ _doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, 
 _doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
 _doubted(_adds_others, aten.index_add.default, aten.index_add_.default)
 _doubted(_not_into_indices, aten.multinomial.out)
+
 # ---- operators with rules of their own -------------------------------------------------------------------------------
 
 

@@ -87,9 +87,15 @@ def kinds_in(kinds: Any) -> tuple[Any, ...] | None:
     return typing.get_args(kinds) if union else None
 
 
+def bare(kinds: Any) -> Any:
+    """The class that an alias of `typing` without arguments stands for (`typing.Iterable`)."""
+    alias = not isinstance(kinds, type) and typing.get_origin(kinds) is not None and not typing.get_args(kinds)
+    return typing.get_origin(kinds) if alias else kinds
+
+
 @policy(builtins.issubclass)
 def issubclass_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    cls, kinds = args
+    cls, kinds = args[0], bare(args[1])
     several = kinds_in(kinds)
     if several is not None:
         return any(issubclass_(tracer, (cls, kind), {}) for kind in several)
@@ -103,7 +109,7 @@ def issubclass_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
 
 @policy(builtins.isinstance)
 def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    value, kinds = args
+    value, kinds = args[0], bare(args[1])
     if isinstance(value, StandIn):
         return issubclass(value.kind, kinds)
     several = kinds_in(kinds)
