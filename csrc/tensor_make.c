@@ -168,7 +168,7 @@ static const char about_keys[] =
     "def bits(names):\n"
     "    keys = [getattr(torch._C.DispatchKey, name) for name in names]\n"
     "    return sum(torch._C.DispatchKeySet(key).raw_repr() for key in keys)\n"
-    "autograd = bits(['AutogradFunctionality', 'AutogradOther', 'AutogradNestedTensor'])\n"
+    "autograd = bits(['AutogradFunctionality', 'AutogradOther', 'AutogradNestedTensor', 'ADInplaceOrView'])\n"
     "autocast = bits(name for name in dir(torch._C.DispatchKey) if name.startswith('Autocast'))\n"
     "excluded = torch._C._dispatch_tls_local_exclude_set().raw_repr()\n";
 
@@ -181,7 +181,7 @@ static const char about_tensors[] =
     "         and view.untyped_storage().data_ptr() == made.untyped_storage().data_ptr())\n";
 
 static const char about_dispatch[] =
-    "right = (not (torch.ones(2, requires_grad=True) * 2).requires_grad\n"
+    "right = (not (torch.ones(2, requires_grad=True) * 2).requires_grad and torch.ones(2).mul_(2)._version == 0\n"
     "         and not torch.is_autocast_enabled('cpu') and not torch.is_autocast_enabled('cuda'))\n";
 
 static bool says_right(const char *statements, PyObject *names)

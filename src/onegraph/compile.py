@@ -18,8 +18,8 @@ import torch
 from torch.autograd import forward_ad
 
 from onegraph import _C
-from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, graph_pair, other_backward
-from onegraph.autograd.function import Backward, Pattern, compiled_pair
+from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
+from onegraph.autograd.function import Backward, Pattern, compiled_alone, compiled_pair
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
@@ -135,21 +135,21 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
         graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
-    parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
     with timed(cx, "compile"), ruled("ignore"):
-        compiled = compile_graph(graph.module, cx, parameters, graph.spec.given_back())
-    return bind(graph.spec, compiled.run, unrecorded=True)
+        run = natively(cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
+    return bind(graph.spec, run, unrecorded=True)
 
 
-def plan_gradients(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> tuple[Program, GraphPair] | None:
+def plan_gradients(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context
+) -> tuple[Program, GraphPair | FunctionalGraph] | None:
     """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
     reason = unrecordable(cx)
-    parameters = frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
-    program = Program(module, fake_inputs(module), overlapping(examples), parameters)
+    program = Program(module, fake_inputs(module), overlapping(examples), parameters_among(examples))
     if not reason:
         try:
             with timed(cx, "functionalize"):
-                return program, graph_pair(program, cx)
+                return program, recorded_graphs(program, cx)
         except CompileError as error:
             reason = str(error)
     cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
@@ -157,16 +157,21 @@ def plan_gradients(module: torch.fx.GraphModule, examples: list[Any], cx: Contex
 
 
 def recorded(
-    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[[torch.fx.GraphModule, bool], Run]
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[..., Run]
 ) -> Callable[..., Any]:
     """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be.
 
-    Backward graphs consume what they take: they are called with a list of it.
+    Backward graphs consume what they take: they are called with a list of it. Without results that have gradients,
+    there is one graph, as where none are recorded.
     """
     planned = plan_gradients(module, examples, cx)
     if planned is None:
         return module.forward
     program, pair = planned
+    if isinstance(pair, FunctionalGraph):
+        with timed(cx, "compile"):
+            run = make(pair.module, False, program.parameters, pair.spec.given_back())
+        return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):
         forward = make(pair.graphs.forward, False)
         backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
@@ -187,13 +192,23 @@ def recorded(
     return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
 
 
-def by_operators(graph: torch.fx.GraphModule, consumes: bool) -> Run:
+def by_operators(graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
     return (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
 
 
-def natively(cx: Context, graph: torch.fx.GraphModule, consumes: bool) -> Run:
-    compiled = compile_graph(graph, cx, consumes=consumes)
+def natively(
+    cx: Context,
+    graph: torch.fx.GraphModule,
+    consumes: bool,
+    parameters: frozenset[int] = frozenset(),
+    given: Mapping[int, int] | None = None,
+) -> Run:
+    compiled = compile_graph(graph, cx, parameters, given, consumes)
     return compiled.run.consume if consumes else compiled.run
+
+
+def parameters_among(examples: list[Any]) -> frozenset[int]:
+    return frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
 
 
 def unrecordable(cx: Context) -> str:

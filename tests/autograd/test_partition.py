@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule
 from torch.nn import functional as F
 
 import onegraph
-from onegraph.autograd import GraphPair, Program, graph_pair, other_backward
+from onegraph.autograd import FunctionalGraph, GraphPair, Program, graph_pair, other_backward, recorded_graphs
 from onegraph.autograd.partition import partition
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input, Tangent
 from onegraph.base.config import Config
@@ -27,7 +27,12 @@ from onegraph.torchlib.graph_text import graph_text
 def pair_of(function: Callable[..., Any], *inputs: Tensor, parameters: tuple[int, ...] = ()) -> GraphPair:
     mode = FakeMode()
     module = as_module(function, len(inputs))
-    return graph_pair(Program(module, [mode.fakeify(x) for x in inputs], parameters=parameters), Context())
+    return planned(Program(module, [mode.fakeify(x) for x in inputs], parameters=parameters))
+
+
+def planned(program: Program, **options: float) -> GraphPair:
+    cx = Context(Config(**options))  # type: ignore[arg-type]
+    return graph_pair(program, program.joint(cx), cx)
 
 
 def leaf(*shape: int) -> Tensor:
@@ -109,6 +114,17 @@ def test_results_that_have_nothing_but_parameters_in_common_have_halves_of_their
     assert tangents(0, 1, 2) == [(0, 1, 2)]
 
 
+def test_without_results_that_have_gradients_there_is_one_graph() -> None:
+    mode, module = FakeMode(), as_module(lambda x: ((x * 2).argmax(), x.detach()), 1)
+    graph = recorded_graphs(Program(module, [mode.fakeify(leaf(3))]), Context())
+    assert isinstance(graph, FunctionalGraph)
+    assert graph_text(graph.module).splitlines()[1:] == [
+        "  mul_tensor: f32[3] = aten.mul.Tensor(x0, 2)",
+        "  argmax_default: i64[] = aten.argmax.default(mul_tensor)",
+        "  return (argmax_default,)",
+    ]
+
+
 def test_what_is_refused() -> None:
     def written_by_no_grad(x: Tensor) -> tuple[Tensor, ...]:
         with torch.no_grad():
@@ -124,7 +140,6 @@ def test_what_is_refused() -> None:
     assert "an input that requires grad is written to" in refused(written_by_no_grad, leaf(3))
     assert "modified by an inplace operation" in refused(written_after_it_was_kept, leaf(3))
     assert "a leaf that the graph made" in refused(lambda x: (torch.ones(3, requires_grad=True), x * 2), leaf(3))
-    assert "no result depends" in refused(lambda x: (x.detach() * 2,), leaf(3))
     assert "lets nobody write to" in refused(lambda x: (x * 2).unbind(0), leaf(3, 3))
 
 
@@ -228,7 +243,7 @@ def test_names_of_what_is_kept_are_those_of_other_backward_graphs() -> None:
 
     mode = FakeMode()
     whole = Program(as_module(program, 2), [mode.fakeify(x) for x in (leaf(4, 8), leaf(8))])
-    pair = graph_pair(whole, Context())
+    pair = planned(whole)
     other = other_backward(whole, pair, 0, [0], Context())
     assert other is not None and other.module is not None
     names = [node.name for node in other.module.graph.nodes if node.op == "placeholder"]
@@ -245,7 +260,7 @@ def budgeted(budget: float) -> GraphPair:
 
     mode, whole = FakeMode(), as_module(program, 5)
     inputs = [mode.fakeify(x) for x in (leaf(64, 8), *(leaf(8, 8) for _ in range(4)))]
-    return graph_pair(Program(whole, inputs, parameters=(1, 2, 3, 4)), Context(Config(memory_budget=budget)))
+    return planned(Program(whole, inputs, parameters=(1, 2, 3, 4)), memory_budget=budget)
 
 
 def test_a_budget_is_met_by_computing_products_again() -> None:

@@ -27,7 +27,16 @@ from onegraph.base.events import FunctionalGraphBuilt, GradientsPlanned
 from onegraph.base.pipeline import Pass, run_passes
 from onegraph.torchlib.graph_text import graph_text
 
-__all__ = ["CallSpec", "FunctionalGraph", "GraphPair", "Program", "functional_graph", "graph_pair", "other_backward"]
+__all__ = [
+    "CallSpec",
+    "FunctionalGraph",
+    "GraphPair",
+    "Program",
+    "functional_graph",
+    "graph_pair",
+    "other_backward",
+    "recorded_graphs",
+]
 
 
 PASSES = (
@@ -53,6 +62,9 @@ class FunctionalGraph:
 
     module: GraphModule
     spec: CallSpec
+
+    def modules(self) -> list[GraphModule]:
+        return [self.module]
 
 
 def functional_graph(
@@ -103,13 +115,23 @@ class Program:
     def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
         """The joint graph, cleaned. Raises CompileError where there is none."""
         joint = trace_joint(self.module, self.inputs, DECOMPOSITIONS, self.overlapping, self.parameters, missing)
-        clean = run_passes(joint.module, JOINT_PASSES, cx, check, graph_text, "functionalize")
+        passes = JOINT_PASSES if joint.grad.halves else PASSES
+        clean = run_passes(joint.module, passes, cx, check, graph_text, "functionalize")
         return Joint(clean, joint.call, joint.grad)
 
 
-def graph_pair(program: Program, cx: Context) -> GraphPair:
-    """The forward and the backward graphs of a captured graph."""
+def recorded_graphs(program: Program, cx: Context) -> GraphPair | FunctionalGraph:
+    """The forward and the backward graphs of a captured graph; one graph if autograd follows none of its results."""
     joint = program.joint(cx)
+    if joint.grad.halves:
+        return graph_pair(program, joint, cx)
+    joint.module.recompile()
+    announce(joint.module, cx)
+    return FunctionalGraph(joint.module, joint.call)
+
+
+def graph_pair(program: Program, joint: Joint, cx: Context) -> GraphPair:
+    """The joint graph of a program as a forward and a backward graph."""
     written = frozenset(mutation.input for mutation in joint.call.mutations)
     graphs = partition(joint.module, joint.grad, written, program.parameters, cx.config.memory_budget)
     announce(graphs.forward, cx)

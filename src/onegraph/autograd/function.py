@@ -30,6 +30,7 @@ from onegraph.autograd.partition import BackwardGraph
 from onegraph.autograd.runtime import Run, as_laid_out, bind, gradient, write
 from onegraph.autograd.spec import (
     BaseOf,
+    CallSpec,
     Computed,
     Detached,
     GradSpec,
@@ -361,7 +362,22 @@ def compiled_pair(
         functions,
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
-    call = bind(replace(spec, mutations=recorded, written=late), compiled)
+    return unless_watched(bind(replace(spec, mutations=recorded, written=late), compiled), eager)
+
+
+def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
+    """A graph that records gradients, of whose results none has one, as a function of the captured graph's inputs."""
+
+    def beneath(*inputs: Any) -> Sequence[Any]:
+        with below_autograd():
+            return run(*inputs)
+
+    native = isinstance(run, _C.Plan)  # which runs there by itself
+    return unless_watched(bind(spec, run if native else beneath), eager)
+
+
+def unless_watched(call: Run, eager: Run) -> Run:
+    """`call`, but eager's run where the program looks at each operator that records gradients."""
 
     def run(*inputs: Any) -> Sequence[Any]:
         # Hooks would be shown other tensors than those that eager saves, and anomaly mode looks at each operator.

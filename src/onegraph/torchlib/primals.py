@@ -46,13 +46,14 @@ def set_version(tensor: Tensor, version: int) -> None:
 
 
 class below_autograd:  # noqa: N801 - it is used as a function
-    """Operators run as autograd runs them: they see that gradients are recorded, and nothing records them."""
+    """Operators run as autograd runs them: they see that gradients are recorded, and nothing records them, or counts
+    what they write to while they run."""
 
     __slots__ = ("guard", "was_enabled")
 
     def __enter__(self) -> None:
         self.was_enabled = torch.is_grad_enabled()
-        self.guard = torch._C._AutoDispatchBelowAutograd()
+        self.guard = torch._C._AutoDispatchBelowADInplaceOrView()
         torch._C._set_grad_enabled(True)
         self.guard.__enter__()
 
