@@ -50,7 +50,7 @@ from onegraph.capture.stance import remember_compiled
 from onegraph.compiler import compile_graph
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.torchlib.custom_function import applied_in
-from onegraph.torchlib.size_expression import is_doubtful, may_raise
+from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]

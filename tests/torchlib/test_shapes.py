@@ -47,8 +47,21 @@ def test_division_gives_a_float() -> None:
         assert isinstance(value, torch.SymFloat)
         assert sizes.value(value.node.value) == expected
     assert texts(sizes) == []
-    assert math.floor(a * 0.3) == 4
-    assert texts(sizes) == ["a == 16"]
+
+
+def test_rounding_gives_an_integer() -> None:
+    sizes, facts = Sizes(), []
+    sizes.note = facts.append
+    a = sizes.new(16, "a")
+    floor = math.floor(a * 0.3)
+    assert isinstance(floor, torch.SymInt) and sizes.value(floor.node.value) == 4
+    assert floor * 2 < a and floor + 1 == 5
+    text = "floor((sym_float(a) * 0.3))"
+    said = [fact.text({symbol: str(symbol) for symbol in fact.symbols}) for fact in facts]
+    assert said == [f"type({text}) is int", f"(({text} * 2) < a)", f"(({text} + 1) == 5)"]
+    assert str(floor.node.index) == "c0 - 2"  # where a size is wanted, it is a symbol, known not to be negative
+    assert floor >= 0 and len(facts) == 4
+    assert floor < a and texts(sizes) == []
 
 
 def test_what_holds_for_every_size_needs_no_guard() -> None:

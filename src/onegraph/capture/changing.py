@@ -21,11 +21,8 @@ from onegraph.capture.draws import counted
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.source import Arg, Attr, DictOf, Item, Source, Through, base_of, placeholder_name, written
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import Condition, Float, Given, SizeNode, Sizes, given_in
+from onegraph.torchlib.shapes import LARGEST, Computed, Condition, Float, Given, SizeNode, Sizes, given_in
 from onegraph.torchlib.state import tracing_suspended
-
-#: Guards compute in 64 bits.
-LARGEST = 1 << 31
 
 
 def is_counter(source: Source) -> bool:
@@ -73,9 +70,9 @@ class Numbers:
         self.sources: dict[Symbol, Source] = {}
         #: Those whose digits are not to be asked for.
         self.changing: set[Symbol | Given] = set()
-        #: Where the floating-point numbers are found.
+        #: Where the numbers are found that are not index expressions.
         self.places: dict[Given, Source] = {}
-        self._floats: dict[Source, torch.SymFloat] = {}
+        self._given: dict[Source, torch.SymInt | torch.SymFloat] = {}
         self._taken: dict[Float, torch.fx.Node] = {}
         self._known: dict[Source, torch.SymInt] = {}
         self._carriers: dict[Symbol, torch.Tensor] = {}
@@ -93,15 +90,15 @@ class Numbers:
             self._known[source] = size - 2
         return self._known[source]
 
-    def of_float(self, source: Source, value: float, changing: bool) -> float | torch.SymFloat:
-        """The floating-point number at `source`."""
-        if source not in self._floats:
-            number = self._floats[source] = self.sizes.new_given(value, f"f{len(self.places)}")
+    def given(self, source: Source, value: int | float, changing: bool) -> Any:
+        """The floating-point number at `source`, or an integer of any size and sign."""
+        if source not in self._given:
+            number = self._given[source] = self.sizes.new_given(value, f"f{len(self.places)}")
             self.places[number.node.value.op] = source
             if changing:
                 self.changing.add(number.node.value.op)
-        number = self._floats[source]
-        return value if number.node.value.op in self.sizes.fixed else number
+        number = self._given[source]
+        return value if self.sizes.is_fixed(number.node.value) else number
 
     def conditions(self) -> Iterator[ShapeCondition]:
         """The range of the integers."""
@@ -114,11 +111,16 @@ class Numbers:
     def carrier(self, recorder: Any, symbol: Symbol) -> torch.Tensor:
         """The tensor through which a number enters the graph: graphs have tensors as inputs only."""
         if symbol not in self._carriers:
-            source, value = self.values[symbol]
+            stem = self.sizes.stems.get(symbol)
+            value = self.sizes.hints[symbol] - 2
             with tracing_suspended():
                 real = self._carriers[symbol] = carried(value)
             fake = recorder.fake.fakeify(real, {0: torch.SymInt(SizeNode(self.sizes, Index.of(symbol)))})
-            recorder.add_input(fake, placeholder_name(source), Through(source, carried), real)
+            source = None if stem is not None else self.values[symbol][0]
+            if source is None:
+                recorder.add_input(fake, "number", stem, real)
+            else:
+                recorder.add_input(fake, placeholder_name(source), Through(source, carried), real)
         return self._carriers[symbol]
 
     def taken(self, recorder: Any, value: Float) -> Any:
@@ -142,10 +144,11 @@ class Numbers:
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
                 return self.decide(value.node.value)
             case Index():
-                return any(symbol in self.changing for symbol in value.symbols)
-            case Float(Given() as given, _):
+                stems = (self.sizes.stems[symbol] for symbol in value.symbols if symbol in self.sizes.stems)
+                return any(symbol in self.changing for symbol in value.symbols) or any(map(self.decide, stems))
+            case Computed(Given() as given, _):
                 return given in self.changing and given not in self.sizes.fixed
-            case Float(_, args):
+            case Computed(_, args):
                 return any(self.decide(arg) for arg in args)
             case Condition(_, left, right):
                 return self.decide(left) or self.decide(right)

@@ -17,12 +17,12 @@ from onegraph.capture.predicates import Predicate
 from onegraph.capture.record import GraphInput, Recorder, is_view_of_leaf, storage_of
 from onegraph.capture.source import Source
 from onegraph.torchlib.histories import has_plain_base
-from onegraph.torchlib.shapes import Float
+from onegraph.torchlib.shapes import Computed
 
 
 def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]) -> None:
     """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
-    places = [(given, given.source) for given in inputs if not isinstance(given.source, Float)]
+    places = [(given, given.source) for given in inputs if not isinstance(given.source, Computed)]
     places = [place for place in places if has_address(place[0].example)]
     written = tuple(given.name in recorder.written for given, _ in places)
     if len(places) < 2 or not any(written):
@@ -44,14 +44,14 @@ def guard_histories(
 ) -> None:
     """Guard that autograd lets the graph write to the inputs with a history."""
     for given in inputs:
-        if given.name in recorder.with_history and not isinstance(given.source, Float):
+        if given.name in recorder.with_history and not isinstance(given.source, Computed):
             guard(given.source, "check", NoViewOfLeaf())
 
 
 def guard_places(recorder: Recorder, guard: Callable[[Source, Kind, Any], None]) -> None:
     """Guard where the inputs are in their storages, where the program has asked."""
     for given, fake in recorder.placed_inputs():
-        if not isinstance(given.source, Float) and has_address(given.example):
+        if not isinstance(given.source, Computed) and has_address(given.example):
             # A fake of symbolic size has a storage that ends with it.
             guard(given.source, "check", AtPlace(given.example, whole_storage=not varies(fake)))
 

@@ -85,7 +85,7 @@ def keeps_texts(function: Any) -> bool:
 
 
 #: Native functions that hand on the items that they are given, without looking at them.
-HANDING = frozenset(map(id, (iter, reversed, zip, list, tuple)))
+HANDING = frozenset(map(id, (iter, reversed, zip, list, tuple, slice, operator.concat, operator.iconcat)))
 
 
 def takes_symbols(function: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -24,13 +25,15 @@ from onegraph.capture.changing import Numbers
 from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.kinds import defines, isinstance, plain
 from onegraph.capture.layout import VIEWS, behind_proxy
+from onegraph.capture.policy.registry import HANDLERS
 from onegraph.capture.record import Recorder
 from onegraph.capture.shadows import ATOMS, members_of
 from onegraph.capture.shapes import specialized
 from onegraph.capture.texts import Shown, is_marked, measures, refuse_marked
-from onegraph.torchlib.shapes import SIGNS, Float, SizeNode
+from onegraph.ir.index import Index
+from onegraph.torchlib.shapes import SIGNS, Float, SizeNode, Whole
 
-#: What symbolic numbers compute, with each other, with plain numbers and with tensors.
+#: What symbolic numbers compute with tensors, and those of which nothing is known with each other.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 #: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
 FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
@@ -40,7 +43,9 @@ CONTAINERS = dict | list | tuple | set | frozenset | collections.deque
 LOOKED_INTO = CONTAINERS | SimpleNamespace | BaseException
 NUMBERS = int | float | torch.SymInt | torch.SymFloat
 OPERANDS = NUMBERS | torch.Tensor
+INTEGERS = int | torch.SymInt
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
+UNARY = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
 #: The exponents up to which no power of a symbolic integer is too large.
 SMALL_EXPONENT = 16
 
@@ -73,7 +78,7 @@ class Operators(Attributes):
         """What a comparison of symbolic numbers gave, where it matters that it is True or False itself."""
         return self.concrete(value, "truth value") if isinstance(value, torch.SymBool) else value
 
-    def is_symbolic(self, *values: Any, kinds: Any = torch.SymFloat) -> bool:
+    def is_symbolic(self, *values: Any, kinds: Any = torch.SymInt | torch.SymFloat) -> bool:
         """Whether these are numbers, and symbols of these kinds are among them, all of which have values."""
         if self.numbers.sizes.is_static or not any(isinstance(value, kinds) for value in values):
             return False
@@ -81,20 +86,39 @@ class Operators(Attributes):
         return all(isinstance(value, NUMBERS) for value in values) and all(symbol.node.is_known for symbol in symbols)
 
     def computed(self, function: Any, *values: Any) -> Any:
-        """What a function gives for numbers, a floating-point number as a rule; symbols are among them."""
-        sizes = self.numbers.sizes
-        result = sizes.computed(function, tuple(map(expression, values)))
-        return torch.SymFloat(SizeNode(sizes, result)) if isinstance(result, Float) else result
+        """What a function gives for numbers; symbols are among them."""
+        return self._number(self.numbers.sizes.computed(function, tuple(map(expression, values))))
+
+    def _number(self, result: Any) -> Any:
+        match result:
+            case Index() if result.constant is not None:
+                return result.constant
+            case Index() | Whole():
+                return torch.SymInt(SizeNode(self.numbers.sizes, result))
+            case Float():
+                return torch.SymFloat(SizeNode(self.numbers.sizes, result))
+            case tuple():
+                return tuple(map(self._number, result))
+        return result
 
     def asked(self, function: Any, *values: Any) -> Any:
         """What a function says of numbers; symbols are among them."""
         return self.numbers.sizes.ask(function, tuple(map(expression, values)))
 
+    def number_attribute(self, obj: Any, name: str) -> Any:
+        """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
+        found = vars(self.type_of(obj)).get(name) if self.is_symbolic(obj) else None
+        if id(found) in HANDLERS:
+            return types.MethodType(found, obj)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.computed(found.__get__, obj)
+        return getattr(self.concrete(obj, f"attribute {name}"), name)
+
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
         super().generic_setattr(self.concrete(obj, "attribute"), name, value)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        if op.rstrip("=") in SYMBOLIC_OPERATORS and self.is_symbolic(a, b, kinds=beside_floats(a, b)):
+        if op.rstrip("=") in FUNCTIONS and self.is_symbolic(a, b):
             return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") in FLOATING_OPERATORS and takes_unknown(a, b):
             return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
@@ -115,8 +139,8 @@ class Operators(Attributes):
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:
-        if op in "+-" and self.is_symbolic(obj):
-            return self.computed(operator.neg, obj) if op == "-" else obj
+        if op in UNARY and self.is_symbolic(obj):
+            return self.computed(UNARY[op], obj)
         if op == "~":
             obj = self.concrete(obj, "operator ~")
         return super().unary(op, self._filled(obj))
@@ -126,7 +150,7 @@ class Operators(Attributes):
             return self.compare(op, behind_proxy(a), b)
         if type(b) is MappingProxyType and isinstance(a, dict):
             return self.compare(op, a, behind_proxy(b))
-        if self.is_symbolic(a, b, kinds=beside_floats(a, b)):
+        if self.is_symbolic(a, b) and not (isinstance(a, INTEGERS) and isinstance(b, INTEGERS)):
             return self.asked(FUNCTIONS[op], a, b)
         if op in ("==", "!=") and any(
             self.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
@@ -269,11 +293,6 @@ class Operators(Attributes):
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.added(key, container)
         super().map_add(container, self.concrete_deep(key, "hash"), value)
-
-
-def beside_floats(a: Any, b: Any) -> Any:
-    """The kinds of symbolic numbers that are computed with in floating point."""
-    return SYMBOLIC if isinstance(a, float) or isinstance(b, float) else torch.SymFloat
 
 
 def takes_unknown(a: Any, b: Any) -> bool:

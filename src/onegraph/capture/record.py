@@ -43,7 +43,7 @@ from onegraph.torchlib import warned
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.given import bounded
-from onegraph.torchlib.shapes import Float
+from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
 
 
@@ -52,7 +52,7 @@ class GraphInput:
     """One placeholder: where its value is found at each call, or what number it holds, and the value of this call."""
 
     name: str
-    source: Source | Float
+    source: Source | Computed
     example: Any
 
 
@@ -112,7 +112,7 @@ class Recorder(TorchFunctionMode):
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
 
-    def add_input(self, value: Any, name: str, source: Source | Float, example: Any) -> torch.fx.Node:
+    def add_input(self, value: Any, name: str, source: Source | Computed, example: Any) -> torch.fx.Node:
         """A placeholder for a fake tensor or a symbolic integer, behind the earlier ones."""
         if self._last_input is None:
             first = next(iter(self.graph.nodes), None)

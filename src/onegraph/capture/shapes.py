@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from onegraph.base.events import Location
-from onegraph.capture.changing import LARGEST, Numbers
+from onegraph.capture.changing import Numbers
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.known import Known
@@ -20,7 +21,18 @@ from onegraph.capture.predicates import Predicate
 from onegraph.capture.scalars import Scalars
 from onegraph.capture.source import Const, Source, root_of, written
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import SIGNS, Condition, Fact, Float, Given, SizeNode, Sizes, is_symbolic
+from onegraph.torchlib.shapes import (
+    SIGNS,
+    Computed,
+    Condition,
+    Fact,
+    Float,
+    Given,
+    SizeNode,
+    Sizes,
+    Whole,
+    is_symbolic,
+)
 
 Step = tuple[Any, ...]
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -90,7 +102,7 @@ class ShapePolicy:
             if holder_now is owner or others and (holder_now is None or changes >= OFTEN):
                 self.history.changing_numbers.add(source)
         self.history.numbers[source] = value, weakly(owner), changes
-        known = not self.history.constant_floats if type(value) is float else 0 <= value < LARGEST
+        known = type(value) is int or not self.history.constant_floats
         return known and source in self.history.changing_numbers
 
     def keep_floats_constant(self) -> bool:
@@ -282,13 +294,17 @@ class Symbols:
                 return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
             case Float() if value in self.scalars.nodes:
                 return str(rebuild.number(self.scalars.nodes[value]))
-            case Float(Given() as given, _):
+            case Whole() if value in self.sizes.indices and self.sizes.is_fixed(value):
+                return str(self.sizes.value(value))
+            case Computed(Given() as given, _):
                 return str(rebuild.source(self.numbers.places[given]))
-            case Float(function, args) if function in SIGNS and len(args) == 2:
+            case Computed(function, args) if function in SIGNS and len(args) == 2:
                 left, right = (self.text(rebuild, arg) for arg in args)
                 return f"(({left}) {SIGNS[function]} ({right}))"
-            case Float(function, args):
+            case Computed(function, args):
                 return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
+            case float() if not math.isfinite(value):
+                return str(rebuild.const(value))
             case Condition(op, left, right):
                 return f"({self.text(rebuild, left)}) {op} ({self.text(rebuild, right)})"
         return repr(value)
@@ -301,6 +317,9 @@ class Symbols:
                 continue
             if isinstance(atom, Symbol) and atom in self.numbers.sources:
                 factors.append(rebuild.source(self.numbers.sources[atom]))
+                continue
+            if atom in self.sizes.stems:
+                factors.append(f"({self.text(rebuild, self.sizes.stems[atom])} + 2)")
                 continue
             if isinstance(atom, Symbol):
                 place = self.places[atom]
@@ -324,6 +343,8 @@ class Symbols:
                 return self._index_node(recorder, value)
             case Float() if value in self.scalars.nodes:
                 return self.scalars.nodes[value]
+            case Whole():
+                return self._index_node(recorder, self.sizes.index_of(value))
             case Float() if self.sizes.is_known(value) and (self.sizes.is_given(value) or not is_symbolic(value)):
                 return self.numbers.taken(recorder, value)
             case Float(function, args):
@@ -354,7 +375,7 @@ class Symbols:
         if atom in self.scalars.nodes:
             return self.scalars.nodes[atom]
         if isinstance(atom, Symbol):
-            if atom in self.numbers.values:
+            if atom in self.numbers.values or atom in self.sizes.stems:
                 real, dim = self.numbers.carrier(recorder, atom), 0
             else:
                 real, dim = self.places[atom].tensor, self.places[atom].dim

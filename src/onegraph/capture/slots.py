@@ -17,7 +17,7 @@ from onegraph.capture.source import Through
 from onegraph.capture.world import World
 from onegraph.torchlib.custom_function import SizeOf, Slot
 from onegraph.torchlib.graph import LazyGraphModule
-from onegraph.torchlib.shapes import Float, given_in
+from onegraph.torchlib.shapes import Computed, given_in
 
 #: What a template holds as it is.
 CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -72,7 +72,7 @@ class Slots:
         while todo:
             node = todo.pop()
             match sources.get(str(node.target)) if node.op == "placeholder" else None:
-                case Float() as value:
+                case Computed() as value:
                     found.update(given_in(value))
                 case Through(source, function) if function is carried:
                     found.add(source)

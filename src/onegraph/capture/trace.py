@@ -19,7 +19,7 @@ from onegraph.capture import generators
 from onegraph.capture.admit import admit_object
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode, free_names
-from onegraph.capture.changing import carrier, is_counter, is_variable, owner_of
+from onegraph.capture.changing import carried, carrier, is_counter, is_variable, owner_of
 from onegraph.capture.foreign import captures_scalars
 from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
@@ -27,17 +27,18 @@ from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy import (
     builtins,
+    calculations,
     classes,
     copies,
     custom_functions,
     deques,
-    floats,
     formatting,
     imports,
     iteration,
     library,
     module,
     numbers,
+    operations,
     questions,
     randomness,
     tensors,
@@ -61,16 +62,16 @@ from onegraph.capture.unchanged import Fingerprints
 from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
-from onegraph.torchlib.shapes import Float
+from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState
 
 POLICIES = (
     builtins,
+    calculations,
     classes,
     copies,
     custom_functions,
     deques,
-    floats,
     formatting,
     generators,
     imports,
@@ -78,6 +79,7 @@ POLICIES = (
     library,
     module,
     numbers,
+    operations,
     questions,
     randomness,
     tensors,
@@ -257,7 +259,8 @@ class Trace:
             world.guard(source, "type", kind)
             in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)
             numbers = self.symbols.numbers
-            return numbers.of(source, real, in_loop) if kind is int else numbers.of_float(source, real, in_loop)
+            index = kind is int and 0 <= real < LARGEST
+            return numbers.of(source, real, in_loop) if index else numbers.given(source, real, in_loop)
         if guarded:
             world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
         return real
@@ -306,8 +309,9 @@ class Trace:
 
     def input_text(self, rebuild: Rebuild, given: GraphInput) -> str:
         """The residual code's expression for an input of the graph."""
-        if isinstance(given.source, Float):
-            return f"{rebuild.const(carrier())}({self.symbols.text(rebuild, given.source)})"
+        if isinstance(given.source, Computed):
+            carry = carrier() if isinstance(given.source, Float) else carried
+            return f"{rebuild.const(carry)}({self.symbols.text(rebuild, given.source)})"
         return rebuild.source(given.source)
 
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:

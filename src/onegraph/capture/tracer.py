@@ -213,7 +213,7 @@ class Tracer(Frames, Containers, Drops):
 
     def getattr(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):
-            return self.type_of(obj) if name == "__class__" else getattr(self.concrete(obj, f"attribute {name}"), name)
+            return self.type_of(obj) if name == "__class__" else self.number_attribute(obj, name)
         try:
             return super().getattr(obj, name)
         except AttributeError as raised:

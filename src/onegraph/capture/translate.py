@@ -334,6 +334,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
     graph = trace.recorder.graph
     if not has_operations(graph):
         return []
+    trace.fake.sizes.sealed = True
     output = graph.output(tuple(rebuild.outputs))
     output.meta["writes"] = [writes_to_output(trace.recorder, node) for node in rebuild.outputs]
     trace.recorder.note_writes()

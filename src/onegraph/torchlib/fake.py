@@ -203,7 +203,7 @@ class FakeMode(FakeTensorMode):
         if found is None:
             if self.sizes.given:
                 args, kwargs = bounded_arguments(func, args, kwargs, tensors)
-            return self._run(func, args, kwargs, tensors, self.sizes.hints and _is_symbolic(args, kwargs))
+            return self._run(func, args, kwargs, tensors, not self.sizes.is_static and _is_symbolic(args, kwargs))
         key, symbolic = found
         known = self._known if symbolic else STATIC
         result = known.get(key)

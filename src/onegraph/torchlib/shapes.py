@@ -22,22 +22,33 @@ import torch
 from onegraph.ir.index import Index, Symbol, is_not_negative
 from onegraph.torchlib.size_expression import (
     COMPARE,
-    DIVIDING,
+    LARGEST,
     SIGNS,
-    TOTAL,
-    Computes,
+    Computed,
     Condition,
     Expression,
     Fact,
     Float,
     Given,
+    Outcome,
+    Part,
+    Polynomial,
     Unknown,
+    Whole,
+    Within,
     given_in,
-    is_symbolic,
 )
 from onegraph.torchlib.size_node import SizeNode
+from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, is_symbolic, kind_of
 
-__all__ = ["SIGNS", "Condition", "Fact", "Float", "Given", "SizeNode", "Sizes", "given_in", "is_symbolic"]
+__all__ = [
+    "LARGEST", "SIGNS", "Computed", "Condition", "Fact", "Float", "Given", "SizeNode", "Sizes", "Whole", "given_in",
+    "is_symbolic",
+]  # fmt: skip
+
+
+#: What functions give that stays symbolic.
+NUMBERS: dict[type, type[Computed]] = {int: Whole, float: Float}
 
 
 def unknown_number() -> Any:
@@ -61,6 +72,11 @@ class Sizes:
         self.given: set[Given] = set()
         #: Given numbers that must be their hints.
         self.fixed: set[Given] = set()
+        #: What integers that functions compute are in index expressions, and what their symbols are, less two.
+        self.indices: dict[Whole, Index] = {}
+        self.stems: dict[Symbol, Whole] = {}
+        #: Whether no more symbols can come into being: the graph has all its inputs.
+        self.sealed = False
         #: Told what must hold: a fact, or that a given number is its hint.
         self.note: Callable[[Given | Fact], None] = lambda fact: None
 
@@ -71,7 +87,8 @@ class Sizes:
     @property
     def guards(self) -> tuple[Condition, ...]:
         """What must hold of the sizes for the trace to be valid."""
-        return tuple(asked if answer else asked.negated() for asked, answer in self._known.items())
+        found = (asked if answer else asked.negated() for asked, answer in self._known.items())
+        return tuple(each for each in found if self.stems.keys().isdisjoint(each.left.symbols | each.right.symbols))
 
     def new(self, hint: int, name: str) -> torch.SymInt:
         """A size of its own, called `name`; the hint is at least 2."""
@@ -90,10 +107,12 @@ class Sizes:
     def new_unknown_float(self, name: str, trusted: bool) -> torch.SymFloat:
         return torch.SymFloat(SizeNode(self, Float(Unknown(name, trusted), ())))
 
-    def new_given(self, hint: float, name: str) -> torch.SymFloat:
+    def new_given(self, hint: int | float, name: str) -> torch.SymInt | torch.SymFloat:
         """A number that the program was given, called `name`."""
         given = Given(name, hint)
         self.given.add(given)
+        if isinstance(hint, int):
+            return torch.SymInt(SizeNode(self, Whole(given, ())))
         return torch.SymFloat(SizeNode(self, Float(given, ())))
 
     @property
@@ -106,7 +125,7 @@ class Sizes:
         match value:
             case Index():
                 return bool(self.unknown) and not self.unknown.isdisjoint(value.symbols)
-            case Float(op, args):
+            case Computed(op, args):
                 return isinstance(op, Unknown) or any(self.is_unknown(arg) for arg in args)
             case Condition(_, left, right):
                 return self.is_unknown(left) or self.is_unknown(right)
@@ -123,7 +142,7 @@ class Sizes:
         match expression:
             case Index():
                 return expression.evaluate({symbol.name: hint for symbol, hint in self.hints.items()})
-            case Float(op, args):
+            case Computed(op, args):
                 return op(*(self.value(arg) for arg in args))
             case Condition(op, left, right):
                 return COMPARE[op](self.value(left), self.value(right))
@@ -140,6 +159,8 @@ class Sizes:
                 return self._known[known] is (known is condition)
         answer = bool(self.value(condition))
         self._known[condition] = answer
+        if not self.stems.keys().isdisjoint(condition.left.symbols | condition.right.symbols):
+            self._note_fact(COMPARE[condition.op], (condition.left, condition.right), answer)
         if (condition.op == "==") is answer and condition.op in ("==", "!="):
             self._unify(condition.left, condition.right)
         return answer
@@ -166,32 +187,51 @@ class Sizes:
                 return condition.op == "!="
         return None
 
-    def specialize(self, value: Index | Float) -> Any:
-        """The value of this trace, guarding every size in the expression to be what it is now."""
+    def specialize(self, value: Index | Computed | float) -> Any:
+        """The value of this trace, guarding an integer to be that, and what other numbers are computed from."""
         match value:
             case Index():
                 self.holds(Condition("==", value, Index.of(self.value(value))))
                 return self.value(value)
-            case Float(Given() as given, _):
+            case Whole(op, _) if not isinstance(op, Given):
+                number = self.value(value)
+                if not self.is_fixed(value):
+                    self._note_fact(operator.eq, (value, number), True)
+                    self.indices[value] = Index.of(number)
+                return number
+            case Computed(Given() as given, _):
                 if given not in self.fixed:
                     self.fixed.add(given)
                     self.note(given)
                 return given.hint
-            case Float(_, args):
+            case Computed(_, args):
                 for arg in args:
-                    if isinstance(arg, (Index, Float)):
-                        self.specialize(arg)
+                    self.specialize(arg)
                 return self.value(value)
         return value
+
+    def index_of(self, value: Whole) -> Index:
+        """An integer as an index expression: a symbol of its own, of a sign that is guarded."""
+        if value not in self.indices:
+            within = Within(self.value(value) < 0)
+            if self.sealed or not self.ask(within, (value,)):
+                return Index.of(self.specialize(value))
+            stem = Whole(operator.invert, (value,)) if within.negative else value
+            symbol = Symbol(f"c{len(self.stems)}")
+            self.stems[symbol], self.hints[symbol] = stem, self.value(stem) + 2
+            self.indices[value] = 1 - Index.of(symbol) if within.negative else Index.of(symbol) - 2
+        return self.indices[value]
 
     def is_fixed(self, value: Any) -> bool:
         """Whether the number is the same wherever the guards hold."""
         match value:
             case Index():
                 return self.simplify(value).constant is not None
-            case Float(Given() as given, _):
+            case Whole() if value in self.indices:
+                return self.is_fixed(self.indices[value])
+            case Computed(Given() as given, _):
                 return given in self.fixed
-            case Float(_, args):
+            case Computed(_, args):
                 return all(map(self.is_fixed, args))
         return True
 
@@ -202,20 +242,46 @@ class Sizes:
         return bool(self.given) and any(True for _ in given_in(value)) and not self.is_unknown(value)
 
     def is_known(self, value: Any) -> bool:
-        """Whether this is a floating-point number that has a value in this trace, and another one in others."""
-        return isinstance(value, Float) and not self.is_unknown(value)
+        """Whether this has a value in this trace, another one in others, and is no index expression."""
+        return isinstance(value, Computed) and not self.is_unknown(value)
 
     def computed(self, op: Callable[..., Any], args: tuple[Expression, ...]) -> Any:
-        """What a function gives for numbers: an expression, where guards can hold for which it is a float.
+        """What a function gives for numbers: an expression or a tuple of them, or what it is for those of this trace.
 
         Raises:
             Exception: what the function raises for the numbers of this trace.
         """
-        result = Float(op, args)  # type: ignore[arg-type]
-        if op in TOTAL or self.is_unknown(result):
+        args = tuple([self.indices.get(arg, arg) if isinstance(arg, Whole) else arg for arg in args])
+        result = self._index(op, args)
+        if result is not None:
             return result
-        can = self._is_not_zero(args[1]) if op in DIVIDING else self.ask(Computes(op), args)
-        return result if can else op(*map(self.specialize, args))  # type: ignore[arg-type]
+        kind = kind_of(op, args)
+        if any(map(self.is_unknown, args)):
+            return Float(op, args) if kind is float or op in FLOATING else self.refuse()  # type: ignore[arg-type]
+        if kind is None or op in DIVIDING and not self._is_not_zero(args[1]):
+            kind = self.ask(Outcome(op), args)
+        if kind is float:
+            return Float(op, args)  # type: ignore[arg-type]
+        if kind is int:
+            return Whole(op, args)  # type: ignore[arg-type]
+        if type(kind) is tuple and NUMBERS.keys() >= {*kind}:
+            return tuple([NUMBERS[each](Part(op, place), args) for place, each in enumerate(kind)])
+        if type(kind) is tuple and isinstance(kind[0], type) and issubclass(kind[0], Exception):
+            op(*map(self.value, args))  # which raises
+        if kind is bool:
+            return self.ask(op, args)
+        return op(*map(self.specialize, args))  # type: ignore[arg-type]
+
+    def _index(self, op: Callable[..., Any], args: tuple[Expression, ...]) -> Index | None:
+        """The index expression that an operation on integers is, if it is one."""
+        rule = RULES.get(op)
+        if rule is None or not all(isinstance(arg, int | Index) for arg in args):
+            return None
+        if op in (max, min) and any(isinstance(arg, bool) for arg in args):
+            return None
+        if not rule.any_sign and any(map(self.is_unknown, args)):
+            self.refuse()
+        return rule.index(self, *(Index.of(int(arg) if isinstance(arg, bool) else arg) for arg in args))  # type: ignore[arg-type]
 
     def _is_not_zero(self, value: Expression) -> bool:
         if isinstance(value, Index):
@@ -226,8 +292,26 @@ class Sizes:
         """What a function says of numbers; guarded."""
         answer = function(*map(self.value, args))
         if not all(map(self.is_fixed, args)):
-            self.note(Fact(function, args, answer))
+            self._note_fact(function, args, answer)
         return answer
+
+    def _note_fact(self, function: Callable[..., Any], args: tuple[Expression, ...], answer: Any) -> None:
+        self.note(Fact(function, tuple(map(self._unfolded, args)), answer))
+
+    def _unfolded(self, value: Any) -> Any:
+        """An expression without the symbols of numbers that functions compute: by what they are computed from."""
+        match value:
+            case Index() if not self.stems.keys().isdisjoint(value.symbols):
+                symbols = tuple(sorted(value.symbols, key=str))
+                return Whole(Polynomial(value, symbols), tuple(map(self._as_computed, symbols)))
+            case Computed(op, args):
+                return type(value)(op, tuple(map(self._unfolded, args)))
+        return value
+
+    def _as_computed(self, symbol: Symbol) -> Index | Whole:
+        if symbol not in self.stems:
+            return Index.of(symbol)
+        return Whole(operator.add, (self._unfolded(self.stems[symbol]), 2))
 
     def _unify(self, left: Index, right: Index) -> None:
         """Two expressions are equal: where that gives one symbol in terms of others, use it from now on."""

@@ -1,4 +1,4 @@
-"""What symbolic numbers are made of: index expressions, floating-point numbers, and comparisons."""
+"""What symbolic numbers are made of: index expressions, numbers that functions of Python compute, and comparisons."""
 
 from __future__ import annotations
 
@@ -34,19 +34,32 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Float:
-    """A floating-point number computed from sizes and from other numbers."""
+class Computed:
+    """A number that a function of Python computes from sizes and from other numbers."""
 
-    op: Callable[..., float]
-    args: tuple[Index | Float | float, ...]
+    op: Callable[..., Any]
+    args: tuple[Index | Computed | float, ...]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Float):
+        if not isinstance(other, Computed):
             return NotImplemented
-        return self.op == other.op and len(self.args) == len(other.args) and all(map(_same, self.args, other.args))
+        same = type(self) is type(other) and self.op == other.op and len(self.args) == len(other.args)
+        return same and all(map(_same, self.args, other.args))
 
     def __hash__(self) -> int:
         return hash((self.op, tuple(repr(arg) if isinstance(arg, float) else arg for arg in self.args)))
+
+
+class Float(Computed):
+    """A floating-point number."""
+
+    __slots__ = ()
+
+
+class Whole(Computed):
+    """An integer that is no index expression, or too large for one: Python's have no limit."""
+
+    __slots__ = ()
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -70,21 +83,21 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The function of a `Float` that the program was given, and that is `hint` in this trace."""
+    """The function of a number that the program was given, and that is `hint` in this trace."""
 
     name: str
-    hint: float = field(compare=False)
+    hint: int | float = field(compare=False)
 
-    def __call__(self) -> float:
+    def __call__(self) -> int | float:
         return self.hint
 
 
 def given_in(value: Any) -> Iterator[Given]:
     """The numbers that the program was given, of those that an expression is computed from."""
     match value:
-        case Float(Given() as given, _):
+        case Computed(Given() as given, _):
             yield given
-        case Float(_, args):
+        case Computed(_, args):
             for arg in args:
                 yield from given_in(arg)
 
@@ -113,30 +126,40 @@ class Fact:
 
     def text(self, names: Mapping[Given | Symbol, str]) -> str:
         """The fact, where the symbols are written like this."""
-        said = call_text(self.function, [_shown(arg, names) for arg in self.args])
+        args = [_shown(arg, names) for arg in self.args]
+        if isinstance(self.function, Outcome):
+            return self.function.text(call_text(self.function.function, args), self.answer)
+        said = call_text(self.function, args)
         return said if self.answer else f"not {said}"
 
 
 SIGNS: dict[Callable[..., Any], str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
     operator.mod: "%", operator.pow: "**", operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=",
-    operator.gt: ">", operator.ge: ">=",
+    operator.gt: ">", operator.ge: ">=", operator.and_: "&", operator.or_: "|", operator.xor: "^",
+    operator.lshift: "<<", operator.rshift: ">>",
 }  # fmt: skip
 
 
 def call_text(function: Callable[..., Any], args: Sequence[str]) -> str:
     """A call, or an operation, as it is written."""
+    if isinstance(function, Polynomial):
+        return f"({function.text(args)})"
     if function in SIGNS and len(args) == 2:
         return f"({args[0]} {SIGNS[function]} {args[1]})"
     if function is operator.neg:
         return f"-{args[0]}"
-    return f"{getattr(function, '__name__', function)}({', '.join(args)})"
+    return f"{name_of(function)}({', '.join(args)})"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", function))
 
 
 def _substituted(value: Any, known: Mapping[Symbol, Index]) -> Any:
     match value:
-        case Float(op, args):
-            return Float(op, tuple(_substituted(arg, known) for arg in args))
+        case Computed(op, args):
+            return type(value)(op, tuple(_substituted(arg, known) for arg in args))
         case Index():
             return value.substitute(known)
     return value
@@ -144,9 +167,9 @@ def _substituted(value: Any, known: Mapping[Symbol, Index]) -> Any:
 
 def _symbols(value: Any) -> Iterator[Given | Symbol]:
     match value:
-        case Float(Given() as given, _):
+        case Computed(Given() as given, _):
             yield given
-        case Float(_, args):
+        case Computed(_, args):
             for arg in args:
                 yield from _symbols(arg)
         case Index():
@@ -155,20 +178,25 @@ def _symbols(value: Any) -> Iterator[Given | Symbol]:
 
 def _shown(value: Any, names: Mapping[Given | Symbol, str]) -> str:
     match value:
-        case Float(Given() as given, _):
+        case Computed(Given() as given, _):
             return names[given]
-        case Float(op, args):
+        case Computed(op, args):
             return call_text(op, [_shown(arg, names) for arg in args])
         case Index():
-            return re.sub(r"\b[a-z]+\d+\b", lambda found: names.get(Symbol(found[0]), found[0]), str(value))
+            return with_names(value, names)
     return str(value)
+
+
+def with_names(value: Index, names: Mapping[Any, str]) -> str:
+    """The text of an index expression where the symbols are written like this."""
+    return re.sub(r"\b[a-z]+\d+\b", lambda found: names.get(Symbol(found[0]), found[0]), str(value))
 
 
 def _evaluator(value: Any, places: Mapping[Given | Symbol, int]) -> Callable[[Sequence[Any]], Any]:
     match value:
-        case Float(Given() as given, _):
+        case Computed(Given() as given, _):
             return operator.itemgetter(places[given])
-        case Float(op, args):
+        case Computed(op, args):
             return _call(op, [_evaluator(arg, places) for arg in args])
         case Index():
             if value.symbol is not None:
@@ -190,56 +218,74 @@ def _call(
 
 
 @dataclass(frozen=True, slots=True)
-class Computes:
-    """Whether a function gives a floating-point number for these."""
+class Outcome:
+    """What a function gives: the type of its result, or the types in a tuple; or the error, and what that says."""
 
     function: Callable[..., Any]
 
-    def __str__(self) -> str:
-        return f"is_float.{getattr(self.function, '__name__', self.function)}"
-
-    def __call__(self, *args: float) -> bool:
+    def __call__(self, *args: Any) -> Any:
         try:
-            return type(self.function(*args)) is float
-        except (ArithmeticError, ValueError):
-            return False
+            result = self.function(*args)
+        except Exception as error:
+            return type(error), str(error)
+        return tuple(map(type, result)) if type(result) is tuple else type(result)
+
+    def text(self, call: str, answer: Any) -> str:
+        """The outcome of a call that is written like this, in words."""
+        match answer:
+            case (type() as error, str() as message):
+                return f"{call} raises {error.__name__}({message!r})"
+            case tuple():
+                return f"{call} gives ({', '.join(kind.__name__ for kind in answer)})"
+        return f"type({call}) is {answer.__name__}"
 
 
-#: Functions that give a floating-point number for any, and for any two of which the second is not zero.
-TOTAL = frozenset({operator.add, operator.sub, operator.mul, operator.neg, abs, max, min, torch.sym_float})
-DIVIDING = frozenset({operator.truediv, operator.floordiv, operator.mod})
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the numbers that a function gives in a tuple."""
+
+    function: Callable[..., Any]
+    place: int
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)[self.place]
+
+    def __str__(self) -> str:
+        return f"{name_of(self.function)}.{self.place}"
 
 
-def may_raise(value: Any) -> bool:
-    """Whether Python may raise an error where it computes an expression with numbers that are not known yet."""
-    match value:
-        case Float(Unknown(), _):
-            return False
-        case Float(op, args):
-            return any(map(may_raise, args)) or (op not in TOTAL and any(map(is_doubtful, args)))
-    return False
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Whether an integer can be a symbol: it has this sign, and guards and kernels compute with it in 64 bits."""
+
+    negative: bool
+
+    def __str__(self) -> str:
+        return f"is_{'negative' if self.negative else 'positive'}_index"
+
+    def __call__(self, number: int) -> bool:
+        return -LARGEST < number < 0 if self.negative else 0 <= number < LARGEST
 
 
-def is_doubtful(value: Any) -> bool:
-    match value:
-        case Float(Unknown() as unknown, _):
-            return not unknown.trusted
-        case Float(_, args):
-            return any(map(is_doubtful, args))
-    return False
+#: Guards and kernels compute in 64 bits.
+LARGEST = 1 << 31
 
 
-#: Functions of symbolic numbers that give symbolic numbers.
-SYMBOLIC = frozenset({operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.neg})
-SYMBOLIC |= {torch.sym_float}
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """An index expression as a function of the numbers that its `symbols` stand for."""
+
+    index: Index
+    symbols: tuple[Symbol, ...]
+
+    def __call__(self, *numbers: int) -> Any:
+        return self.index.evaluate({symbol.name: number for symbol, number in zip(self.symbols, numbers, strict=True)})
+
+    def text(self, args: Sequence[str]) -> str:
+        return with_names(self.index, dict(zip(self.symbols, args, strict=True)))
 
 
-def is_symbolic(value: Any) -> bool:
-    """Whether the functions that an expression is computed by take symbolic numbers."""
-    return not isinstance(value, Float) or (value.op in SYMBOLIC and all(map(is_symbolic, value.args)))
-
-
-Expression = Index | Float | Condition | float | bool
+Expression = Index | Computed | Condition | float | bool
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,

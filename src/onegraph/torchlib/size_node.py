@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 import torch.fx.experimental.sym_node  # gives torch.SymInt its arithmetic
 
-from onegraph.ir.index import Index, apply
-from onegraph.torchlib.size_expression import COMPARE, Condition, Expression, Float, as_integer
+from onegraph.ir.index import Index
+from onegraph.torchlib.size_expression import COMPARE, Computed, Condition, Expression, Float, Whole, as_integer
 
 if TYPE_CHECKING:
     from onegraph.torchlib.shapes import Sizes
@@ -33,12 +33,16 @@ class SizeNode:
         match self._value:
             case Index():
                 self._value = self.sizes.simplify(self._value)
+            case Whole():
+                self._value = self.sizes.indices.get(self._value, self._value)
         return self._value
 
     @property
     def index(self) -> Index:
         """The index expression of a symbolic integer."""
         value = self.value
+        if isinstance(value, Whole):
+            value = self._value = self.sizes.index_of(value)
         if not isinstance(value, Index):
             raise TypeError(f"{self} is not an integer")
         return value
@@ -46,7 +50,7 @@ class SizeNode:
     # --- what it is ----------------------------------------------------------------------------------------------
 
     def is_int(self) -> bool:
-        return isinstance(self._value, Index)
+        return isinstance(self._value, Index | Whole)
 
     def is_float(self) -> bool:
         return isinstance(self._value, (Float, float))
@@ -77,7 +81,7 @@ class SizeNode:
                 return value.constant
             case Condition():
                 return self.sizes.certain(value)
-            case Float():
+            case Computed():
                 return None
         return value
 
@@ -135,14 +139,15 @@ class SizeNode:
     # --- asking --------------------------------------------------------------------------------------------------
 
     def guard_int(self, file: builtins.str = "", line: int = 0) -> int:
-        return int(self.sizes.specialize(self.index))
+        value = self.value
+        return int(self.sizes.specialize(value if isinstance(value, Index | Whole) else self.index))
 
     def guard_float(self, file: builtins.str = "", line: int = 0) -> float:
         return float(self.sizes.specialize(self.value))  # type: ignore[arg-type]
 
     def guard_bool(self, file: builtins.str = "", line: int = 0) -> bool:
         value = self.value
-        if isinstance(value, Index | Float):
+        if isinstance(value, Index | Computed):
             value = self._compare("!=", self, self.wrap_int(0)).value
         return self.sizes.holds(value) if isinstance(value, Condition) else bool(value)
 
@@ -174,61 +179,52 @@ class SizeNode:
     def wrap_bool(self, answer: bool) -> SizeNode:
         return self._new(bool(answer))
 
-    def _float(self, op: Callable[..., float], *others: SizeNode) -> SizeNode:
+    def _computed(self, op: Callable[..., Any], *others: SizeNode) -> SizeNode:
         args = (self.value, *(other.value for other in others))
-        if all(isinstance(arg, float) for arg in args):
-            return self._new(op(*args))
-        return self._new(self.sizes.computed(op, args))  # type: ignore[arg-type]
+        result = self.sizes.computed(op, args)
+        if type(result) is int:
+            return self.wrap_int(result)
+        return self._new(result)
 
     def sym_float(self) -> SizeNode:
-        return self if self.is_float() else self._float(torch.sym_float)
-
-    def sym_int(self) -> SizeNode:
-        return self.trunc()
+        return self if self.is_float() else self._computed(torch.sym_float)
 
     def sqrt(self) -> SizeNode:
-        return self._float(math.sqrt)
+        return self._computed(math.sqrt)
 
     sym_sqrt = _sym_sqrt = sqrt
 
-    def _rounded(self, op: Callable[[Any], Any]) -> SizeNode:
-        value = self.value
-        if isinstance(value, Index):
-            return self
-        return self._new(Index.of(op(self.sizes.specialize(value))))  # type: ignore[arg-type]
-
     def floor(self) -> SizeNode:
-        return self._rounded(math.floor)
+        return self._computed(math.floor)
 
     def ceil(self) -> SizeNode:
-        return self._rounded(math.ceil)
+        return self._computed(math.ceil)
 
     def trunc(self) -> SizeNode:
-        return self._rounded(math.trunc)
+        return self._computed(math.trunc)
+
+    sym_int = trunc
 
     def round(self, ndigits: int | None = None) -> SizeNode:
-        if ndigits is None:
-            return self._rounded(builtins.round)
-        return self.wrap_float(builtins.round(self.guard_float(), ndigits))
+        return self._computed(builtins.round, *(() if ndigits is None else (self.wrap_int(ndigits),)))
 
     def is_integer(self) -> SizeNode:
-        return self.wrap_bool(self.is_int() or self.guard_float().is_integer())
+        return self.wrap_bool(self.is_int() or self.sizes.computed(builtins.float.is_integer, (self.value,)))
 
     def pos(self) -> SizeNode:
         return self
 
     def neg(self) -> SizeNode:
-        return self._new(-self.index) if self.is_int() else self._float(operator.neg)
+        return self._computed(operator.neg)
 
     def abs(self) -> SizeNode:
-        if self.is_float():
-            return self._float(builtins.abs)
-        return self if self._compare("<=", self._new(Index.of(0)), self).guard_bool() else self.neg()
+        return self._computed(builtins.abs)
 
     def _arithmetic(self, op: Callable[[Any, Any], Any], other: SizeNode) -> SizeNode:
-        if self.is_int() and other.is_int():
-            return self._new(op(self.index, other.index))
-        return self._float(op, other)
+        a, b = self.value, other.value
+        if isinstance(a, Index) and isinstance(b, Index):
+            return self._new(op(a, b))
+        return self._computed(op, other)
 
     def add(self, other: SizeNode) -> SizeNode:
         return self._arithmetic(operator.add, other)
@@ -239,65 +235,38 @@ class SizeNode:
     def mul(self, other: SizeNode) -> SizeNode:
         return self._arithmetic(operator.mul, other)
 
-    def _divided(self, op: Callable[[Any, Any], Any], other: SizeNode) -> SizeNode:
-        """Index expressions divide by positive numbers only."""
-        if not (self.is_int() and other.is_int()):
-            return self._float(op, other)
-        self._refuse_unknown(other)
-        if self._compare("<", self._new(Index.of(0)), other).guard_bool():
-            return self._new(op(self.index, other.index))
-        return self.wrap_int(op(self.guard_int(), other.guard_int()))
-
-    def _refuse_unknown(self, other: SizeNode) -> None:
-        """The rules of index expressions are for numbers that are not negative."""
-        if self.sizes.is_unknown(self.value) or self.sizes.is_unknown(other.value):
-            self.sizes.refuse()
-
     def floordiv(self, other: SizeNode) -> SizeNode:
-        return self._divided(operator.floordiv, other)
+        return self._computed(operator.floordiv, other)
 
     int_floordiv = floordiv
 
     def mod(self, other: SizeNode) -> SizeNode:
-        return self._divided(operator.mod, other)
+        return self._computed(operator.mod, other)
 
     def truediv(self, other: SizeNode) -> SizeNode:
-        return self._float(operator.truediv, other)
+        return self._computed(operator.truediv, other)
 
     int_truediv = float_truediv = truediv
 
     def pow(self, other: SizeNode) -> SizeNode:
-        if not (self.is_int() and other.is_int()):
-            return self._float(operator.pow, other)
-        exponent, result = other.guard_int(), Index.of(1)
-        if exponent < 0:
-            return self._float(operator.pow, self.wrap_float(exponent))
-        for _ in range(exponent):
-            result = result * self.index
-        return self._new(result)
+        return self._computed(operator.pow, other)
 
     pow_by_natural = float_pow = pow
 
-    def _extreme(self, op: builtins.str, other: SizeNode) -> SizeNode:
-        if self.is_int() and other.is_int():
-            self._refuse_unknown(other)
-            for small, large in ((self, other), (other, self)):
-                if self.sizes.certain(Condition("<=", small.index, large.index)):
-                    return large if op == "max" else small
-            return self._new(apply(op, self.index, other.index))
-        if self.sizes.is_given(self.value) or self.sizes.is_given(other.value):
-            first = self._compare("<", other, self) if op == "min" else self._compare("<", self, other)
-            return other if first.guard_bool() else self
-        return self._float(max if op == "max" else min, other)
+    def lshift(self, other: SizeNode) -> SizeNode:
+        return self._computed(operator.lshift, other)
+
+    def rshift(self, other: SizeNode) -> SizeNode:
+        return self._computed(operator.rshift, other)
 
     def sym_max(self, other: SizeNode) -> SizeNode:
-        return self._extreme("max", other)
+        return self._computed(max, other)
 
     def sym_min(self, other: SizeNode) -> SizeNode:
-        return self._extreme("min", other)
+        return self._computed(min, other)
 
     def sym_sum(self, args: Sequence[SizeNode]) -> SizeNode:
-        return self._new(sum((arg.index for arg in args), Index.of(0)))
+        return args[0]._computed(torch.sym_sum, *args[1:])
 
     # --- comparison and logic ------------------------------------------------------------------------------------
 
@@ -337,8 +306,17 @@ class SizeNode:
     def or_(self, other: SizeNode) -> SizeNode:
         return self if self.guard_bool() else other
 
-    sym_and = bitwise_and = and_
-    sym_or = bitwise_or = or_
+    sym_and = and_
+    sym_or = or_
+
+    def bitwise_and(self, other: SizeNode) -> SizeNode:
+        return self.and_(other) if self.is_bool() else self._computed(operator.and_, other)
+
+    def bitwise_or(self, other: SizeNode) -> SizeNode:
+        return self.or_(other) if self.is_bool() else self._computed(operator.or_, other)
+
+    def bitwise_xor(self, other: SizeNode) -> SizeNode:
+        return self.ne(other) if self.is_bool() else self._computed(operator.xor, other)
 
     def sym_ite(self, then: SizeNode, other: SizeNode) -> SizeNode:
         return then if self.guard_bool() else other

@@ -122,7 +122,9 @@ def identity(tracer: Any, value: Any, number: Any) -> int:
 
 
 @policy(hash)
-def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if tracer.is_symbolic(*args):
+        return tracer.computed(hash, *args)
     value = tracer.concrete(args[0], "hash")
     method = tracer.class_attribute(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
@@ -250,51 +252,14 @@ def _number(kind: Any) -> None:
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
         if len(args) == 1 and not kwargs and tracer.type_of(args[0]) is kind:
             return args[0]
+        if len(args) == 1 and not kwargs and tracer.is_symbolic(*args) and kind is not complex:
+            return tracer.computed(torch.sym_float if kind is float else kind, *args)
         args = tracer.concrete_deep(args, f"{kind.__name__}()")
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)
 
 
 for _kind in (int, float, complex):
     _number(_kind)
-
-
-def _operator(name: str, symbol: str) -> None:
-    @policy(getattr(operator, name))
-    def binary(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return tracer.binary(symbol, *args)
-
-
-for _name, _symbol in {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "iadd": "+=", "isub": "-=", "imul": "*=",
-    "itruediv": "/=",
-}.items():  # fmt: skip
-    _operator(_name, _symbol)
-
-
-def _comparison(name: str, symbol: str) -> None:
-    @policy(getattr(operator, name))
-    def compare(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return tracer.compare(symbol, *args)
-
-
-for _name, _symbol in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
-    _comparison(_name, _symbol)
-
-
-@policy(operator.getitem)
-def getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.getitem(*args)
-
-
-@policy(operator.setitem)
-def setitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    tracer.setitem(*args)
-
-
-@policy(operator.contains)
-def contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.contains(args[1], args[0])
 
 
 @policy(list.append)

@@ -6,7 +6,6 @@ import collections
 import functools
 import itertools
 import math
-import operator
 from typing import Any
 
 import torch
@@ -64,6 +63,8 @@ def _extreme(function: Any, symbol: str) -> None:
         if not items:
             raise ValueError(f"{function.__name__}() arg is an empty sequence")
         key = kwargs.get("key")
+        if key is None and len(items) > 1 and tracer.is_symbolic(*items):
+            return tracer.computed(function, *items)
         keyed = items if key is None else []
         for item in items if key is not None else ():
             keyed.append(tracer.call_before(extreme_rest(function, key, items, list(keyed)), key, (item,), {}))
@@ -234,16 +235,6 @@ def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if isinstance(value, tuple(CALLING)):
         return tracer.call(tracer.getattr(value, "__reduce__"), (), {})
     return tracer.run_native(object.__reduce_ex__.__get__(tracer.world.realize(value)), tuple(protocol), kwargs)
-
-
-@policy(operator.length_hint)
-def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    if not isinstance(args[0], StandIn):
-        return tracer.run_native(operator.length_hint, args, kwargs)
-    count = getattr(args[0], "count_left", None)
-    if count is None:
-        raise hidden(args[0])
-    return int(count())
 
 
 @policy(collections._count_elements)
