@@ -98,6 +98,8 @@ A, B, C = (of(axis) for axis in AXES)
         (of(0) * A, "0"),
         (-B, "-j"),
         ((of(SIZE) * 2) // of(SIZE), "2"),
+        (((of(SIZE) - 2) * 3) // (of(SIZE) - 2), "3"),
+        ((A * of(SIZE) + A * 2) % (of(SIZE) + 2), "0"),
     ],
 )
 def test_simplification(expression: Index, text: str) -> None:

@@ -349,8 +349,9 @@ def _split_multiple(a: Index, b: Index) -> tuple[Index, Index]:
             else:
                 rest[monomial] = coefficient
         return _make(whole), _make(rest)
-    if a == b:
-        return ONE, ZERO
+    ratio = _exact(a, b)
+    if ratio is not None:
+        return ratio, ZERO
     whole_sum, rest_sum = ZERO, a
     for symbol in sorted(a.symbols - b.symbols, key=_atom_key):
         step = rest_sum.coefficient(symbol)
