@@ -255,3 +255,46 @@ def test_what_needs_digits(name: str) -> None:
             f"n.{method}(2, 'big')",
         ]
     assert any(found > allowed for found, allowed in (versions(call, False) for call in calls))
+
+
+LARGE = """
+x * n**16
+whole + n**13
+whole * (n * n * n * n * n * n * n * n * n * n * n * n)
+x * (n << 30 << 30)
+x * (n**12 // 7**3)
+x * (-(n**14) % 5)
+x * -(n**15)
+x * max(n**14, 5)
+x * float(n**14)
+x + n**30 / 3
+x + (1 << n)
+x * math.factorial(n)
+whole.clamp(max=1 << n)
+torch.full((2,), n**20)
+torch.tensor(n * 10**9)
+torch.tensor([[n * 10**9, 2]])
+torch.tensor([n, 0.5, n / 3])
+torch.tensor((n, n >> 1), dtype=torch.float32)
+torch.tensor([n, True])
+torch.as_tensor([n * 10**9])
+torch.asarray([n * 10**9])
+whole.new_tensor([n * 10**9])
+x.new_tensor(n)
+x.new_tensor([n, 3])
+(n**80, n**80 % 7, -(n**80) // 3)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("expression", LARGE)
+def test_large_numbers(expression: str, backend: str) -> None:
+    """Guards and kernels compute in 64 bits, Python does not: what is too large for them is eager's all the same."""
+    names: dict[str, Any] = dict(NAMES)
+    exec(f"def f(x, whole, n):\n    return {expression}", names)
+    f = names["f"]
+    onegraph.reset()
+    compiled = onegraph.compile(f, backend=backend)
+    x, whole = torch.ones(2), torch.ones(2, dtype=torch.int64)
+    for n in (8, 12, 20, 21, 33, 57, 70, -3):
+        assert shown(outcome(f, x, whole, n)) == shown(outcome(compiled, x, whole, n))

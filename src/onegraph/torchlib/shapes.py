@@ -39,7 +39,7 @@ from onegraph.torchlib.size_expression import (
     given_in,
 )
 from onegraph.torchlib.size_node import SizeNode
-from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, is_symbolic, kind_of
+from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, bits_of, is_symbolic, kind_of
 
 __all__ = [
     "LARGEST", "SIGNS", "Computed", "Condition", "Fact", "Float", "Given", "SizeNode", "Sizes", "Whole", "given_in",
@@ -253,7 +253,7 @@ class Sizes:
         """
         args = tuple([self.indices.get(arg, arg) if isinstance(arg, Whole) else arg for arg in args])
         result = self._index(op, args)
-        if result is not None:
+        if result is not None and self._fits(result):
             return result
         kind = kind_of(op, args)
         if any(map(self.is_unknown, args)):
@@ -282,6 +282,15 @@ class Sizes:
         if not rule.any_sign and any(map(self.is_unknown, args)):
             self.refuse()
         return rule.index(self, *(Index.of(int(arg) if isinstance(arg, bool) else arg) for arg in args))  # type: ignore[arg-type]
+
+    def _fits(self, value: Index) -> bool:
+        """Whether guards and kernels can compute the number, in 64 bits; guarded where it might be too large."""
+        if bits_of(value) < 63 or self.is_unknown(value):
+            return True
+        limit = Index.of(1 << 62)
+        return abs(self.value(value)) < 1 << 62 and all(
+            self.holds(Condition("<=", each, limit)) for each in (value, -value)
+        )
 
     def _is_not_zero(self, value: Expression) -> bool:
         if isinstance(value, Index):

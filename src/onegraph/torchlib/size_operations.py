@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from onegraph.ir.index import ONE, ZERO, Index, greatest, least
+from onegraph.ir.index import ONE, ZERO, Call, Index, greatest, least
 from onegraph.torchlib.size_expression import Computed, Condition, Float, Unknown, Whole
 
 
@@ -148,20 +148,24 @@ def is_modest(value: Any) -> bool:
         case int():
             return value.bit_length() < LARGE
         case Index():
-            return all(c.bit_length() + 64 * degree(m) < LARGE for m, c in value.terms)
+            return bits_of(value) < LARGE
     return not isinstance(value, Whole)
 
 
-def degree(monomial: Any) -> int:
-    return sum(1 if not hasattr(atom, "a") else degree_of(atom.a) + degree_of(atom.b) for atom in monomial)
+def bits_of(value: Index) -> int:
+    """How many bits the number has at most."""
+    terms = [c.bit_length() + sum(map(_bits_of_atom, monomial)) for monomial, c in value.terms]
+    return max(terms, default=0) + (len(terms) - 1).bit_length()
 
 
-def degree_of(value: Index) -> int:
-    return max((degree(monomial) for monomial, _ in value.terms), default=0)
+def _bits_of_atom(atom: Any) -> int:
+    return max(bits_of(atom.a), bits_of(atom.b)) if isinstance(atom, Call) else BITS
 
 
-#: The bits from which on integers are too large for floating-point numbers, less some for sums.
-LARGE = 960
+#: Sizes and integers of the program are taken to be below 2^31.
+BITS = 31
+#: The bits from which on integers are too large for floating-point numbers, less many for larger sizes.
+LARGE = 400
 
 
 def may_raise(value: Any) -> bool:

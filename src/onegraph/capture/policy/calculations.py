@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.operators import INTEGERS, NUMBERS
+from onegraph.capture.operators import INTEGERS, NUMBERS, contains_symbolic
 from onegraph.capture.policy.iteration import StandIn, hidden
 from onegraph.capture.policy.registry import HANDLERS, policy
 from onegraph.torchlib.given import Within
@@ -145,14 +145,54 @@ def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return int(count())
 
 
-@policy(torch.tensor)
-def tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A tensor of one number, which other tensors are computed with."""
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    if len(args) == 1 and tracer.is_symbolic(*args, kinds=torch.SymFloat) and dtype.is_floating_point:
-        if tracer.asked(Within(torch.finfo(dtype).max), *args):
-            return tracer.call_native(torch.scalar_tensor, args, {**kwargs, "dtype": dtype})
-    return tracer.call_native(torch.tensor, args, kwargs)
+def _of_contents(function: Any, is_method: bool = False) -> None:
+    """A function that makes a tensor of numbers; one of a tensor makes it of the same type, and on its device."""
+
+    @policy(function)
+    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if tracer.numbers.sizes.is_static or not contains_symbolic(args, set()):
+            return tracer.call_native(function, args, kwargs)
+        named = {"dtype": args[0].dtype, "device": args[0].device, **kwargs} if is_method else kwargs
+        made = tensor_of(tracer, args[-1], named) if len(args) == 1 + is_method else None
+        if made is not None:
+            return made
+        return tracer.call_native(function, tracer.concrete_deep(args, "contents of a tensor"), kwargs)
+
+
+def tensor_of(tracer: Any, contents: Any, kwargs: dict[str, Any]) -> Any:
+    """A tensor of one number, or of several in a list; None for what has to be made as Python makes it."""
+    if tracer.is_symbolic(contents):
+        return scalar_tensor(tracer, contents, kwargs)
+    if type(contents) not in SEVERAL or kwargs.get("requires_grad"):
+        return None
+    items = list(tracer.iterate(contents))
+    if not tracer.is_symbolic(*items):
+        return None
+    floating = any(isinstance(item, float | torch.SymFloat) for item in items)
+    named = {"dtype": torch.get_default_dtype() if floating else torch.int64, **kwargs}
+    scalars = [scalar_tensor(tracer, item, named) for item in items]
+    return None if any(scalar is None for scalar in scalars) else tracer.call_native(torch.stack, (scalars,), {})
+
+
+def scalar_tensor(tracer: Any, number: Any, kwargs: dict[str, Any]) -> Any:
+    """A tensor of one number; None where the type of its elements does not hold it as `torch.tensor` has it."""
+    whole = isinstance(number, INTEGERS)
+    dtype = kwargs.get("dtype") or (torch.int64 if whole else torch.get_default_dtype())
+    if isinstance(number, bool) or not (dtype.is_floating_point or whole and dtype is torch.int64):
+        return None
+    limit = EXACT if whole else torch.finfo(dtype).max
+    if tracer.is_symbolic(number) and dtype is not torch.int64 and not tracer.asked(Within(limit), number):
+        return None
+    return tracer.call_native(torch.scalar_tensor, (number,), {**kwargs, "dtype": dtype})
+
+
+_of_contents(torch.tensor)
+_of_contents(torch.as_tensor)
+_of_contents(torch.asarray)
+_of_contents(torch.Tensor.new_tensor, is_method=True)
+
+#: The integers that are floating-point numbers of 64 bits.
+EXACT = 1 << 53
 
 
 #: What stands for lists and tuples of numbers.
