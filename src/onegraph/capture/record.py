@@ -42,7 +42,7 @@ from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib import warned
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
-from onegraph.torchlib.given import bounded
+from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
 
@@ -166,6 +166,8 @@ class Recorder(TorchFunctionMode):
         if refused is not None:
             raise refused
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
+        if not self.fake.sizes.is_static:
+            args, kwargs = indexed(args, kwargs)
         if func is torch.Tensor.__setitem__:
             args = bounded(args, args[:1])
         if depends_on_place(func):

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from onegraph.torchlib.aten import OpOverload, map_leaves
+from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
+from onegraph.torchlib.size_expression import Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,21 @@ class Within:
 
     def __call__(self, number: float) -> bool:
         return not self.limit < abs(number) < math.inf
+
+
+def indexed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a function of torch: integers for which there can be no symbol are what they are now."""
+
+    def is_whole(value: Any) -> bool:
+        return isinstance(value, torch.SymInt) and isinstance(value.node.value, Whole) and value.node.is_known
+
+    def number(value: Any) -> Any:
+        constant = value.node.index.constant if is_whole(value) else None
+        return value if constant is None else constant
+
+    if not any(map(is_whole, leaves(args, kwargs))):
+        return args, kwargs
+    return map_leaves(number, args), map_leaves(number, kwargs)
 
 
 def bounded_arguments(

@@ -252,7 +252,7 @@ class Sizes:
             Exception: what the function raises for the numbers of this trace.
         """
         args = tuple([self.indices.get(arg, arg) if isinstance(arg, Whole) else arg for arg in args])
-        result = self._index(op, args)
+        result = self.as_index(op, args)
         if result is not None and self._fits(result):
             return result
         kind = kind_of(op, args)
@@ -272,7 +272,7 @@ class Sizes:
             return self.ask(op, args)
         return op(*map(self.specialize, args))  # type: ignore[arg-type]
 
-    def _index(self, op: Callable[..., Any], args: tuple[Expression, ...]) -> Index | None:
+    def as_index(self, op: Callable[..., Any], args: tuple[Expression, ...]) -> Index | None:
         """The index expression that an operation on integers is, if it is one."""
         rule = RULES.get(op)
         if rule is None or not all(isinstance(arg, int | Index) for arg in args):

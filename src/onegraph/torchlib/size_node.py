@@ -181,7 +181,9 @@ class SizeNode:
 
     def _computed(self, op: Callable[..., Any], *others: SizeNode) -> SizeNode:
         args = (self.value, *(other.value for other in others))
-        result = self.sizes.computed(op, args)
+        result = self.sizes.as_index(op, args)
+        if result is None:
+            result = self.sizes.computed(op, args)
         if type(result) is int:
             return self.wrap_int(result)
         return self._new(result)

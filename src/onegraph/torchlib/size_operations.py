@@ -154,7 +154,7 @@ def is_modest(value: Any) -> bool:
 
 def bits_of(value: Index) -> int:
     """How many bits the number has at most."""
-    terms = [c.bit_length() + sum(map(_bits_of_atom, monomial)) for monomial, c in value.terms]
+    terms = [(abs(c) - 1).bit_length() + sum(map(_bits_of_atom, monomial)) for monomial, c in value.terms]
     return max(terms, default=0) + (len(terms) - 1).bit_length()
 
 
@@ -194,4 +194,6 @@ SYMBOLIC |= {torch.sym_float}
 
 def is_symbolic(value: Any) -> bool:
     """Whether the functions that an expression is computed by take symbolic numbers."""
+    if isinstance(value, Whole):
+        return False
     return not isinstance(value, Computed) or (value.op in SYMBOLIC and all(map(is_symbolic, value.args)))
