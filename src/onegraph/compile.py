@@ -19,7 +19,8 @@ from torch.autograd import forward_ad
 
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
-from onegraph.autograd.function import Backward, Pattern, compiled_alone, compiled_pair
+from onegraph.autograd.callable import compiled_alone, compiled_pair
+from onegraph.autograd.function import Backward, Pattern
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev

@@ -34,7 +34,10 @@ VALUES = (
     "Through.apply({t})", "Parts.apply({t})[0]", "Parts.apply({t})[1] + {u}", "Parts.apply({t})[2] * {u}",
     "{t}.abs() + 1", "{t}.relu()", "F.gelu({t})", "torch.stack([{t}, {u}]).mean(0)", "{t} / ({u}.abs() + 1)",
 )  # fmt: skip
-VIEWS = ("{t}.view(3, 4)", "{t}[:]", "{t}.view(12).view(3, 4)", "{t}.unsqueeze(0).squeeze(0)", "{t}.t().t()")
+VIEWS = (
+    "{t}.view(3, 4)", "{t}[:]", "{t}.view(12).view(3, 4)", "{t}.unsqueeze(0).squeeze(0)", "{t}.t().t()",
+    "{t}.view(12).split(12)[0].view(3, 4)", "{t}.contiguous().unsqueeze(0).unbind(0)[0]",
+)  # fmt: skip
 WRITES = (
     "{n}.mul_({u})", "{n}.add_(1)", "{n}[0] = {u}[1]", "{n}[:, 1:3].mul_(2)", "{n}.relu_()", "{n}.copy_({u})",
     "{n}.view(12)[2:5].zero_()", "{n}.sigmoid_()", "Doubled.apply({n})",
@@ -49,6 +52,8 @@ RESULTS = (
     "{t} > 0",
     "{t}.detach()",
     "{t}.mean(1)",
+    "*{t}.contiguous().chunk(2, 1)",
+    "{t}.contiguous().unbind(0)[1]",
 )
 NAMES = ("x", "y", "z")
 
@@ -106,7 +111,7 @@ def passes(function: Callable[..., Any], number: int) -> list[Any]:
                 case 0:
                     value.retain_grad()
                 case 1:
-                    value.register_hook(lambda gradient: gradient * 2)
+                    value.register_hook(lambda gradient: None if gradient is None else gradient * 2)
                     hooked.append(value)
         # A view loses its hooks when it is written to; results that are views in eager need not be.
         written = [t for t in (*given, *results) if all(t is not other for other in hooked)]

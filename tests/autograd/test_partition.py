@@ -137,10 +137,22 @@ def test_what_is_refused() -> None:
         y.add_(1)
         return (z,)
 
+    def viewed_under_no_grad(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.detach()
+        with torch.no_grad():
+            rows = y[1:]
+        return x * 2, rows
+
+    def pieces_of_a_view_under_no_grad(x: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            rows = x[1:]
+        return x * 2, *rows.unbind(0)
+
     assert "an input that requires grad is written to" in refused(written_by_no_grad, leaf(3))
     assert "modified by an inplace operation" in refused(written_after_it_was_kept, leaf(3))
     assert "a leaf that the graph made" in refused(lambda x: (torch.ones(3, requires_grad=True), x * 2), leaf(3))
-    assert "lets nobody write to" in refused(lambda x: (x * 2).unbind(0), leaf(3, 3))
+    assert "lets nobody write to" in refused(viewed_under_no_grad, leaf(3, 3))
+    assert "no operator makes alone" in refused(pieces_of_a_view_under_no_grad, leaf(3, 3))
 
 
 def test_five_thousand_nodes_take_less_than_a_second() -> None:

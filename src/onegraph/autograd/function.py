@@ -17,44 +17,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
 from onegraph import _C
-from onegraph.autograd import GraphPair
 from onegraph.autograd.partition import BackwardGraph
-from onegraph.autograd.runtime import Run, as_laid_out, bind, gradient, write
+from onegraph.autograd.runtime import Run, as_laid_out, gradient, resolve, write
 from onegraph.autograd.spec import (
     BaseOf,
-    CallSpec,
     Computed,
-    Detached,
     GradSpec,
     Half,
     Input,
     Mutation,
     Origin,
     Output,
-    Replayed,
-    Strided,
 )
-from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
     FREED,
     below_autograd,
     given_instead,
     is_graph_kept,
-    recorder,
     set_version,
     version_probe,
     written_since,
 )
-from onegraph.torchlib.state import GlobalState, saves_for_hooks, saves_through_hooks, tracing_suspended, under
+from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
 
 Pattern = tuple[bool, ...]
 
@@ -103,7 +95,8 @@ class Compiled:
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
-    told why a backward pass runs in eager. `functions` are those of the program whose backward is a part of it.
+    told why a backward pass runs in eager. `functions` are those of the program whose backward is a part of it. `views`
+    are counted behind the results.
     """
 
     forward: Run
@@ -117,6 +110,7 @@ class Compiled:
     random: bool
     report: Callable[[str], object]
     functions: Sequence[CustomFunction]
+    views: tuple[Output, ...]
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
     @property
@@ -125,17 +119,25 @@ class Compiled:
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         call = Call(self, inputs)
-        found: dict[int, Tensor] = {}
+        call.run()
+        results = [*call.values[: self.grad.results]]
         for node in self.nodes:
             if node.half.cut is None:
                 passed = node.record(call, node, *[inputs[index] for index in node.reached])
             else:
-                earlier = [found.get(index, call.values[index]) for index in node.results]
-                passed = node.record(call, node, found[node.cut], *earlier)
-            found.update(zip(node.results, passed, strict=True))
-        results = [found.get(index, value) for index, value in enumerate(call.values[: self.grad.results])]
+                self.show(node.cut, inputs, results)
+                passed = node.record(call, node, results[node.cut], *[results[index] for index in node.results])
+            for index, result in zip(node.results, passed, strict=True):
+                results[index] = result
+        self.show(self.grad.results + len(self.views) - 1, inputs, results)
         call.given = call.values = ()
         return results
+
+    def show(self, last: int, inputs: Sequence[Any], results: list[Any]) -> None:
+        """Let the results go on with the views up to this one, if it is one."""
+        made = len(results) - self.grad.results
+        for view in self.views[made : last + 1 - self.grad.results]:
+            results.append(resolve(view, inputs, results))
 
 
 class Call:
@@ -163,8 +165,10 @@ class Call:
         graph, inputs = self.graph, self.given
         with below_autograd():
             self.values = graph.forward(*inputs)
-        for mutation in graph.mutations:
-            write(mutation, inputs[mutation.input], self.values)
+        if graph.mutations:
+            with torch.no_grad():
+                for mutation in graph.mutations:
+                    write(mutation, inputs[mutation.input], self.values)
         for index, count in graph.counts:
             set_version(self.values[index], count)
         for place, writes in graph.watched:
@@ -205,12 +209,10 @@ SAVED = object()
 
 
 class CompiledGraph(torch.autograd.Function):
-    """The node in eager's history that stands for what results are computed by. The first one runs the graph."""
+    """The node in eager's history that stands for what results are computed by."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, node: Node, *reached: Tensor) -> tuple[Tensor, ...]:
-        if not call.values:
-            call.run()
         call.keep(ctx, node)
         return tuple([call.values[index] for index in node.results])
 
@@ -328,89 +330,6 @@ def written_to(call: Call, place: Input | Computed) -> tuple[Tensor, int, torch.
     return None if tensor._version == version else (tensor, version, shape)
 
 
-def compiled_pair(
-    pair: GraphPair,
-    forward: Run,
-    backwards: Sequence[Run],
-    specialize: Callable[[int, Pattern], Backward | None],
-    eager: Run,
-    report: Callable[[str], object],
-    functions: Sequence[CustomFunction],
-) -> Run:
-    """The graphs of a pair as one function of the captured graph's inputs."""
-    spec, grad = pair.spec, pair.grad
-    followed = frozenset(Computed(index) for index in grad.followed)
-    recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
-    counters = {position: counter_of(spec.outputs[position]) for position, _ in spec.written}
-    counts = tuple((n, count) for p, count in spec.written if (n := counters[p]) is not None)
-    writes = {Input(mutation.input): mutation.writes for mutation in recorded}
-    seen = {Computed(n) for output in spec.outputs if (n := counter_of(output)) is not None}
-    written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
-    watched = {item.place for half in grad.halves for item in half.watched}
-    watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
-    compiled = Compiled(
-        forward,
-        tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
-        eager,
-        grad,
-        tuple(mutation for mutation in spec.mutations if mutation not in recorded),
-        counts,
-        written,
-        tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
-        any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
-        report,
-        functions,
-    )
-    late = tuple((position, count) for position, count in spec.written if counters[position] is None)
-    return unless_watched(bind(replace(spec, mutations=recorded, written=late), compiled), eager)
-
-
-def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
-    """A graph that records gradients, of whose results none has one, as a function of the captured graph's inputs."""
-
-    def beneath(*inputs: Any) -> Sequence[Any]:
-        with below_autograd():
-            return run(*inputs)
-
-    native = isinstance(run, _C.Plan)  # which runs there by itself
-    return unless_watched(bind(spec, run if native else beneath), eager)
-
-
-def unless_watched(call: Run, eager: Run) -> Run:
-    """`call`, but eager's run where the program looks at each operator that records gradients."""
-
-    def run(*inputs: Any) -> Sequence[Any]:
-        # Hooks would be shown other tensors than those that eager saves, and anomaly mode looks at each operator.
-        return eager(*inputs) if saves_for_hooks() or torch.is_anomaly_enabled() else call(*inputs)
-
-    return run
-
-
-def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
-    grad, half, graph = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number]
-    return Node(
-        half,
-        tuple(grad.followed[n] for n in half.tangents),
-        tuple(index for index, place in enumerate(half.gradients) if place is not None),
-        -1 if half.cut is None else grad.followed[half.cut],
-        graph,
-        {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
-        specialize,
-        recorder(CompiledGraph if half.cut is None else Stage, half.name),
-        tuple(n for n, at in enumerate(graph.saved) if isinstance(at, Computed) and at.index < grad.results),
-    )
-
-
-def counter_of(output: Output) -> int | None:
-    """The result that counts the writes to an output; None if it has a counter of its own, or an input's."""
-    match output:
-        case Computed(index):
-            return index
-        case Strided(base) | Replayed(base) | Detached(base, True):
-            return counter_of(base)
-    return None
-
-
 def unfit(tangents: Sequence[Tensor | None]) -> str:
     """Why the backward graph cannot take these gradients; empty if it can."""
     if torch.is_grad_enabled():
@@ -446,7 +365,10 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     results = [shown(origin, inputs, outputs) for origin in graph.grad.origins]
     own = [(n, tangent) for n, tangent in zip(node.half.tangents, tangents, strict=True) if tangent is not None]
     cut = node.half.cut
-    with given_instead([(results[n], tangent) for n, tangent in own if n in graph.cuts]):
+    instead = [(results[n], tangent) for n, tangent in own if n in graph.cuts]
+    views = range(len(graph.grad.followed), len(results))
+    instead += [(results[n], torch.zeros_like(results[n])) for n in views if n != cut]
+    with given_instead(instead):
         found = torch.autograd.grad(
             [results[n] for n, _ in own],
             leaves if cut is None else [results[cut]],

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from onegraph.autograd.views import ALIAS, STRIDED, View, scatter
+from onegraph.autograd.views import STRIDED, View, scatter
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
     functional_form,
@@ -115,7 +115,7 @@ class Functionalizer(AtenRecorder):
             view, parent = value.view, value.parent
             assert view is not None and parent is not None, "the root of a family is always current"
             node = self.current(parent)
-            if view.op is not ALIAS:
+            if not view.is_whole:
                 result = value.tensor if view.index is None else view.results
                 node = self.emit(view.op, (node, *view.args), view.kwargs, result)
             if view.index is not None:
@@ -139,7 +139,7 @@ class Functionalizer(AtenRecorder):
         elif is_same(result, args[0]):
             if result is not args[0]:
                 self.bind(result, self.node_of(args[0]))
-                self._link(result, args[0], View(ALIAS, (), {}))
+                self._link(result, args[0], View(func, tuple(args[1:]), kwargs, is_whole=True))
         else:
             self.bind_result(self.computed(func, args, kwargs, result), result)
             self._link(result, args[0], View(func, tuple(args[1:]), kwargs))

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from onegraph.autograd.functionalize import Functionalizer, is_same
+from onegraph.autograd.inner_views import inner_views, viewed_through
 from onegraph.autograd.spec import (
     BaseOf,
     CallSpec,
@@ -130,11 +131,13 @@ def trace_joint(
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
                 results = list(followed.values())
-                cuts = cuts_among(results, outputs, written_values(call, primals))
+                views = inner_views(call, outputs, primals, results)
+                shown = viewed_through(call, outputs, views, returned)
+                points = [*results, *views.values()]
                 tangents = tangents_of(recorder, results)
-                tape = Tape(recorder, primals, returned.tensors, results, tangents, cuts, used)
+                tape = Tape(recorder, primals, returned.tensors, points, tangents, cuts_among(points), used)
                 parts = [(None, group) for group in tape.groups(parameters)]
-                parts += [(cut, tape.reaching(cut)) for cut in cuts]
+                parts += [(cut, starts) for cut in tape.cuts if (starts := tape.reaching(cut))]
                 refuse_unreached(parts, len(results))
                 with recorder, without_autocast():
                     halves = [tape.half(cut, starts, missing) for cut, starts in parts]
@@ -143,32 +146,43 @@ def trace_joint(
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()
-    origins = tuple(origin_of(call, index, tensor, outputs) for index, tensor in followed.items())
+    origins = (*(origin_of(call, index, value, outputs) for index, value in followed.items()), *map(Computed, views))
     spec = GradSpec(len(returned.nodes), tuple(followed), named([half for half, _ in halves], results), origins)
     nodes = [*returned.nodes, *(node for _, own in halves for node in own)]
-    return Joint(close(recorder, nodes), call, spec)
+    return Joint(close(recorder, nodes), shown, spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """What was recorded of a forward pass, for backward passes behind it. `used` grows by what they look at."""
+    """What was recorded of a forward pass, for backward passes behind it. `used` grows by what they look at.
+
+    `points` are the followed results, for which there are tangents, and behind them the views that others are computed
+    from; `cuts` are those of them that others are computed from.
+    """
 
     recorder: Functionalizer
     primals: Sequence[Any]
     tensors: Mapping[int, Tensor]
-    results: Sequence[Tensor]
+    points: Sequence[Tensor]
     tangents: Sequence[Tensor]
     cuts: Sequence[int]
     used: dict[int, tuple[Tensor, Any]]
+
+    @property
+    def results(self) -> Sequence[Tensor]:
+        return self.points[: len(self.tangents)]
 
     def leaves(self) -> dict[int, Tensor]:
         return {n: v for n, v in enumerate(self.primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
 
     def half(self, cut: int | None, results: Sequence[int], missing: Collection[int]) -> tuple[Half, list[Node]]:
-        """One half, and what its graph returns. Gradients of results that others are computed from are given."""
-        wanted = list(self.leaves().values()) if cut is None else [self.results[cut]]
+        """One half, and what its graph returns. Gradients of results that others are computed from are given, and what
+        comes to views is the part of other halves."""
+        wanted = list(self.leaves().values()) if cut is None else [self.points[cut]]
         starts = [n for n in results if n not in missing]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
+        views = range(len(self.tangents), len(self.points))
+        hooks += [self.points[n].register_hook(torch.zeros_like) for n in views if n != cut]
         self.used.clear()
         with noting(writes_behind(self.results)) as written:
             found = self.gradients(starts, wanted)
@@ -197,7 +211,8 @@ class Tape:
         every = set().union(*arriving.values())
         shared = [members for node, members in passes.items() if node not in leaves]
         group = {n: {n} for n in range(len(self.results))}
-        for members in (*shared, *({cut, *every.intersection(self.reaching(cut))} for cut in self.cuts)):
+        cuts = [cut for cut in self.cuts if cut in group]
+        for members in (*shared, *({cut, *every.intersection(self.reaching(cut))} for cut in cuts)):
             joined = set().union(*(group[n] for n in members))
             group |= dict.fromkeys(joined, joined)
         found: dict[frozenset[int], set[int]] = {}
@@ -207,13 +222,13 @@ class Tape:
         return [sorted(members & every) for members in found.values() if members & every]
 
     def reaching(self, cut: int) -> list[int]:
-        """The other results whose gradients arrive at a result, by no way through another that has a half."""
-        goal, ends = edge_of(self.results[cut]), self.ends()
+        """The results whose gradients arrive at another one or a view, by no way through another that has a half."""
+        goal, ends = edge_of(self.points[cut]), self.ends()
         return [n for n, r in enumerate(self.results) if n != cut and goal in edges_behind([r], ends)]
 
     def ends(self) -> set[Edge]:
         """Where the gradients of results arrive that others are computed from: they are given."""
-        return {edge_of(self.results[n]) for n in self.cuts}
+        return {edge_of(self.points[n]) for n in self.cuts}
 
     def gradients(self, starts: Sequence[int], wanted: Sequence[Tensor]) -> dict[int, Tensor | None]:
         """By the id of each tensor that is wanted, the gradient that autograd computes."""
@@ -235,23 +250,16 @@ def instead(tangent: Tensor, gradient: Tensor) -> Tensor:
     return tangent
 
 
-def cuts_among(results: Sequence[Tensor], outputs: Sequence[Any], written: Collection[Any]) -> list[int]:
-    """The results that others are computed from, by their numbers, those first that come first.
+def cuts_among(points: Sequence[Tensor]) -> list[int]:
+    """The results and views that results are computed from, by their numbers, those first that come first.
 
     The caller may ask for the gradient of such a result, or hook it. The results of one node of autograd are all
-    computed from its inputs, so these need nodes of their own. A result that the caller sees as something else than the
-    result itself cannot have one.
+    computed from its inputs, so these need nodes of their own.
     """
-    followed = [item for item in [*outputs, *written] if isinstance(item, Tensor) and not item.is_leaf]
-    around = edges_behind(followed)
-    for item in followed:
-        if edge_of(item) in around:
-            if any(item is value for value in written) or not any(item is result for result in results):
-                raise CompileError("joint graph", "a result is computed from a view that is another one")
-    inner = edges_behind(results)
-    cuts = [n for n, result in enumerate(results) if edge_of(result) in inner]
-    edges = {edge_of(results[n]) for n in cuts}
-    return sorted(cuts, key=lambda n: len(edges & edges_behind([results[n]])))
+    inner = edges_behind(points)
+    cuts = [n for n, point in enumerate(points) if edge_of(point) in inner]
+    edges = {edge_of(points[n]) for n in cuts}
+    return sorted(cuts, key=lambda n: len(edges & edges_behind([points[n]])))
 
 
 def watched_of(
@@ -274,11 +282,6 @@ def watched_of(
         if passes:
             found.append(Watched(place, node_name(tensor), frozenset().union(*passes)))
     return tuple(found)
-
-
-def written_values(call: CallSpec, primals: Sequence[Any]) -> list[Any]:
-    """The inputs that the graph gives a value."""
-    return [primals[mutation.input] for mutation in call.mutations if mutation.value is not None]
 
 
 def primal_of(value: Any) -> Any:

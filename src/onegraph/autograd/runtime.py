@@ -36,7 +36,8 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
     """
     if spec.is_plain():
         return run
-    if not spec.mutations and not spec.written and all(isinstance(output, Computed) for output in spec.outputs):
+    plain = not spec.mutations and not spec.written and not spec.views
+    if plain and all(isinstance(output, Computed) for output in spec.outputs):
         order = [output.index for output in spec.outputs if isinstance(output, Computed)]
 
         def call_in_order(*inputs: Any) -> tuple[Any, ...]:
@@ -53,12 +54,22 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
         else:
             for mutation in spec.mutations:
                 write(mutation, inputs[mutation.input], results)
+            if spec.views:
+                results = with_views(spec.views, inputs, results)
             outputs = [resolve(output, inputs, results) for output in spec.outputs]
         for position, count in spec.written:
             set_version(outputs[position], count)
         return tuple(outputs)
 
     return call
+
+
+def with_views(views: Sequence[tuple[int, Output]], inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """The results, and behind them these views, some of which are made of earlier ones."""
+    found = list(results)
+    for _, view in views:
+        found.append(resolve(view, inputs, found))
+    return found
 
 
 def unrecorded_output(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -120,8 +131,9 @@ def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> An
             return laid_over(resolve(base, inputs, results), size, stride, offset, results)
         case Replayed(base, steps):
             tensor = resolve(base, inputs, results)
-            for op, args in steps:
-                tensor = op(tensor, *args)
+            for step in steps:
+                made = step.op(tensor, *[argument(value, results) for value in step.args])
+                tensor = made if step.index is None else made[step.index]
             return tensor
         case Detached(source, counted_together):
             tensor = resolve(source, inputs, results)
@@ -134,6 +146,13 @@ def laid_over(tensor: Tensor, size: Numbers, stride: Numbers, offset: int | Comp
     """A view of a tensor by its layout."""
     start = tensor.storage_offset() + number(offset, results)
     return torch.as_strided(tensor, [number(n, results) for n in size], [number(n, results) for n in stride], start)
+
+
+def argument(value: Any, results: Sequence[Any]) -> Any:
+    """An argument of a view operator, with its numbers."""
+    if isinstance(value, list | tuple):
+        return [argument(item, results) for item in value]
+    return number(value, results)
 
 
 def number(value: int | Computed, results: Sequence[Any]) -> int:

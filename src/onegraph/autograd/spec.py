@@ -36,7 +36,7 @@ class Literal:
 class Strided:
     """A view of another tensor by its layout; `offset` counts from where the other one starts."""
 
-    base: Base
+    base: Base | Replayed
     size: tuple[int | Computed, ...]
     stride: tuple[int | Computed, ...]
     offset: int | Computed
@@ -44,10 +44,22 @@ class Strided:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A view of another tensor that a layout cannot express (of another dtype, conjugated): operators, in order."""
+    """A view of another tensor that a layout cannot express: operators, in order.
 
-    base: Base
-    steps: tuple[tuple[Any, tuple[Any, ...]], ...]
+    It is of another dtype, conjugated, or one of several that an operator gives, to which autograd lets nobody write.
+    """
+
+    base: Base | Strided
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A view operator, its arguments behind the first, and which of its results is meant if it gives several."""
+
+    op: Any
+    args: tuple[Any, ...]
+    index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +93,21 @@ class Mutation:
 class CallSpec:
     """How to call a functional graph. Its inputs are those of the captured graph.
 
-    `written` are outputs, by position, that the program has written to after it made them, and how often.
+    `written` are outputs, by position, that the program has written to after it made them, and how often. `views` are
+    counted as results behind those of the graph, each with the position of the output that it is; they are made in
+    order, before the outputs.
     """
 
     inputs: int
     outputs: tuple[Output, ...]
     mutations: tuple[Mutation, ...] = ()
     written: tuple[tuple[int, int], ...] = ()
+    views: tuple[tuple[int, Output], ...] = ()
 
     def is_plain(self) -> bool:
         """Are the functional graph's results just the outputs, with nothing to do around it?"""
         plain = tuple(Computed(index) for index in range(len(self.outputs)))
-        return not self.mutations and not self.written and self.outputs == plain
+        return not self.mutations and not self.written and not self.views and self.outputs == plain
 
     def given_back(self) -> dict[int, int]:
         """The results that the caller needs for nothing but to copy them to inputs, and these inputs, by position."""
@@ -152,7 +167,8 @@ class Half:
 
     `tangents` are the results whose gradients it takes, by their numbers among the followed ones. `cut` is None for the
     node that gives the gradients of the inputs. Where results are computed from another one, each such result has a
-    node more, and `cut` is its number: the node gives the part of its gradient that comes through the others.
+    node more, and `cut` is its number: the node gives the part of its gradient that comes through the others. Views
+    that others are computed from are counted behind the followed results.
     `gradients` has one for each input (None for an input that gets none), or the one of the cut; `computed` is how many
     tensors and numbers the backward graph returns for them. `watched` are inputs and results that eager's autograd
     would look at: to write to them before the backward pass is an error. `frees` are the numbers of all that it would
@@ -187,6 +203,11 @@ class GradSpec:
     followed: tuple[int, ...]
     halves: tuple[Half, ...]
     origins: tuple[Origin, ...]
+
+    def place(self, number: int) -> int:
+        """Which result a followed one is, or a view behind them."""
+        count = len(self.followed)
+        return self.followed[number] if number < count else self.results + number - count
 
     def __str__(self) -> str:
         lines = [f"{self.results} results, of which autograd follows {list(self.followed)}"]

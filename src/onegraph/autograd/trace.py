@@ -21,6 +21,7 @@ from onegraph.autograd.spec import (
     Mutation,
     Output,
     Replayed,
+    Step,
     Strided,
     base_of,
 )
@@ -29,7 +30,7 @@ from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
-from onegraph.torchlib.primals import set_version
+from onegraph.torchlib.primals import is_one_of_several, is_plain_view, set_version
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_dense
@@ -290,8 +291,9 @@ def output_of(
         for other in results
         if isinstance(other, Tensor) and other is not item and recorder.value_of(other).family is value.family
     ]
+    several = is_one_of_several(item)
     is_part = value.family.version and item.numel() != root.tensor.numel()  # which was written to, and not as a whole
-    if value is root or (not relatives and not is_part and is_dense(item.size(), item.stride())):
+    if value is root or not (relatives or is_part or several) and is_dense(item.size(), item.stride()):
         return returned.add(item)
     view = view_of(value, root, returned.add(root.tensor), returned)
     return view if item._is_view() else Detached(view, counts_with(item, root.tensor))
@@ -311,15 +313,26 @@ def counts_with(item: Tensor, tensor: Tensor) -> bool:
 
 def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:
     """The view `value` of `root`."""
-    if is_laid_over(value.tensor, root.tensor):
+    several = is_one_of_several(value.tensor)
+    if is_laid_over(value.tensor, root.tensor) and not several:
         return Strided(base, *layout_over(value.tensor, root.tensor, returned))
     steps = []
     while value is not root and value.view is not None and value.parent is not None:
-        if value.view.index is not None:
-            raise CompileError("functionalize", f"an output is a piece, made by {value.view.op}, of another dtype")
-        steps.append((value.view.op, value.view.args))
+        view = value.view
+        if several and not is_plain_view(value.tensor):
+            raise CompileError("functionalize", "an output is a view of a view that no operator makes alone")
+        steps.append(Step(view.op, known(view.args, returned), view.index))
         value = value.parent
+    if value is not root:
+        raise CompileError("functionalize", "an output is a view that is not made of the tensor that it shows")
     return Replayed(base, tuple(reversed(steps)))
+
+
+def known(argument: Any, returned: Returned) -> Any:
+    """An argument with its symbolic numbers as the results that compute them."""
+    if isinstance(argument, list | tuple):
+        return tuple(known(item, returned) for item in argument)
+    return returned.number(argument) if isinstance(argument, torch.SymInt) else argument
 
 
 def is_laid_over(tensor: Tensor, origin: Tensor) -> bool:

@@ -13,18 +13,21 @@ from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder
 
 aten = torch.ops.aten
-ALIAS = aten.alias.default  # the whole of the other tensor
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a tensor was made from its parent, the first argument: element `index` of `results` if there are several."""
+    """How a tensor was made from its parent, the first argument: element `index` of `results` if there are several.
+
+    One that `is_whole` is the parent, as it is.
+    """
 
     op: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     index: int | None = None
     results: Any = None
+    is_whole: bool = False
 
 
 #: Any view, by its sizes and strides.
@@ -38,6 +41,8 @@ def scatter(
     recorder: AtenRecorder, base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View
 ) -> Node:
     """A node for `base` with its view `view` replaced by `new`. It has the sizes and strides of `base_tensor`."""
+    if view.is_whole:
+        return new
     inverse = _SCATTERS.get(view.op, _strided)
     op, args = inverse(base, base_tensor, new, view_tensor, view)
     return new if op is None else recorder.emit(op, args, {}, base_tensor)
@@ -50,11 +55,6 @@ def _inverts(*ops: Any) -> Callable[[Scatter], Scatter]:
         return function
 
     return register
-
-
-@_inverts(ALIAS)
-def _same(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View) -> Any:
-    return None, ()
 
 
 @_inverts(

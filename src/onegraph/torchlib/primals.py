@@ -15,8 +15,9 @@ from torch import Tensor
 
 from onegraph.torchlib.fake import FakeTensor
 
-#: Views that autograd lets nobody write to, or records in a way of their own, are not made by an operator alone.
+#: Views that are made under `no_grad`, or by custom functions, are not made by an operator alone.
 _DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
+_SEVERAL = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
 
 
 def primal(fake: FakeTensor) -> FakeTensor:
@@ -34,9 +35,14 @@ def tangent(result: FakeTensor) -> FakeTensor:
         return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=result.device)
 
 
+def is_one_of_several(tensor: Tensor) -> bool:
+    """Whether a tensor is a view that an operator has given beside others, or one of such a view."""
+    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == _SEVERAL
+
+
 def is_plain_view(tensor: Tensor) -> bool:
-    """Whether autograd treats a tensor as what one operator views of its base, or as no view at all."""
-    return not tensor._is_view() or torch._C._autograd._get_creation_meta(tensor) == _DEFAULT
+    """Whether operators alone make such a tensor with gradients being recorded."""
+    return not tensor._is_view() or torch._C._autograd._get_creation_meta(tensor) in (_DEFAULT, _SEVERAL)
 
 
 def set_version(tensor: Tensor, version: int) -> None:

@@ -1,0 +1,105 @@
+"""The graphs of a captured graph as one function of its inputs, in eager's autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.autograd import GraphPair
+from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage
+from onegraph.autograd.runtime import Run, bind
+from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, Replayed, Strided
+from onegraph.torchlib.aten import is_random
+from onegraph.torchlib.custom_function import CustomFunction
+from onegraph.torchlib.primals import below_autograd, recorder
+from onegraph.torchlib.state import saves_for_hooks
+
+
+def compiled_pair(
+    pair: GraphPair,
+    forward: Run,
+    backwards: Sequence[Run],
+    specialize: Callable[[int, Pattern], Backward | None],
+    eager: Run,
+    report: Callable[[str], object],
+    functions: Sequence[CustomFunction],
+) -> Run:
+    """The graphs of a pair as one function of the captured graph's inputs."""
+    spec, grad = pair.spec, pair.grad
+    followed = frozenset(Computed(index) for index in grad.followed)
+    recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
+    views = {grad.results + n: view for n, (_, view) in enumerate(spec.views)}
+    counters = {position: counter_of(spec.outputs[position], views) for position, _ in spec.written}
+    counts = tuple((n, count) for p, count in spec.written if (n := counters[p]) is not None)
+    writes = {Input(mutation.input): mutation.writes for mutation in recorded}
+    seen = {Computed(n) for output in spec.outputs if (n := counter_of(output, views)) is not None}
+    written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
+    watched = {item.place for half in grad.halves for item in half.watched}
+    watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
+    compiled = Compiled(
+        forward,
+        tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
+        eager,
+        grad,
+        tuple(mutation for mutation in spec.mutations if mutation not in recorded),
+        counts,
+        written,
+        tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
+        any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
+        report,
+        functions,
+        tuple(views.values()),
+    )
+    late = tuple((position, count) for position, count in spec.written if counters[position] is None)
+    return unless_watched(bind(replace(spec, mutations=recorded, written=late, views=()), compiled), eager)
+
+
+def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
+    """A graph that records gradients, of whose results none has one, as a function of the captured graph's inputs."""
+
+    def beneath(*inputs: Any) -> Sequence[Any]:
+        with below_autograd():
+            return run(*inputs)
+
+    native = isinstance(run, _C.Plan)  # which runs there by itself
+    return unless_watched(bind(spec, run if native else beneath), eager)
+
+
+def unless_watched(call: Run, eager: Run) -> Run:
+    """`call`, but eager's run where the program looks at each operator that records gradients."""
+
+    def run(*inputs: Any) -> Sequence[Any]:
+        # Hooks would be shown other tensors than those that eager saves, and anomaly mode looks at each operator.
+        return eager(*inputs) if saves_for_hooks() or torch.is_anomaly_enabled() else call(*inputs)
+
+    return run
+
+
+def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
+    grad, half, graph = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number]
+    return Node(
+        half,
+        tuple(grad.followed[n] for n in half.tangents),
+        tuple(index for index, place in enumerate(half.gradients) if place is not None),
+        -1 if half.cut is None else grad.place(half.cut),
+        graph,
+        {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
+        specialize,
+        recorder(CompiledGraph if half.cut is None else Stage, half.name),
+        tuple(n for n, at in enumerate(graph.saved) if isinstance(at, Computed) and at.index < grad.results),
+    )
+
+
+def counter_of(output: Output, views: Mapping[int, Output]) -> int | None:
+    """The result that counts the writes to an output; None if it has a counter of its own, or an input's."""
+    match output:
+        case Computed(index):
+            return counter_of(views[index], views) if index in views else index
+        case Strided(base) | Replayed(base) | Detached(base, True):
+            return counter_of(base, views)
+    return None
