@@ -21,7 +21,9 @@ SUITES = {
     "small": small.run,
     "memory": memory.run,
     "training": training.run,
+    "training_saved": training.run_saved,
     "training_small": training.run_small,
+    "gradients": training.run_gradients,
     "training_memory": training.run_memory,
     "training_cold": training.run_cold,
 }

@@ -33,7 +33,8 @@ TITLES = {
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
     "training": "Steps of training: milliseconds",
     "training_saved": "Kept for the backward pass: megabytes",
-    "training_small": "Forward and backward of small models: microseconds",
+    "training_small": "Steps of training of small models: microseconds",
+    "gradients": "Forward and backward of small models: microseconds",
     "training_memory": "Memory at the peak of a step: megabytes",
     "training_cold": "Cold compile of a step: CPU-seconds of the first step in a new process",
 }

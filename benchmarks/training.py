@@ -1,7 +1,7 @@
-"""Steps of training: forward, backward, and the optimizer, which is eager's for all contenders.
+"""Steps of training: forward, backward and optimizer in one function, which each contender compiles as it can.
 
 Of whole models also what a step keeps between forward and backward, the most memory that it has allocated at a
-time, and what the first step costs in a fresh process.
+time, and what the first step costs in a fresh process; of small models also forward and backward alone.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ OPTIONS = {"compile_gradients": True}
 TRAINERS: Mapping[str, Callable[[Any], Any]] = CONTENDERS | {"onegraph": partial(onegraph.compile, options=OPTIONS)}
 
 
-def step_of(model: Callable[..., Tensor], parameters: list[Tensor], inputs: Mapping[str, Tensor]) -> Run:
-    """One step of training with plain gradient descent. So small that the loss stays a number."""
-    optimizer = torch.optim.SGD(parameters, lr=1e-5)
+def step_of(model: Callable[..., Tensor], parameters: list[Tensor], *args: Any, **kwargs: Any) -> Run:
+    """One step of training with AdamW. So small that the loss stays a number."""
+    optimizer = torch.optim.AdamW(parameters, lr=1e-5)
 
-    def step() -> None:
-        model(**inputs).backward()
+    def step() -> Tensor:
+        loss = model(*args, **kwargs)
+        loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        return loss
 
     return step
 
@@ -49,14 +51,19 @@ def chosen(settings: Settings) -> Iterator[Learner]:
 
 
 def run(settings: Settings) -> Iterator[Result]:
-    """Seconds of a step of each model, and the bytes that it keeps for its backward pass."""
+    """Seconds of a step of each model."""
     for learner in chosen(settings):
         model, inputs = built(learner)
         parameters = list(model.parameters())
-        compiled = {name: compile(model) for name, compile in TRAINERS.items()}
-        runs = {name: step_of(target, parameters, inputs) for name, target in compiled.items()}
+        runs = {name: compile(step_of(model, parameters, **inputs)) for name, compile in TRAINERS.items()}
         yield Result("training", learner.name, "ms", interleaved(runs, settings.rounds(9), settings.clock))
-        saved = {name: sample([float(kept_by(target, model, inputs))]) for name, target in compiled.items()}
+
+
+def run_saved(settings: Settings) -> Iterator[Result]:
+    """The bytes that the forward pass of each model keeps for its backward pass."""
+    for learner in chosen(settings):
+        model, inputs = built(learner)
+        saved = {name: sample([float(kept_by(compile(model), model, inputs))]) for name, compile in TRAINERS.items()}
         yield Result("training_saved", learner.name, "MB", saved)
 
 
@@ -94,7 +101,7 @@ def run_memory(settings: Settings) -> Iterator[Result]:
         found = {}
         with seen_by_profiler():
             for name in ("eager", "onegraph"):
-                step = step_of(TRAINERS[name](model), list(model.parameters()), inputs)
+                step = step_of(TRAINERS[name](model), list(model.parameters()), **inputs)
                 step()
                 step()
                 found[name] = sample([float(peak(step))])
@@ -130,19 +137,34 @@ class MeanOfAll(nn.Module):
         return sum(t.mean() for t in (results if isinstance(results, tuple) else (results,)))
 
 
-def run_small(settings: Settings) -> Iterator[Result]:
-    """Forward and backward of small models: the rest of their steps is the optimizer's overhead."""
+def small_models(settings: Settings) -> Iterator[tuple[str, nn.Module, tuple[Tensor, ...], list[Tensor]]]:
+    """Small models, or functions: name, module that gives the loss, its arguments, and what is trained."""
     for case in CASES[:3] if settings.quick and not settings.only else CASES:
-        if not settings.wants(case.__name__):
-            continue
-        torch.manual_seed(0)
-        target, args = case()
-        model = MeanOfAll(target).train()
-        leaves = list(model.parameters()) or [arg.requires_grad_() for arg in args]
-        runs = {name: partial(gradients, compile(model), args, leaves) for name, compile in TRAINERS.items()}
-        samples = interleaved(runs, settings.rounds(15), settings.clock)
-        yield Result("training_small", case.__name__.replace("_", " "), "us", samples)
-        reset()
+        if settings.wants(case.__name__):
+            torch.manual_seed(0)
+            target, args = case()
+            model = MeanOfAll(target).train()
+            yield (
+                case.__name__.replace("_", " "),
+                model,
+                args,
+                list(model.parameters()) or [arg.requires_grad_() for arg in args],
+            )
+            reset()
+
+
+def run_small(settings: Settings) -> Iterator[Result]:
+    """Steps of small models."""
+    for name, model, args, leaves in small_models(settings):
+        runs = {who: compile(step_of(model, leaves, *args)) for who, compile in TRAINERS.items()}
+        yield Result("training_small", name, "us", interleaved(runs, settings.rounds(15), settings.clock))
+
+
+def run_gradients(settings: Settings) -> Iterator[Result]:
+    """Forward and backward of small models."""
+    for name, model, args, leaves in small_models(settings):
+        runs = {who: partial(gradients, compile(model), args, leaves) for who, compile in TRAINERS.items()}
+        yield Result("gradients", name, "us", interleaved(runs, settings.rounds(15), settings.clock))
 
 
 def gradients(model: Callable[..., Tensor], args: tuple[Tensor, ...], leaves: list[Tensor]) -> None:

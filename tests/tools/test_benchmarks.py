@@ -66,7 +66,7 @@ def test_what_is_kept_for_the_backward_pass_is_counted_without_what_lives_anyway
 def test_a_step_of_training_leaves_no_gradients_and_changes_parameters() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))
     before = model[0].bias.detach().clone()
-    training.step_of(lambda x: model(x).sum(), list(model.parameters()), {"x": torch.randn(3, 4)})()
+    training.step_of(lambda x: model(x).sum(), list(model.parameters()), x=torch.randn(3, 4))()
     assert model[0].bias.grad is None
     assert not torch.equal(model[0].bias, before)
 

@@ -41,7 +41,7 @@ from onegraph.capture.predicates import SameMembers
 from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, keys_of
 from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source, Through
-from onegraph.capture.texts import short
+from onegraph.capture.value_text import short
 from onegraph.capture.values import (
     admit_own_value,
     admit_record,

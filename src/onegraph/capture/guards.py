@@ -19,7 +19,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away, referred
+from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away
 from onegraph.capture.predicates import Predicate
 from onegraph.capture.source import (
     Arg,
@@ -35,7 +35,7 @@ from onegraph.capture.source import (
     TypeOf,
     written,
 )
-from onegraph.capture.texts import short
+from onegraph.capture.value_text import short
 
 Kind = Literal[
     "is",
@@ -120,9 +120,9 @@ def guard_text(guard: Guard) -> str:
         case "has" | "lacks" if isinstance(guard.source, Globals):
             return f"{arg} is {'a' if guard.kind == 'has' else 'no'} global of {guard.source.module}"
         case "has":
-            return f"{referred(arg)!r} in {what}"
+            return f"{short(arg)} in {what}"
         case "lacks":
-            return f"{referred(arg)!r} not in {what}"
+            return f"{short(arg)} not in {what}"
         case "lacks_attr":
             return f"not hasattr({what}, {arg!r})"
         case "check":

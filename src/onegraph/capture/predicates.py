@@ -7,7 +7,7 @@ from typing import Any
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import Known, referred, weakly
 from onegraph.capture.shadows import keys_of, members_of
-from onegraph.capture.texts import short, written_atom
+from onegraph.capture.value_text import short, written_atom
 
 PLAIN = frozenset({dict, set, frozenset})
 

@@ -28,7 +28,7 @@ from onegraph.capture.source import (
     TypeOf,
     written,
 )
-from onegraph.capture.texts import short
+from onegraph.capture.value_text import short
 
 _MISSING = object()
 #: Types of objects that are told by their names.

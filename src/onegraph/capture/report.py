@@ -18,7 +18,7 @@ from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.policy.registry import is_library
 from onegraph.capture.shadows import ATOMS
-from onegraph.capture.texts import written_atom
+from onegraph.capture.value_text import written_atom
 
 #: How many values an instruction looks at; they are on the stack while it runs.
 OPERANDS = {

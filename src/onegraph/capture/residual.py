@@ -63,7 +63,8 @@ from onegraph.capture.source import (
     TypeOf,
     root_of,
 )
-from onegraph.capture.texts import Printed, is_marked, refuse_pieces, written_atom
+from onegraph.capture.texts import Printed, is_marked, refuse_pieces
+from onegraph.capture.value_text import written_atom
 from onegraph.capture.world import World
 
 

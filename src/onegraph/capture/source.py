@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from onegraph.capture.known import referred, weakly
+from onegraph.capture.value_text import short
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def describe(source: Source) -> str:
         case Item(Globals(_, _), str(key)):
             return key
         case Item(base, key):
-            return f"{describe(base)}[{referred(key)!r}]"
+            return f"{describe(base)}[{short(key)}]"
         case DictOf(base):
             return f"{describe(base)}.__dict__"
         case CellOf(base):

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
-from onegraph.capture.known import Named
 from onegraph.capture.shadows import ATOMS
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
@@ -157,22 +155,3 @@ _STANDING = re.compile(r"(?<!a value of type ')\b(?:(FakeTensor)|Sym(Int|Float|B
 def with_real_types(text: str) -> str:
     """A message, with the types that the program's values have."""
     return _STANDING.sub(lambda found: torch.Tensor.__name__ if found[1] else found[2].lower(), text)
-
-
-#: Python prints no number with more bits in decimal digits, if it is told so.
-_PRINTED_BITS = 2000
-
-
-def written_atom(value: Any) -> str:
-    """The Python text of an atom; that of a large integer is hexadecimal, which has no limit."""
-    return hex(value) if type(value) is int and value.bit_length() > _PRINTED_BITS else repr(value)
-
-
-def short(value: object) -> str:
-    if isinstance(value, Named):
-        return value.text
-    if isinstance(value, ModuleType):
-        return f"the module {value.__name__}"
-    name = getattr(value, "__qualname__", None)
-    text = name if isinstance(name, str) else written_atom(value)
-    return text if len(text) <= 80 else text[:77] + "..."
