@@ -270,6 +270,15 @@ class Trace:
         owner = owner_of(source)
         return None if owner is None else value_at(owner, self.function, self.values)
 
+    def is_trained(self, given: GraphInput) -> bool:
+        """Whether an input is a parameter that steps of training change: it gets gradients, and its module is in train
+        mode. A compiler may take another one for a constant, which it looks at in each call."""
+        value = given.example
+        if not isinstance(value, torch.nn.Parameter) or not value.requires_grad or isinstance(given.source, Float):
+            return False
+        owner = self._owner(given.source)
+        return not isinstance(owner, torch.nn.Module) or bool(instance_dict(owner).get("training", True))
+
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)

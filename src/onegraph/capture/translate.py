@@ -344,6 +344,7 @@ def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: 
         node = placeholders[given.name]
         if node.users:
             node.meta["writes"] = trace.recorder.written.get(given.name, 0)
+            node.meta["trained"] = trace.is_trained(given)
             used.append(given)
         else:
             graph.erase_node(node)

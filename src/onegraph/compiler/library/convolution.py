@@ -6,8 +6,9 @@ y = n[0]                                                   y = _convolution_poin
 
 Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once.
 
-It pays only if a graph's convolutions gain on the whole: the times of all decide together. `layout` makes what stands
-between them agree. oneDNN's own epilogues are not used: its relu turns NaN into 0.
+It pays only if a graph's convolutions gain on the whole: the times of all decide together, and of the copies of images
+that the graph returns. `layout` makes what stands between them agree. oneDNN's own epilogues are not used: its relu turns
+NaN into 0.
 
 A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
 """
@@ -168,7 +169,23 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
-    return forms if gained > 0 else []
+    return forms if gained > sum(_restoring(node.meta["val"], config) for node in _given_back(found)) else []
+
+
+def _given_back(found: Sequence[Convolution]) -> set[Node]:
+    """The images among the results of the graph, such as those that a backward pass wants: in eager's order."""
+    images = {node for c in found for node in (c.x, c.result)}
+    return {node for node in images if any(user.op == "output" for user in node.users)}
+
+
+def _restoring(value: Tensor, config: Config) -> float:
+    """Seconds of putting an image back into that order."""
+
+    def candidates() -> Mapping[str, Runs]:
+        image = torch.full(tuple(value.shape), 0.5, dtype=value.dtype).to(memory_format=torch.channels_last)
+        return {"copy": [image.contiguous]}
+
+    return times(f"copy of {tuple(value.shape)} {value.dtype}", candidates, config)["copy"]
 
 
 def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
