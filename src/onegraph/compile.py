@@ -174,7 +174,7 @@ def recorded(
             run = make(pair.module, False, program.parameters, pair.spec.given_back())
         return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):
-        forward = make(pair.graphs.forward, False)
+        forward = make(pair.graphs.forward, False, program.parameters - trained_among(module))
         backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
@@ -210,6 +210,11 @@ def natively(
 
 def parameters_among(examples: list[Any]) -> frozenset[int]:
     return frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
+
+
+def trained_among(module: torch.fx.GraphModule) -> frozenset[int]:
+    """The inputs that steps of training change: weights packed for a library would serve a single call."""
+    return frozenset(i for i, node in enumerate(inputs_of(module)) if node.meta.get("trained", True))
 
 
 def unrecordable(cx: Context) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onegraph.capture.source import Arg, Attr, DictOf, Item
+import torch
+
+from onegraph.capture.source import Arg, Attr, DictOf, Item, describe
 
 
 def test_a_path_is_hashed_once() -> None:
@@ -16,3 +18,9 @@ def test_a_path_is_hashed_once() -> None:
     source = Item(DictOf(Arg(0, "self")), Key("weight"))
     assert hash(Attr(source, "data")) == hash(Attr(source, "data"))
     assert len(asked) == 1
+
+
+def test_a_key_that_is_a_tensor_is_named_by_its_shape() -> None:
+    weight = torch.nn.Parameter(torch.ones(2, 3))
+    state = Attr(Arg(0, "optimizer"), "state")
+    assert describe(Item(Item(state, weight), "step")) == "optimizer.state[<Parameter of shape (2, 3)>]['step']"

@@ -25,6 +25,7 @@ from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.kinds import isinstance
+from onegraph.capture.layout import instance_dict
 from onegraph.capture.policy import (
     builtins,
     calculations,
@@ -277,7 +278,7 @@ class Trace:
         if not isinstance(value, torch.nn.Parameter) or not value.requires_grad or isinstance(given.source, Float):
             return False
         owner = self._owner(given.source)
-        return not isinstance(owner, torch.nn.Module) or bool(instance_dict(owner).get("training", True))
+        return not isinstance(owner, torch.nn.Module) or bool((instance_dict(owner) or {}).get("training", True))
 
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:

@@ -178,3 +178,32 @@ def test_packed_weights_are_released_with_the_model() -> None:
     del model, compiled
     gc.collect()
     assert kept_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("training", "trained", "packed"), [(True, True, False), (True, False, True), (False, True, True)]
+)
+def test_where_gradients_are_recorded_weights_are_packed_that_no_step_changes(
+    training: bool, trained: bool, packed: bool
+) -> None:
+    gc.collect()
+    before = kept_bytes()
+    model = nn.Linear(64, 64).train(training)
+    model.weight.requires_grad_(trained)
+    compiled = onegraph.compile(model, options={"library_calls": "packed"})
+    x = torch.randn(8, 64, requires_grad=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+        compiled(x).sum().backward()
+        with torch.no_grad():
+            model.weight += 1
+    assert (kept_bytes() > before) is packed
+
+
+def test_a_weight_that_is_a_variable_is_trained() -> None:
+    gc.collect()
+    before = kept_bytes()
+    weight = nn.Parameter(torch.randn(64, 64))
+    compiled = onegraph.compile(lambda x: x @ weight, options={"library_calls": "packed"})
+    compiled(torch.randn(8, 64))
+    assert kept_bytes() == before

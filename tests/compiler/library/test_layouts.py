@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 import torch
 import torch.nn.functional as F
 from compiler.graphs import record
@@ -9,6 +12,7 @@ from torch import Tensor, nn
 
 import onegraph
 from onegraph.base.config import Config
+from onegraph.compiler.library import convolution
 from onegraph.compiler.library.choose import choose_calls
 
 
@@ -48,3 +52,24 @@ def test_the_order_of_channels_spreads_without_copies() -> None:
     graph = choose_calls(module, frozenset(range(1, len(names) + 1)), Config(library_calls="packed", cache=False)).graph
     copies = [node for node in graph.nodes if node.target is torch.ops.aten.clone.default]
     assert len(copies) == 2  # of the image that comes in, and of the one that goes out
+
+
+def test_the_copies_of_images_that_the_graph_returns_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    convolutions, copy = {"aten": 1.0, "plain": 0.5}, {"copy": 0.4}
+    monkeypatch.setattr(
+        convolution, "times", lambda what, candidates, config: copy if what.startswith("copy") else convolutions
+    )
+
+    def twice(x: Tensor, weight: Tensor, returned: bool) -> tuple[Tensor, ...]:
+        inner = torch.conv2d(x, weight).relu()
+        result = torch.conv2d(inner, weight).sum()
+        return (inner, result) if returned else (result,)
+
+    def copies(returned: bool) -> int:
+        module = record(partial(twice, returned=returned), torch.randn(1, 8, 9, 9), torch.randn(8, 8, 1, 1))
+        graph = choose_calls(module, frozenset(), Config(cache=False)).graph
+        return sum(node.target is torch.ops.aten.clone.default for node in graph.nodes)
+
+    assert (copies(False), copies(True)) == (1, 2)  # two convolutions gain 1.0: it is worth a copy
+    copy["copy"] = 1.1
+    assert (copies(False), copies(True)) == (1, 0)

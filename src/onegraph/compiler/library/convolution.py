@@ -7,8 +7,8 @@ y = n[0]                                                   y = _convolution_poin
 Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once.
 
 It pays only if a graph's convolutions gain on the whole: the times of all decide together, and of the copies of images
-that the graph returns. `layout` makes what stands between them agree. oneDNN's own epilogues are not used: its relu turns
-NaN into 0.
+that the graph returns. `layout` makes what stands between them agree. oneDNN's own epilogues are not used: its relu
+turns NaN into 0.
 
 A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_rewrite`.
 """
