@@ -174,7 +174,7 @@ def recorded(
             run = make(pair.module, False, program.parameters, pair.spec.given_back())
         return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):
-        forward = make(pair.graphs.forward, False, program.parameters - trained_among(module))
+        forward = make(pair.graphs.forward, False, frozenset(program.parameters) - trained_among(module))
         backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
 
     def specialize(number: int, pattern: Pattern) -> Backward | None:
