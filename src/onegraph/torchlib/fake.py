@@ -291,6 +291,8 @@ class FakeMode(FakeTensorMode):
     def _dispatch_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """Where the operator cannot take symbolic sizes, it is given the numbers, which become guards."""
         try:
+            if (found := fake_convolution.of_symbols(self, func, args, kwargs)) is not None:
+                return map_leaves(lambda it: it if it is None else self._wrap(it, tensors[0].fake_device), found)
             return self._run_symbolic(func, args, kwargs, tensors)
         except DATA_DEPENDENT_ERRORS:
             raise

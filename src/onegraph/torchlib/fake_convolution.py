@@ -1,6 +1,8 @@
 """Convolutions on fakes: their sizes, and the order in memory that the library chooses which the real operator calls.
 
-torch's own implementation for fakes imports sympy to ask whether the sizes are symbols. Here they are numbers.
+torch's own implementation for fakes imports sympy to ask whether the sizes are symbols. Which library is called depends
+on the sizes; the order that it chooses for images does not (see `_conv_determine_backend_memory_format` in aten's
+Convolution.cpp), so that of symbolic sizes nothing is asked but whether they are those of a convolution.
 """
 
 from __future__ import annotations
@@ -10,39 +12,84 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from onegraph.torchlib.layouts.registry import each, in_format
+from onegraph.torchlib.overlaps import hint_of
 
 FUNC = torch.ops.aten.convolution.default
-_NAMES = [argument.name for argument in FUNC._schema.arguments]
+BACKWARD = torch.ops.aten.convolution_backward.default
 
 
 def convolution(mode: FakeTensorMode, args: Any, kwargs: Any) -> Tensor | None:
     """The result of the operator as a meta tensor, or None where its sizes are not those of a convolution.
 
+    With symbolic sizes also where it is one of volumes: there, the library decides about the order.
+
     Raises:
         RuntimeError: if the input and the weight have different types, as the real operator does.
     """
-    given = dict(zip(_NAMES, args, strict=False)) | kwargs
+    given = arguments_of(FUNC, args, kwargs)
     x, weight = given["input"], given["weight"]
     if x.dtype != weight.dtype and not x.is_mkldnn:
         raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
     shape = _sizes(**given)
-    if shape is None:
+    if shape is None or (_is_symbolic(given) and weight.dim() > 4):
         return None
+    return _made(shape, _format(mode, given), x.dtype)
+
+
+def convolution_backward(mode: FakeTensorMode, args: Any, kwargs: Any) -> list[Tensor | None] | None:
+    """The gradients of input, weight and bias, of symbolic sizes, or None where the library decides about the order."""
+    given = arguments_of(BACKWARD, args, kwargs)
+    _, bias_sizes, asked = given.pop("grad_output"), given.pop("bias_sizes"), given.pop("output_mask")
+    x, weight = given["input"], given["weight"]
+    if weight.dim() > 4:
+        return None
+    form = _format(mode, {**given, "bias": None}, bias_sizes)
+    forms = ((x.shape, form), (weight.shape, form), (bias_sizes, torch.contiguous_format))
+    return [_made(*each, x.dtype) if wanted else None for each, wanted in zip(forms, asked, strict=True)]
+
+
+def of_symbols(mode: FakeTensorMode, func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """The results as meta tensors, if this is such an operator and its results do not depend on a choice by sizes."""
+    if func is FUNC:
+        return convolution(mode, args, kwargs)
+    return convolution_backward(mode, args, kwargs) if func is BACKWARD else None
+
+
+def arguments_of(func: OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments of a call by their names. All are given: none of these operators has defaults."""
+    return dict(zip([argument.name for argument in func._schema.arguments], args, strict=False)) | kwargs
+
+
+def _is_symbolic(value: Any) -> bool:
+    values = value.values() if isinstance(value, dict) else (value,)
+    return any(isinstance(each, Tensor) and each._has_symbolic_sizes_strides for each in values)
+
+
+def _format(mode: FakeTensorMode, given: dict[str, Any], bias_sizes: Any = None) -> torch.memory_format:
+    """The order in which the library works that is called, at the sizes which the program has at present."""
+    given = {name: _example(mode, value) if _is_symbolic(value) else value for name, value in given.items()}
+    x, weight = given["input"], given["weight"]
     with mode:  # so that fakes answer with the devices of what they stand for
-        backend = torch._C._select_conv_backend(**given)
+        backend = torch._C._select_conv_backend(**given, **({} if bias_sizes is None else {"bias_sizes": bias_sizes}))
         if weight.dim() == 3 and not x.is_mkldnn and not x.is_xpu:
             x, weight = x.contiguous().unsqueeze(2), weight.unsqueeze(2)
-        form = torch._C._conv_determine_backend_memory_format(x, weight, backend)
+        form: torch.memory_format = torch._C._conv_determine_backend_memory_format(x, weight, backend)
+        return form
+
+
+def _made(shape: Sequence[int], form: torch.memory_format, dtype: torch.dtype) -> Tensor:
+    """A meta tensor in a memory format."""
     with torch._C._DisableTorchDispatch():
         if len(shape) == 3 and form is torch.channels_last:  # rows, seen as images
-            _, strides, _ = in_format((*shape[:2], 1, shape[2]), form, given["input"].dtype)
+            _, strides, _ = in_format((*shape[:2], 1, shape[2]), form, dtype)
             strides = (*strides[:2], strides[3])
         else:
-            _, strides, _ = in_format(shape, form, given["input"].dtype)
-        return torch.empty_strided(shape, strides, dtype=given["input"].dtype, device="meta")
+            _, strides, _ = in_format(shape, form, dtype)
+        return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
 
 
 def _sizes(
@@ -73,4 +120,12 @@ def _sizes(
             return None
         reach = gap * (k - 1) + 1
         sizes.append((n - 1) * step - 2 * pad + reach + extra if transposed else (n + 2 * pad - reach) // step + 1)
-    return sizes if min(sizes) > 0 else None
+    return sizes if all(n > 0 for n in sizes) else None
+
+
+def _example(mode: FakeTensorMode, x: FakeTensor) -> FakeTensor:
+    """A tensor of the sizes that the program has at present."""
+    size, stride = ([hint_of(n) for n in numbers] for numbers in (x.shape, x.stride()))
+    with torch._C._DisableTorchDispatch():
+        elem = torch.empty_strided(size, stride, dtype=x.dtype, device="meta")
+    return FakeTensor(mode, elem, x.fake_device)

@@ -17,7 +17,9 @@ from onegraph.capture.kinds import defines
 from onegraph.capture.policy.questions import answer
 from onegraph.capture.policy.registry import breaks, native, policy
 from onegraph.capture.texts import MARK
+from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.recurrent import is_lstm_of_symbols
 from onegraph.torchlib.state import function_modes
 
 breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
@@ -90,6 +92,14 @@ def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     result, weights = tracer.run_native(torch._native_multi_head_attention, args, kwargs)
     needed = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
     return result, weights if needed else None
+
+
+@policy(torch.lstm)
+def lstm(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator asks how many elements there are: where that is a symbol, its layers are called one by one."""
+    given = tracer.world.realize_deep(args)
+    function = recurrent.lstm if is_lstm_of_symbols(*given) and not kwargs else torch.lstm
+    return tracer.run_native(function, given, kwargs)
 
 
 @policy(torch._check_tensor_all)
