@@ -229,6 +229,36 @@ def test_nothing_is_written_twice(program: Callable[..., Any]) -> None:
     assert [event.resolved for event in watch.of(ev.GraphFailed)] == [False]
 
 
+def leaves_no_grad(x, index):
+    with torch.no_grad():
+        x.add_(1)
+        print(end="")
+        x.add_(1)
+    x.mul_(2)
+    return x[index]
+
+
+def enters_no_grad(x, index):
+    x.mul_(2)
+    with torch.no_grad():
+        return x[index]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("program", [leaves_no_grad, enters_no_grad], ids=lambda program: program.__name__)
+def test_an_error_that_goes_on_leaves_blocks(program: Callable[..., Any], enabled: bool) -> None:
+    """Gradients are recorded as before, though the graph begins or fails in a block and has written to an input."""
+    compiled = onegraph.compile(program, backend="eager")
+    with torch.set_grad_enabled(enabled):
+        for index in (torch.tensor([1, 3]), torch.tensor([1, 7])):
+            expected = seen(program, torch.arange(4.0), index)
+            with Watch() as watch:
+                found = seen(compiled, torch.arange(4.0), index)
+                torch._C._set_grad_enabled(enabled)
+            assert tree_equal((found[0], found[1], found[4]), (expected[0], expected[1], expected[4]))
+    assert [event.resolved for event in watch.of(ev.GraphFailed)] == [False]
+
+
 def test_functions_of_the_program_run_once() -> None:
     @torch._dynamo.allow_in_graph
     def noted(x):

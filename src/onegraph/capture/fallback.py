@@ -40,10 +40,12 @@ class Fallback:
     """What can be done about a failed call of a graph.
 
     `written` are the inputs that the graph writes to, by position; `repeatable` says that all of its effects are known.
+    `grad_enabled` and `grad_after` say whether gradients are recorded where it begins and where it ends.
     """
 
     cx: Context
     grad_enabled: bool
+    grad_after: bool
     repeatable: bool
     written: tuple[int, ...]
     random: bool
@@ -76,9 +78,10 @@ class Fallback:
         """Put back what the failed graph has changed; whether that is all."""
         if before is not None and before.state is not None:
             before.state.restore()
-        torch._C._set_grad_enabled(self.grad_enabled)
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
         resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
+        # The error goes on: blocks in which the graph begins or ends, and which it leaves or enters, are left for good.
+        torch._C._set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
         if resolved and before is not None and before.random is not None:
             torch.default_generator.set_state(before.random)
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
@@ -98,7 +101,8 @@ def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enab
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, name in enumerate(used) if name in recorder.written)
     opening = any(node.target in OPENING for node in nodes)
-    return Fallback(cx, grad_enabled, repeatable, written, effects.random, opening, outputs)
+    modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled)]
+    return Fallback(cx, grad_enabled, bool(modes[-1]), repeatable, written, effects.random, opening, outputs)
 
 
 def is_marking(node: torch.fx.Node) -> bool:
