@@ -1,13 +1,15 @@
 """One model in train mode: results, gradients and random numbers are eager's.
 
 A gradient is right if it is as near to eager's as float32 allows, or as near as eager's to the one in float64: of what
-is behind normalizations, and of shifts before a softmax, rounding is all that is left.
+is behind normalizations, and of shifts before a softmax, rounding is all that is left. Where normalizations over a few
+elements follow each other, they amplify the rounding of one of them, and it is chance in whose run that one is larger.
+So distances from float64 are compared in several draws, and the median of their ratios counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ from onegraph.compile import EVENTS
 from .compare import leaves, relative_error
 from .row import Model
 
-TOLERANCE, NOISE = 1e-5, 3.0
+TOLERANCE, NOISE, DRAWS = 1e-5, 2.0, range(1, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,12 @@ def train(model: Model, backend: Any = "native") -> Training:
     failures: list[str] = []
     events: list[Event] = []
     theirs, ours = (model.build().train() for _ in range(2))
-    truths = Truths(model)
     unsubscribe = EVENTS.subscribe(events.append)
+    suspects: dict[tuple[str, str], list[tuple[int, Tensor | None, Tensor | None, float]]] = {}
     largest = 0.0
     try:
         compiled = onegraph.compile(ours, backend=backend, options={"raise_compiler_errors": True})
+        distances = Distances(model, (theirs, ours), (theirs, compiled))
         for seed in (1, 2):
             wanted, found = step(model, theirs, theirs, seed), step(model, compiled, ours, seed)
             if not torch.equal(wanted.generator, found.generator):
@@ -64,8 +67,11 @@ def train(model: Model, backend: Any = "native") -> Training:
                 for name, one, other in pairs(getattr(wanted, kind), getattr(found, kind)):
                     error = difference(one, other)
                     largest = max(largest, error)
-                    if error > TOLERANCE and not truths.allow(kind, name, one, other, seed):
-                        failures.append(f"step {seed}: {name} of {kind}: {error:.1e}")
+                    if error > TOLERANCE:
+                        suspects.setdefault((kind, name), []).append((seed, one, other, error))
+        for (kind, name), found in suspects.items():
+            if not all(distances.allow(kind, name, one, other) for _, one, other, _ in found):
+                failures += [f"step {seed}: {name} of {kind}: {error:.1e}" for seed, _, _, error in found]
     finally:
         unsubscribe()
     refused = tuple(
@@ -107,21 +113,39 @@ def difference(one: Tensor | None, other: Tensor | None) -> float:
     return math.inf if one.stride() != other.stride() else relative_error(one, other)
 
 
-class Truths:
-    """The steps in float64, as far as the model has them: they are made when they are asked for first."""
+class Distances:
+    """How far eager's results and ours are from those in float64, in each draw: made when they are asked for first."""
 
-    def __init__(self, model: Model) -> None:
-        self.model, self.steps = model, list[Step]()
+    def __init__(self, model: Model, modules: Sequence[nn.Module], functions: Sequence[Any]) -> None:
+        self.model, self.modules, self.functions = model, modules, functions
+        self.draws: list[dict[tuple[str, str], tuple[float, float]]] | None = None
 
-    def allow(self, kind: str, name: str, one: Tensor | None, other: Tensor | None, seed: int) -> bool:
+    def allow(self, kind: str, name: str, one: Tensor | None, other: Tensor | None) -> bool:
         """Whether what differs is as near to the truth as eager is, but for chance."""
         if one is None or other is None or one.stride() != other.stride() or not one.is_floating_point():
             return False
-        if not self.steps:
-            module = self.model.build().train().double()
+        if self.draws is None:
             try:
-                self.steps += [step(self.model, module, module, number, torch.float64) for number in (1, 2)]
+                self.draws = [self.draw(seed) for seed in DRAWS]
             except RuntimeError:  # not every operator knows float64
-                return False
-        exact = getattr(self.steps[seed - 1], kind)[name]
-        return relative_error(exact, other.double()) <= NOISE * relative_error(exact, one.double())
+                self.draws = []
+        near = [ours <= NOISE * eagers for eagers, ours in (draw[kind, name] for draw in self.draws)]
+        return sum(near) > len(near) / 2
+
+    def draw(self, seed: int) -> dict[tuple[str, str], tuple[float, float]]:
+        """By kind and name, the distances after a step of the model as it was built."""
+        exact_module = self.model.build().train()
+        state = exact_module.state_dict()
+        steps = []
+        for module, function in zip(self.modules, self.functions, strict=True):
+            module.load_state_dict(state)
+            module.zero_grad()
+            steps.append(step(self.model, function, module, seed))
+        exact = step(self.model, exact_module.double(), exact_module, seed, torch.float64)
+        found = {}
+        for kind in ("results", "gradients", "buffers"):
+            for name, value in getattr(exact, kind).items():
+                eagers, ours = (getattr(each, kind)[name] for each in steps)
+                if value is not None and eagers is not None and ours is not None:
+                    found[kind, name] = relative_error(value, eagers.double()), relative_error(value, ours.double())
+        return found

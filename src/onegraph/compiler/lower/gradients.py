@@ -65,8 +65,10 @@ class Normalized:
         def compute(cell: Cell) -> Scalar:
             at = self.group(cell.position)
             number = cell.index(count).to(self.dtype)
-            shift = cell.load(plain, at) / number + self.value(cell) * (cell.load(times, at) / number)
-            return (self.weighted(cell) - shift) * cell.load(self.scale, at).to(self.dtype)
+            # In this order, values that are opposite give gradients that are: their sum is nothing, not some rounding.
+            centred = self.weighted(cell) - cell.load(plain, at) / number
+            value = centred - self.value(cell) * (cell.load(times, at) / number)
+            return value * cell.load(self.scale, at).to(self.dtype)
 
         return self.g.pointwise(self.shape, self.x.dtype, compute)
 
