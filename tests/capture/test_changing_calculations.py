@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -178,7 +179,7 @@ def versions(expression: str, argument: bool, values: tuple[Any, ...] = VALUES) 
         return len(watch.of(ev.FrameStarted)), 1 + len(outcomes)
 
 
-NAMES: dict[str, Any] = {"math": math, "operator": operator, "torch": torch}
+NAMES: dict[str, Any] = {"math": math, "numpy": numpy, "operator": operator, "torch": torch}
 NEEDED = {name: need for need in NEEDS for name in need.names}
 
 
@@ -204,13 +205,13 @@ def check(name: str, calls: list[str], argument: bool) -> None:
 
 
 @pytest.mark.parametrize("argument", [False, True], ids=["size", "argument"])
-@pytest.mark.parametrize("name", functions())
+@pytest.mark.parametrize("name", list(functions()))
 def test_function(name: str, argument: bool) -> None:
     check(name, list(expressions(f"{name}({{}})")), argument)
 
 
 @pytest.mark.parametrize("argument", [False, True], ids=["size", "argument"])
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", list(methods()))
 def test_method(name: str, argument: bool) -> None:
     kind, _, method = name.partition(".")
     number = "n" if kind == "int" else "(n / 7)"
@@ -237,6 +238,7 @@ PROGRAMS = {
     "operator.imul": "'a' * n",
     "operator.getitem": "list(range(100))[n]",
     "complex": "complex(n, 1).imag",
+    "numpy.prod": "int(numpy.prod(x.shape))",
     "sorted": "sorted([n / 7, 3.0])[0]",
 }
 

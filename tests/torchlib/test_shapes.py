@@ -60,8 +60,8 @@ def test_rounding_gives_an_integer() -> None:
     said = [fact.text({symbol: str(symbol) for symbol in fact.symbols}) for fact in facts]
     assert said == [f"type({text}) is int", f"(({text} * 2) < a)", f"(({text} + 1) == 5)"]
     assert str(floor.node.index) == "c0 - 2"  # where a size is wanted, it is a symbol, known not to be negative
-    assert floor >= 0 and len(facts) == 4
-    assert floor < a and texts(sizes) == []
+    assert floor >= 0 and floor < a and len(facts) == 3
+    assert texts(sizes) == ["0 <= c0 - 2", "c0 - 2 < 2147483648", "c0 - 2 < a"]
 
 
 def test_what_holds_for_every_size_needs_no_guard() -> None:

@@ -241,6 +241,7 @@ class Assembler:
         self.consts: list[Any] = []
         self.const_index: dict[tuple[int, type], int] = {}
         self.registers: dict[Source, int] = {}
+        self.results: dict[Any, int] = {}
         self.objects = 0
         self.pending: dict[Source, list[Guard]] = {}
         self.integers = 0
@@ -352,10 +353,7 @@ class Assembler:
                 self.emit(guard, opcode, self.const(guard.arg), register)
             case "together":
                 others, predicate = guard.arg
-                for other in others:
-                    first, second, register = register, self.load(other, guard), self.new_register()
-                    self.emit(guard, "PAIR", register, first, second)
-                self.emit(guard, opcode, self.const(predicate), register)
+                self.emit(guard, opcode, self.const(predicate), self.together([register, *others], guard))
             case "class" | "names":
                 self.emit(guard, opcode, register, self.const(_C.Fact(guard.arg)))
             case "memory":
@@ -365,8 +363,29 @@ class Assembler:
             case _:
                 self.emit(guard, opcode, register, self.const(guard.arg))
 
+    def together(self, sources: Sequence[Any], why: Reason) -> int:
+        """The register of several values, as nested pairs; the first of them may be in a register."""
+        first, *others = sources
+        register = first if isinstance(first, int) else self.load(first, why)
+        for other in others:
+            left, right, register = register, self.load(other, why), self.new_register()
+            self.emit(why, "PAIR", register, left, right)
+        return register
+
+    def computed(self, sources: Sequence[Source], function: Any, why: Reason) -> int:
+        """The register of what a function gives for several values: computed once."""
+        if function not in self.results:
+            given, register = self.together(sources, why), self.new_register()
+            self.emit(why, "CALL", register, self.const(function), given)
+            self.results[function] = register
+        return self.results[function]
+
     def condition(self, condition: ShapeCondition) -> None:
-        """Integer steps: ("size", source, dim), ("stride", source, dim), ("int", source), ("const", n) or (opcode,)."""
+        """Integer steps.
+
+        They are ("size", source, dim), ("stride", source, dim), ("int", source), ("computed", sources, function),
+        ("const", number) or (opcode,).
+        """
         stack: list[int] = []
 
         def push(opcode: str, *operands: Any) -> None:
@@ -382,6 +401,8 @@ class Assembler:
                     push("ISTRIDE", self.load(source, condition), dim)
                 case ("int", source):
                     push("IPY", self.load(source, condition))
+                case ("computed", sources, function):
+                    push("IPY", self.computed(sources, function, condition))
                 case ("const", value):
                     push("ICONST", value)
                 case ("INOT",):

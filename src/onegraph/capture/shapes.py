@@ -33,6 +33,7 @@ from onegraph.torchlib.shapes import (
     Whole,
     is_symbolic,
 )
+from onegraph.torchlib.size_expression import shown
 
 Step = tuple[Any, ...]
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -139,8 +140,8 @@ class Place:
     tensor: Any
 
 
-class Asked(Predicate):
-    """What was asked of numbers has the same answer.
+class Evaluated:
+    """What a function gives for expressions of numbers.
 
     They come as nested pairs, where there are several: numbers themselves, and tensors with the dimensions to look at.
     """
@@ -151,6 +152,20 @@ class Asked(Predicate):
         self._evaluate = fact.evaluator()
         self._is_one = dims == (None,)
 
+    def evaluated(self, value: Any) -> Any:
+        if self._is_one:
+            return self._evaluate((value,))
+        values = []
+        for _ in self.dims[1:]:
+            value, last = value
+            values.append(last)
+        found = zip((value, *reversed(values)), self.dims, strict=True)
+        return self._evaluate([v if dim is None else v.shape[dim] for v, dim in found])
+
+
+class Asked(Evaluated, Predicate):
+    """What was asked of numbers has the same answer."""
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Asked) and self.fact == other.fact
 
@@ -158,14 +173,7 @@ class Asked(Predicate):
         return hash(self.fact)
 
     def __call__(self, value: Any) -> bool:
-        if self._is_one:
-            return bool(self._evaluate((value,)) == self.fact.answer)
-        values = []
-        for _ in self.dims[1:]:
-            value, last = value
-            values.append(last)
-        found = zip((value, *reversed(values)), self.dims, strict=True)
-        return bool(self._evaluate([v if dim is None else v.shape[dim] for v, dim in found]) == self.fact.answer)
+        return bool(self.evaluated(value) == self.fact.answer)
 
     def text(self, *what: str) -> str:
         found = zip(self.fact.symbols, what, self.dims, strict=True)
@@ -187,6 +195,9 @@ class Symbols:
         self.scalars = Scalars(sizes)
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
+        #: The integers that functions compute, as guards know them: their symbols, and the steps that compute them.
+        self._stems: dict[Symbol, Symbol] = {}
+        self._steps_of: dict[Symbol, Step] = {}
 
     def of_input(self, source: Source, tensor: torch.Tensor, dims: tuple[int, ...]) -> dict[int, torch.SymInt]:
         """The symbolic sizes of an input, by dimension."""
@@ -214,7 +225,7 @@ class Symbols:
         for dim, stride in enumerate(strides):
             if isinstance(stride, torch.SymInt):
                 steps = (*self._steps(stride.node.index), ("stride", source, dim), ("IEQ",))
-                text = f"{written(source)}.stride({dim}) == {self._in_sources(str(stride.node))}"
+                text = f"{written(source)}.stride({dim}) == {self._in_sources(str(self._plainly(stride.node.index)))}"
                 self._conditions.append(ShapeCondition(steps, text))
                 fixed.append(None)
             else:
@@ -227,12 +238,36 @@ class Symbols:
             self.guard(self.numbers.places[fact], "equal", fact.hint)
             return
         fact = fact.substitute(self.numbers.written)
-        first, *others = map(self._read, fact.symbols)
-        asked = Asked(fact, tuple(dim for _, dim in (first, *others)))
+        (first, *others), dims = self._found(fact)
         if others:
-            self.guard(first[0], "together", (tuple(source for source, _ in others), asked))
+            self.guard(first, "together", (tuple(others), Asked(fact, dims)))
         else:
-            self.guard(first[0], "check", asked)
+            self.guard(first, "check", Asked(fact, dims))
+
+    def _found(self, fact: Fact) -> tuple[list[Source], tuple[int | None, ...]]:
+        """Where the numbers are found from which a fact is computed."""
+        found = list(map(self._read, fact.symbols))
+        return [source for source, _ in found], tuple(dim for _, dim in found)
+
+    def _stem(self, number: Symbol) -> Step:
+        """The step that computes an integer as Python does."""
+        if number not in self._steps_of:
+            fact = self._stem_fact(number)
+            sources, dims = self._found(fact)
+            self._steps_of[number] = ("computed", tuple(sources), Evaluated(fact, dims).evaluated)
+        return self._steps_of[number]
+
+    def _stem_fact(self, number: Symbol) -> Fact:
+        stem = self.sizes.unfolded(self.sizes.stems[self._stems[number]])
+        return Fact(operator.pos, (stem,), None).substitute(self.numbers.written)
+
+    def _plainly(self, value: Index) -> Index:
+        """An expression by the integers that the program has in the place of symbols."""
+        known = dict(self.numbers.written)
+        for symbol in value.symbols & self.sizes.stems.keys():
+            number = Symbol(f"w{symbol.name[1:]}")
+            self._stems[number], known[symbol] = symbol, Index.of(number) + 2
+        return value.substitute(known)
 
     def _read(self, symbol: Given | Symbol) -> tuple[Source, int | None]:
         """Where the value of a symbol is found, and in which dimension if it is a size."""
@@ -249,20 +284,27 @@ class Symbols:
         return (*self.numbers.conditions(), *self._conditions, *asked)
 
     def _as_guard(self, condition: Condition, location: Location | None) -> ShapeCondition:
+        condition = Condition(condition.op, self._plainly(condition.left), self._plainly(condition.right))
         steps = (*self._steps(condition.left), *self._steps(condition.right), (GUARD_COMPARISONS[condition.op],))
         return ShapeCondition(steps, self._in_sources(str(condition)), location)
 
     def _in_sources(self, text: str) -> str:
         """The text of an expression with the sources of its symbols in place of their names."""
         named = {str(symbol): size_text(place.source, place.dim) for symbol, place in self.places.items()}
-        named |= {str(symbol): f"({written(source)} + 2)" for symbol, (source, _) in self.numbers.values.items()}
+        named |= {str(symbol): written(source) for symbol, source in self.numbers.sources.items()}
+        named |= {str(number): self._stem_text(number) for number in self._stems}
         return re.sub(r"\b[a-z]+\d+\b", lambda found: named.get(found[0], found[0]), text)
+
+    def _stem_text(self, number: Symbol) -> str:
+        fact = self._stem_fact(number)
+        read = zip(fact.symbols, *self._found(fact), strict=True)
+        return shown(fact.args[0], {s: written(at) if dim is None else size_text(at, dim) for s, at, dim in read})
 
     # ---- as guard steps ----------------------------------------------------------------------------------------------
 
     def _steps(self, value: Index) -> Iterator[Step]:
         """Postfix steps for the guards' integer registers."""
-        value = value.substitute(self.numbers.written)
+        value = self._plainly(value)
         if value.constant is not None:
             yield ("const", value.constant)
             return
@@ -271,6 +313,8 @@ class Symbols:
             for atom in monomial:
                 if isinstance(atom, Symbol) and atom in self.numbers.sources:
                     yield ("int", self.numbers.sources[atom])
+                elif isinstance(atom, Symbol) and atom in self._stems:
+                    yield self._stem(atom)
                 elif isinstance(atom, Symbol):
                     place = self.places[atom]
                     yield ("size", place.source, place.dim)

@@ -17,7 +17,8 @@ from onegraph.capture.source import Through
 from onegraph.capture.world import World
 from onegraph.torchlib.custom_function import SizeOf, Slot
 from onegraph.torchlib.graph import LazyGraphModule
-from onegraph.torchlib.shapes import Computed, given_in
+from onegraph.torchlib.shapes import Computed
+from onegraph.torchlib.size_expression import symbols_in
 
 #: What a template holds as it is.
 CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -73,7 +74,7 @@ class Slots:
             node = todo.pop()
             match sources.get(str(node.target)) if node.op == "placeholder" else None:
                 case Computed() as value:
-                    found.update(given_in(value))
+                    found.update(symbols_in(value))
                 case Through(source, function) if function is carried:
                     found.add(source)
             if self.recorder.is_number(node):

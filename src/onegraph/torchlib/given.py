@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
+from onegraph.torchlib.aten import OpOverload, map_leaves
 from onegraph.torchlib.size_expression import Whole
 
 
@@ -27,18 +27,29 @@ class Within:
 
 
 def indexed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a function of torch: integers for which there can be no symbol are what they are now."""
-
-    def is_whole(value: Any) -> bool:
-        return isinstance(value, torch.SymInt) and isinstance(value.node.value, Whole) and value.node.is_known
-
-    def number(value: Any) -> Any:
-        constant = value.node.index.constant if is_whole(value) else None
-        return value if constant is None else constant
-
-    if not any(map(is_whole, leaves(args, kwargs))):
+    """The arguments of a function of torch, where integers are index expressions, or what they are in this trace."""
+    wholes = [whole for arg in (*args, *kwargs.values()) for whole in wholes_in(arg)]
+    if not any([whole.node.index.constant is not None for whole in wholes]):
         return args, kwargs
-    return map_leaves(number, args), map_leaves(number, kwargs)
+    return map_leaves(plain, args), map_leaves(plain, kwargs)
+
+
+def wholes_in(value: Any) -> Iterator[torch.SymInt]:
+    """The known integers that are no index expressions yet, of those that a function is given."""
+    match value:
+        case torch.SymInt() if isinstance(value.node.value, Whole) and value.node.is_known:
+            yield value
+        case list() | tuple():
+            for item in value:
+                yield from wholes_in(item)
+        case slice():
+            yield from wholes_in((value.start, value.stop, value.step))
+
+
+def plain(value: Any) -> Any:
+    """A symbolic integer that has become a constant as that, anything else as it is."""
+    constant = value.node.constant if isinstance(value, torch.SymInt) and value.node.is_known else None
+    return value if constant is None else constant
 
 
 def bounded_arguments(

@@ -35,7 +35,6 @@ from onegraph.torchlib.size_expression import (
     Polynomial,
     Unknown,
     Whole,
-    Within,
     given_in,
 )
 from onegraph.torchlib.size_node import SizeNode
@@ -87,8 +86,7 @@ class Sizes:
     @property
     def guards(self) -> tuple[Condition, ...]:
         """What must hold of the sizes for the trace to be valid."""
-        found = (asked if answer else asked.negated() for asked, answer in self._known.items())
-        return tuple(each for each in found if self.stems.keys().isdisjoint(each.left.symbols | each.right.symbols))
+        return tuple(asked if answer else asked.negated() for asked, answer in self._known.items())
 
     def new(self, hint: int, name: str) -> torch.SymInt:
         """A size of its own, called `name`; the hint is at least 2."""
@@ -159,8 +157,6 @@ class Sizes:
                 return self._known[known] is (known is condition)
         answer = bool(self.value(condition))
         self._known[condition] = answer
-        if not self.stems.keys().isdisjoint(condition.left.symbols | condition.right.symbols):
-            self._note_fact(COMPARE[condition.op], (condition.left, condition.right), answer)
         if (condition.op == "==") is answer and condition.op in ("==", "!="):
             self._unify(condition.left, condition.right)
         return answer
@@ -213,13 +209,17 @@ class Sizes:
     def index_of(self, value: Whole) -> Index:
         """An integer as an index expression: a symbol of its own, of a sign that is guarded."""
         if value not in self.indices:
-            within = Within(self.value(value) < 0)
-            if self.sealed or not self.ask(within, (value,)):
+            negative = self.value(value) < 0
+            stem = Whole(operator.invert, (value,)) if negative else value
+            number = self.value(stem)
+            if self.sealed or number >= LARGEST:
                 return Index.of(self.specialize(value))
-            stem = Whole(operator.invert, (value,)) if within.negative else value
             symbol = Symbol(f"c{len(self.stems)}")
-            self.stems[symbol], self.hints[symbol] = stem, self.value(stem) + 2
-            self.indices[value] = 1 - Index.of(symbol) if within.negative else Index.of(symbol) - 2
+            self.stems[symbol], self.hints[symbol] = stem, number + 2
+            shifted = Index.of(symbol)
+            self._known[Condition("<=", Index.of(0), shifted - 2)] = True
+            self._known[Condition("<", shifted - 2, Index.of(LARGEST))] = True
+            self.indices[value] = 1 - shifted if negative else shifted - 2
         return self.indices[value]
 
     def is_fixed(self, value: Any) -> bool:
@@ -305,22 +305,22 @@ class Sizes:
         return answer
 
     def _note_fact(self, function: Callable[..., Any], args: tuple[Expression, ...], answer: Any) -> None:
-        self.note(Fact(function, tuple(map(self._unfolded, args)), answer))
+        self.note(Fact(function, tuple(map(self.unfolded, args)), answer))
 
-    def _unfolded(self, value: Any) -> Any:
+    def unfolded(self, value: Any) -> Any:
         """An expression without the symbols of numbers that functions compute: by what they are computed from."""
         match value:
             case Index() if not self.stems.keys().isdisjoint(value.symbols):
                 symbols = tuple(sorted(value.symbols, key=str))
                 return Whole(Polynomial(value, symbols), tuple(map(self._as_computed, symbols)))
             case Computed(op, args):
-                return type(value)(op, tuple(map(self._unfolded, args)))
+                return type(value)(op, tuple(map(self.unfolded, args)))
         return value
 
     def _as_computed(self, symbol: Symbol) -> Index | Whole:
         if symbol not in self.stems:
             return Index.of(symbol)
-        return Whole(operator.add, (self._unfolded(self.stems[symbol]), 2))
+        return Whole(operator.add, (self.unfolded(self.stems[symbol]), 2))
 
     def _unify(self, left: Index, right: Index) -> None:
         """Two expressions are equal: where that gives one symbol in terms of others, use it from now on."""

@@ -117,7 +117,7 @@ class Fact:
     @property
     def symbols(self) -> tuple[Given | Symbol, ...]:
         """What the expressions are computed from."""
-        return tuple(dict.fromkeys(symbol for arg in self.args for symbol in _symbols(arg)))
+        return tuple(dict.fromkeys(symbol for arg in self.args for symbol in symbols_in(arg)))
 
     def evaluator(self) -> Callable[[Sequence[Any]], Any]:
         """What the function says where the symbols are these numbers."""
@@ -126,7 +126,7 @@ class Fact:
 
     def text(self, names: Mapping[Given | Symbol, str]) -> str:
         """The fact, where the symbols are written like this."""
-        args = [_shown(arg, names) for arg in self.args]
+        args = [shown(arg, names) for arg in self.args]
         if isinstance(self.function, Outcome):
             return self.function.text(call_text(self.function.function, args), self.answer)
         said = call_text(self.function, args)
@@ -165,23 +165,24 @@ def _substituted(value: Any, known: Mapping[Symbol, Index]) -> Any:
     return value
 
 
-def _symbols(value: Any) -> Iterator[Given | Symbol]:
+def symbols_in(value: Any) -> Iterator[Given | Symbol]:
+    """What an expression is computed from."""
     match value:
         case Computed(Given() as given, _):
             yield given
         case Computed(_, args):
             for arg in args:
-                yield from _symbols(arg)
+                yield from symbols_in(arg)
         case Index():
             yield from sorted(value.symbols, key=str)
 
 
-def _shown(value: Any, names: Mapping[Given | Symbol, str]) -> str:
+def shown(value: Any, names: Mapping[Given | Symbol, str]) -> str:
     match value:
         case Computed(Given() as given, _):
             return names[given]
         case Computed(op, args):
-            return call_text(op, [_shown(arg, names) for arg in args])
+            return call_text(op, [shown(arg, names) for arg in args])
         case Index():
             return with_names(value, names)
     return str(value)
@@ -252,19 +253,6 @@ class Part:
 
     def __str__(self) -> str:
         return f"{name_of(self.function)}.{self.place}"
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Whether an integer can be a symbol: it has this sign, and guards and kernels compute with it in 64 bits."""
-
-    negative: bool
-
-    def __str__(self) -> str:
-        return f"is_{'negative' if self.negative else 'positive'}_index"
-
-    def __call__(self, number: int) -> bool:
-        return -LARGEST < number < 0 if self.negative else 0 <= number < LARGEST
 
 
 #: Guards and kernels compute in 64 bits.

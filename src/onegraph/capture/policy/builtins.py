@@ -122,9 +122,7 @@ def identity(tracer: Any, value: Any, number: Any) -> int:
 
 
 @policy(hash)
-def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if tracer.is_symbolic(*args):
-        return tracer.computed(hash, *args)
+def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     value = tracer.concrete(args[0], "hash")
     method = tracer.class_attribute(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
