@@ -1,0 +1,22 @@
+"""A few of the random programs over sizes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.capture.random_sizes import SIZES, program, run
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_versions(seed: int) -> None:
+    """Sizes from two on, and numbers that are not negative: a third version is for what is decided."""
+    found = run(program(seed, signed=False), random.Random(seed).sample(SIZES[2:], 10), "eager")
+    assert not found.different
+    assert found.versions <= 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_sizes(seed: int) -> None:
+    assert not run(program(seed, signed=True), random.Random(seed).sample(SIZES, 10), "native").different
