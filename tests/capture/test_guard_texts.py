@@ -120,6 +120,20 @@ def test_sizes_are_written_as_calls() -> None:
         assert f"# {line}" in text
 
 
+def test_what_is_computed_of_sizes_is_computed_once() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[: int(x.shape[0] * 0.5 + y.shape[0])] + 1
+
+    compiled = onegraph.compile(f, backend="eager")
+    with Watch() as watch:
+        for n in (8, 12):
+            compiled(torch.ones(n), torch.ones(n // 4))
+    text = str(watch.of(ev.GuardsBuilt)[-1].text())
+    assert "  # int(((x.size(0) * 0.5) + y.size(0))) <= x.size(0)\n" in text
+    assert text.count("CALL ") == 1
+    assert text.count("PAIR ") == 1
+
+
 def test_the_state_of_the_process() -> None:
     compiled, x = onegraph.compile(lambda x: x + 1, backend="eager"), torch.ones(2)
     with Watch() as watch:

@@ -241,7 +241,7 @@ class Assembler:
         self.consts: list[Any] = []
         self.const_index: dict[tuple[int, type], int] = {}
         self.registers: dict[Source, int] = {}
-        self.results: dict[Any, int] = {}
+        self.results: dict[tuple[Any, ...], int] = {}
         self.objects = 0
         self.pending: dict[Source, list[Guard]] = {}
         self.integers = 0
@@ -368,17 +368,16 @@ class Assembler:
         first, *others = sources
         register = first if isinstance(first, int) else self.load(first, why)
         for other in others:
-            left, right, register = register, self.load(other, why), self.new_register()
-            self.emit(why, "PAIR", register, left, right)
+            register = self.result(why, "PAIR", register, self.load(other, why))
         return register
 
-    def computed(self, sources: Sequence[Source], function: Any, why: Reason) -> int:
-        """The register of what a function gives for several values: computed once."""
-        if function not in self.results:
-            given, register = self.together(sources, why), self.new_register()
-            self.emit(why, "CALL", register, self.const(function), given)
-            self.results[function] = register
-        return self.results[function]
+    def result(self, why: Reason, *operation: Any) -> int:
+        """The register of what an instruction gives for these operands: it runs once."""
+        if operation not in self.results:
+            opcode, *operands = operation
+            register = self.results[operation] = self.new_register()
+            self.emit(why, opcode, register, *operands)
+        return self.results[operation]
 
     def condition(self, condition: ShapeCondition) -> None:
         """Integer steps.
@@ -402,7 +401,8 @@ class Assembler:
                 case ("int", source):
                     push("IPY", self.load(source, condition))
                 case ("computed", sources, function):
-                    push("IPY", self.computed(sources, function, condition))
+                    given = self.together(sources, condition)
+                    push("IPY", self.result(condition, "CALL", self.const(function), given))
                 case ("const", value):
                     push("ICONST", value)
                 case ("INOT",):
