@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -112,3 +113,22 @@ def test_changed_strides() -> None:
     compiled = onegraph.compile(f, dynamic=True)
     for x in (torch.rand(4, 6), torch.rand(6, 4).t(), torch.rand(5, 7), torch.rand(5, 14)[:, ::2]):
         assert tree_equal(f(x), compiled(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_padding_to_a_multiple(layout: torch.memory_format, backend: str) -> None:
+    """Also where nothing is left to pad: no question is asked of the sizes."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[2:]
+        padded = torch.nn.functional.pad(x, (0, -width % 8, 0, math.ceil(height / 4) * 4 - height))
+        return torch.nn.functional.pad(padded, (1, -1), value=2.0) * 2
+
+    compiled = onegraph.compile(f, backend=backend)
+    with Watch() as watch:
+        for length in (16, 24, 21, 20, 33, 17):
+            x = torch.rand(2, 3, length, length + 3).to(memory_format=layout)
+            expected, result = f(x), compiled(x)
+            assert tree_equal(expected, result) and expected.stride() == result.stride()
+    assert len(watch.of(ev.FrameStarted)) == 2
