@@ -8,7 +8,7 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, kernels, memory, models, small, training
+from benchmarks import calls, cold, dynamic, kernels, memory, models, small, training
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
@@ -20,6 +20,7 @@ SUITES = {
     "bf16": models.run_bf16,
     "small": small.run,
     "memory": memory.run,
+    "dynamic": dynamic.run,
     "training": training.run,
     "training_saved": training.run_saved,
     "training_small": training.run_small,

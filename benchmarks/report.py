@@ -31,6 +31,7 @@ TITLES = {
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
     "small": "Small models: microseconds",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
+    "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
     "training": "Steps of training: milliseconds",
     "training_saved": "Kept for the backward pass: megabytes",
     "training_small": "Steps of training of small models: microseconds",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import memory, report, training
+from benchmarks import dynamic, memory, report, training
 from benchmarks.cold import FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 
@@ -112,3 +112,9 @@ def test_the_first_call_needs_no_compiler_and_starts_no_process() -> None:
 def test_a_process_that_fails_says_why() -> None:
     with pytest.raises(FirstCallFailed, match="IndexError|TypeError|KeyError|ValueError"):
         first_call("onegraph", "no such work")
+
+
+def test_a_sequence_of_sizes_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
+    found = dynamic.measured("onegraph", "batches", str(tmp_path))
+    assert found["graphs"] == 2  # of the first size, and of all
+    assert found["cpu"] > 0 and found["against_static"] > 0
