@@ -106,6 +106,11 @@ x.reshape(-1).unsqueeze(0).expand(math.isqrt(n) + 1, -1).sum(0)
 x * int(n * 0.3)
 x * (n >> 1) + math.sin(n)
 x + n / 7 - int(2 - n * 0.5)
+abs(min(-n, n - 100)) % 2
+max((n - 100) // 2, 0)
+min((n - 100) >> 1, -3) + abs((7 - n) // 2)
+[(n - 100) // 3 < 0, min(n - 100, -n) < 0, (n - 200) // 2 % 5 >= 0]
+x[:, : abs(min(-n, n - 300)) % 2 + 1]
 torch.arange(n // 2 + math.gcd(n, 2))
 torch.full((2,), math.comb(n, 3))
 n > 4 and n < 100

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from onegraph.ir.index import Index, Symbol, is_not_negative
+from onegraph.ir.index import ZERO, Call, Index, Symbol, is_not_negative
 from onegraph.torchlib.size_expression import (
     COMPARE,
     LARGEST,
@@ -253,7 +253,7 @@ class Sizes:
         """
         args = tuple([self.indices.get(arg, arg) if isinstance(arg, Whole) else arg for arg in args])
         result = self.as_index(op, args)
-        if result is not None and self._fits(result):
+        if result is not None and self._is_sound(result) and self._fits(result):
             return result
         kind = kind_of(op, args)
         if any(map(self.is_unknown, args)):
@@ -282,6 +282,21 @@ class Sizes:
         if not rule.any_sign and any(map(self.is_unknown, args)):
             self.refuse()
         return rule.index(self, *(Index.of(int(arg) if isinstance(arg, bool) else arg) for arg in args))  # type: ignore[arg-type]
+
+    def _is_sound(self, value: Index) -> bool:
+        """Whether quotients, and the smaller or larger of two, are of numbers that are not negative; guarded.
+
+        Index expressions take that for granted.
+        """
+        if self.is_unknown(value):
+            return True
+        for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, Call)):
+            for operand in (atom.a, atom.b):
+                if not self._is_sound(operand):
+                    return False
+                if atom.op != "%" and not (self.value(operand) >= 0 and self.holds(Condition("<=", ZERO, operand))):
+                    return False
+        return True
 
     def _fits(self, value: Index) -> bool:
         """Whether guards and kernels can compute the number, in 64 bits; guarded where it might be too large."""
