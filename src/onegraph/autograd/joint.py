@@ -126,7 +126,7 @@ def trace_joint(
             refuse_written_leaves(recorder, primals)
             refuse_unknown_counts(recorder)
             with recorder.fake:
-                returned = Returned(recorder)
+                returned = Returned(recorder, replays=True)
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}

@@ -229,10 +229,13 @@ def counter_of(output: Output, position: int) -> Any:
 
 
 class Returned:
-    """The results of the functional graph: one for each tensor, and no two of them share memory."""
+    """The results of the functional graph: one for each tensor, and no two of them share memory.
 
-    def __init__(self, recorder: Functionalizer) -> None:
-        self.recorder = recorder
+    It `replays` views that are one of several where autograd shall know them as such.
+    """
+
+    def __init__(self, recorder: Functionalizer, replays: bool = False) -> None:
+        self.recorder, self.replays = recorder, replays
         self.nodes: list[Node] = []
         self.tensors: dict[int, Tensor] = {}  # those among the results, by position
         self._known: dict[int, Computed] = {}  # by the id of a tensor, which the recorder keeps alive
@@ -291,7 +294,7 @@ def output_of(
         for other in results
         if isinstance(other, Tensor) and other is not item and recorder.value_of(other).family is value.family
     ]
-    several = is_one_of_several(item)
+    several = returned.replays and is_one_of_several(item)
     is_part = value.family.version and item.numel() != root.tensor.numel()  # which was written to, and not as a whole
     if value is root or not (relatives or is_part or several) and is_dense(item.size(), item.stride()):
         return returned.add(item)
@@ -313,7 +316,7 @@ def counts_with(item: Tensor, tensor: Tensor) -> bool:
 
 def view_of(value: Value, root: Value, base: Base, returned: Returned) -> Strided | Replayed:
     """The view `value` of `root`."""
-    several = is_one_of_several(value.tensor)
+    several = returned.replays and is_one_of_several(value.tensor)
     if is_laid_over(value.tensor, root.tensor) and not several:
         return Strided(base, *layout_over(value.tensor, root.tensor, returned))
     steps = []
