@@ -101,7 +101,7 @@ def run_memory(settings: Settings) -> Iterator[Result]:
         found = {}
         with seen_by_profiler():
             for name in ("eager", "onegraph"):
-                step = step_of(TRAINERS[name](model), list(model.parameters()), **inputs)
+                step = TRAINERS[name](step_of(model, list(model.parameters()), **inputs))
                 step()
                 step()
                 found[name] = sample([float(peak(step))])
