@@ -119,17 +119,17 @@ def value_in_tensor(x):
 
 
 @breaks(b.CHANGING_NUMBER, later=True)
-def bits(x):
+def digits(x):
     for number in range(6):
         print("step", number)
-        x = x + (number & 1)
+        x = x + len(str(number))
     return x
 
 
-@bits.fixed("remove the graph break inside")
-def bits_without_break(x):
+@digits.fixed("remove the graph break inside")
+def digits_without_break(x):
     for number in range(6):
-        x = x + (number & 1)
+        x = x + len(str(number))
     return x
 
 
