@@ -71,3 +71,13 @@ def test_rows_of_any_length() -> None:
     check(
         nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU(), nn.Conv1d(8, 4, 5)), [torch.randn(2, 4, n) for n in (9, 800, 11)]
     )
+
+
+def test_a_long_memory_of_two_types_is_an_error_at_any_length() -> None:
+    module = nn.LSTM(4, 5)
+    module.weight_hh_l0.data = module.weight_hh_l0.data.double()
+    compiled = onegraph.compile(module)
+    for n in (7, 2, 12):
+        for function in (module, compiled):
+            with pytest.raises((RuntimeError, ValueError)):
+                function(torch.randn(n, 3, 4))

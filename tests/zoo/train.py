@@ -27,7 +27,7 @@ from .compare import leaves, relative_error
 from .row import Model
 
 TOLERANCE, NOISE, DRAWS = 1e-5, 2.0, range(1, 50)
-ORDER = 10.0  # how much larger rounding may be that has no digit right in eager either
+ORDER = 3.0  # how much larger rounding may be that has no digit right in eager either
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from onegraph import _C
 from onegraph.autograd.partition import BackwardGraph
-from onegraph.autograd.runtime import Run, as_laid_out, gradient, resolve, write
+from onegraph.autograd.runtime import Run, add_views, as_laid_out, gradient, write
 from onegraph.autograd.spec import (
     BaseOf,
     Computed,
@@ -136,8 +136,7 @@ class Compiled:
     def show(self, last: int, inputs: Sequence[Any], results: list[Any]) -> None:
         """Let the results go on with the views up to this one, if it is one."""
         made = len(results) - self.grad.results
-        for view in self.views[made : last + 1 - self.grad.results]:
-            results.append(resolve(view, inputs, results))
+        add_views(self.views[made : last + 1 - self.grad.results], inputs, results)
 
 
 class Call:

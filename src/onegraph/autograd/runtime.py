@@ -55,7 +55,8 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
             for mutation in spec.mutations:
                 write(mutation, inputs[mutation.input], results)
             if spec.views:
-                results = with_views(spec.views, inputs, results)
+                results = list(results)
+                add_views([view for _, view in spec.views], inputs, results)
             outputs = [resolve(output, inputs, results) for output in spec.outputs]
         for position, count in spec.written:
             set_version(outputs[position], count)
@@ -64,12 +65,10 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
     return call
 
 
-def with_views(views: Sequence[tuple[int, Output]], inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """The results, and behind them these views, some of which are made of earlier ones."""
-    found = list(results)
-    for _, view in views:
-        found.append(resolve(view, inputs, found))
-    return found
+def add_views(views: Sequence[Output], inputs: Sequence[Any], results: list[Any]) -> None:
+    """Let the results go on with these views, some of which are made of earlier ones."""
+    for view in views:
+        results.append(resolve(view, inputs, results))
 
 
 def unrecorded_output(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

@@ -275,7 +275,7 @@ class Trace:
         """Whether an input is a parameter that steps of training change: it gets gradients, and its module is in train
         mode. A compiler may take another one for a constant, which it looks at in each call."""
         value = given.example
-        if not isinstance(value, torch.nn.Parameter) or not value.requires_grad or isinstance(given.source, Float):
+        if not isinstance(value, torch.nn.Parameter) or not value.requires_grad:
             return False
         owner = self._owner(given.source)
         return not isinstance(owner, torch.nn.Module) or bool((instance_dict(owner) or {}).get("training", True))

@@ -325,9 +325,8 @@ class FakeMode(FakeTensorMode):
         if (fast := fake_impls.get_fast_op_impls().get(func)) is not None:
             return fast(self, *args, **kwargs)
         special = self._unbacked_special_fake_handling_ops
-        known = (
-            func in meta_table and func is not aten.constant_pad_nd.default
-        )  # whose Python one torch keeps to itself
+        # Of this one, torch keeps the Python kernel to itself.
+        known = func in meta_table and func is not aten.constant_pad_nd.default
         if not known and not self.cpp_meta_supports_symint(func) and func not in special:
             with self:
                 if func in decomposition_table:

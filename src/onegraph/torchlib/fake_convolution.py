@@ -8,6 +8,7 @@ Convolution.cpp), so that of symbolic sizes nothing is asked but whether they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -43,12 +44,12 @@ def convolution(mode: FakeTensorMode, args: Any, kwargs: Any) -> Tensor | None:
 def convolution_backward(mode: FakeTensorMode, args: Any, kwargs: Any) -> list[Tensor | None] | None:
     """The gradients of input, weight and bias, of symbolic sizes, or None where the library decides about the order."""
     given = arguments_of(BACKWARD, args, kwargs)
-    _, bias_sizes, asked = given.pop("grad_output"), given.pop("bias_sizes"), given.pop("output_mask")
+    grad, bias_sizes, asked = given.pop("grad_output"), given.pop("bias_sizes"), given.pop("output_mask")
     x, weight = given["input"], given["weight"]
     if weight.dim() > 4:
         return None
     form = _format(mode, {**given, "bias": None}, bias_sizes)
-    forms = ((x.shape, form), (weight.shape, form), (bias_sizes, torch.contiguous_format))
+    forms = ((x.shape, form), (weight.shape, form), (grad.shape[1:2], torch.contiguous_format))
     return [_made(*each, x.dtype) if wanted else None for each, wanted in zip(forms, asked, strict=True)]
 
 
@@ -61,7 +62,12 @@ def of_symbols(mode: FakeTensorMode, func: OpOverload, args: Any, kwargs: Any) -
 
 def arguments_of(func: OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:
     """The arguments of a call by their names. All are given: none of these operators has defaults."""
-    return dict(zip([argument.name for argument in func._schema.arguments], args, strict=False)) | kwargs
+    return dict(zip(_names(func), args, strict=False)) | kwargs
+
+
+@cache
+def _names(func: OpOverload) -> list[str]:
+    return [argument.name for argument in func._schema.arguments]
 
 
 def _is_symbolic(value: Any) -> bool:

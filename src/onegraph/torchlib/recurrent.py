@@ -14,12 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from onegraph.torchlib.onednn import multiplies
+
 #: The number of the LSTM among the kinds of networks of oneDNN.
 _LSTM = 2
-_OF_A_PROCESSOR = {
-    torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported,
-    torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported,
-}
 
 
 def is_lstm_of_symbols(x: Any, hx: Any = None, params: Any = None, *rest: Any) -> bool:
@@ -31,9 +29,10 @@ def is_lstm_of_symbols(x: Any, hx: Any = None, params: Any = None, *rest: Any) -
         return False
     if torch.is_autocast_enabled("cpu") or any(t.device.type != "cpu" for t in tensors):
         return False
-    known = x.dtype is torch.float32 or (x.dtype in _OF_A_PROCESSOR and _OF_A_PROCESSOR[x.dtype]())
+    if any(t.dtype is not x.dtype for t in tensors) or not multiplies(x.dtype):
+        return False
     projected = hx[0].shape[2] != hx[1].shape[2]
-    return known and not projected and all(n > 0 for n in x.shape)
+    return not projected and all(n > 0 for n in x.shape)
 
 
 def lstm(

@@ -169,7 +169,8 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
-    return forms if gained > sum(_restoring(node.meta["val"], config) for node in _given_back(found)) else []
+    pays = gained > 0 and gained > sum(_restoring(node.meta["val"], config) for node in _given_back(found))
+    return forms if pays else []
 
 
 def _given_back(found: Sequence[Convolution]) -> set[Node]:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.onednn import multiplies
 from onegraph.torchlib.strides import is_dense
-
-mkldnn = torch.ops.mkldnn
 
 
 def static_shape(value: Tensor) -> tuple[int, ...] | None:
@@ -30,5 +29,4 @@ def fills_memory(value: Tensor) -> bool:
 
 def multiplied_in(dtype: torch.dtype) -> torch.dtype:
     """The element type in which oneDNN is to multiply: float32, if this processor has no instructions for the type."""
-    known = {torch.bfloat16: mkldnn._is_mkldnn_bf16_supported, torch.float16: mkldnn._is_mkldnn_fp16_supported}
-    return dtype if dtype in known and known[dtype]() else torch.float32
+    return dtype if multiplies(dtype) else torch.float32
