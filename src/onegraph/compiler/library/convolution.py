@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import fills_memory, is_ordinary, multiplied_in, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
-from onegraph.compiler.library.nodes import as_type
+from onegraph.compiler.library.nodes import as_type, size_of
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
@@ -81,7 +81,10 @@ class Convolution:
 
     @property
     def image(self) -> tuple[int, ...]:
-        return tuple(self.x.meta["val"].shape)
+        """Its sizes, at present."""
+        shape = present_shape(self.x.meta["val"])
+        assert shape is not None
+        return shape
 
     @property
     def is_product(self) -> bool:
@@ -103,19 +106,20 @@ def choose_convolutions(
 
 
 def _convolution(node: Node, parameters: frozenset[Node], inputs: frozenset[Node]) -> Convolution | None:
-    """The convolution that the node is, if it is one of an image, of sizes that are known."""
+    """The convolution that the node is, if it is one of an image."""
     if node.target is not aten.convolution.default or node.kwargs:
         return None
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     tensors = [item for item in (x, weight, bias) if isinstance(item, Node)]
-    fits = all(is_ordinary(item.meta["val"], DTYPES) and static_shape(item.meta["val"]) for item in tensors)
+    fits = all(is_ordinary(item.meta["val"], DTYPES) and present_shape(item.meta["val"]) for item in tensors)
+    fits = fits and all(is_static(item.meta["val"]) for item in tensors if item is not x)
     numbers = (*stride, *padding, *dilation, groups)  # type: ignore[misc]
     if transposed or not isinstance(weight, Node) or not fits or not all(type(n) is int for n in numbers):
         return None
     assert isinstance(x, Node) and (bias is None or isinstance(bias, Node))
     if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):
         return None
-    if x.meta["val"].dim() != 4 or min(padding) < 0 or not static_shape(node.meta["val"]):  # type: ignore[type-var, arg-type]
+    if x.meta["val"].dim() != 4 or min(padding) < 0 or not present_shape(node.meta["val"]):  # type: ignore[type-var, arg-type]
         return None
     pair = [(n * 2 if len(n) == 1 else n) for n in map(tuple, (padding, stride, dilation))]  # type: ignore[arg-type]
     constant = weight in parameters and (bias is None or bias in inputs)
@@ -183,10 +187,12 @@ def _restoring(value: Tensor, config: Config) -> float:
     """Seconds of putting an image back into that order."""
 
     def candidates() -> Mapping[str, Runs]:
-        image = torch.full(tuple(value.shape), 0.5, dtype=value.dtype).to(memory_format=torch.channels_last)
+        image = torch.full(shape, 0.5, dtype=value.dtype).to(memory_format=torch.channels_last)
         return {"copy": [image.contiguous]}
 
-    return times(f"copy of {tuple(value.shape)} {value.dtype}", candidates, config)["copy"]
+    shape = present_shape(value)
+    assert shape is not None
+    return times(f"copy of {shape} {value.dtype}", candidates, config)["copy"]
 
 
 def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
@@ -280,8 +286,9 @@ def _product(graph: Graph, c: Convolution, x: Node) -> Node:
     image, filters = x.meta["val"], c.weight.meta["val"]
     n, _, height, width = image.shape
     outputs, inputs = filters.shape[:2]
+    sizes = [size_of(graph, x, dim) for dim in (0, 2, 3)]
     moved = call(aten.permute.default, (x, [0, 2, 3, 1]), image.permute(0, 2, 3, 1))
-    rows = call(aten.view.default, (moved, [n * height * width, inputs]), image.new_empty(n * height * width, inputs))
+    rows = call(aten.view.default, (moved, [-1, inputs]), image.new_empty(n * height * width, inputs))
     matrix = call(aten.view.default, (c.weight, [outputs, inputs]), filters.new_empty(outputs, inputs))
     columns = call(aten.t.default, (matrix,), matrix.meta["val"].t())
     product = image.new_empty(n * height * width, outputs)
@@ -289,7 +296,7 @@ def _product(graph: Graph, c: Convolution, x: Node) -> Node:
         result = call(aten.mm.default, (rows, columns), product)
     else:
         result = call(aten.addmm.default, (c.bias, rows, columns), product)
-    pixels = call(aten.view.default, (result, [n, height, width, outputs]), image.new_empty(n, height, width, outputs))
+    pixels = call(aten.view.default, (result, [*sizes, outputs]), image.new_empty(n, height, width, outputs))
     return graph.call_function(aten.permute.default, (pixels, [0, 3, 1, 2]))
 
 

@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from onegraph.compiler.library.facts import static_shape
+from onegraph.compiler.library.facts import present_shape, strides_of
+from onegraph.compiler.lower.arguments import index_of, tensor_type
 from onegraph.compiler.lower.registry import LOWERINGS, POINTWISE
+from onegraph.ir.index import ONE
+from onegraph.ir.types import contiguous_strides
 from onegraph.torchlib.aten import OpOverload, may_view
 
 aten = torch.ops.aten
@@ -55,9 +58,9 @@ def _channels_last_strides(value: Tensor) -> tuple[int, ...]:
 
 def is_channels_last(value: Any) -> bool:
     """Whether the image stands in memory in that order."""
-    if not isinstance(value, Tensor) or value.dim() != 4 or static_shape(value) is None:
+    if not isinstance(value, Tensor) or value.dim() != 4 or present_shape(value) is None:
         return False
-    return value.stride() == _channels_last_strides(value)
+    return strides_of(value) == tuple(map(index_of, _channels_last_strides(value)))
 
 
 def with_channels_last(graph: Graph, node: Node) -> Node:
@@ -101,7 +104,7 @@ def spread(graph: Graph, before: Mapping[Node, Any]) -> None:
         elif node.target is operator.getitem and _source(node).target in _NORMS:
             node.meta["val"] = _source(node).meta["val"][node.args[1]]
         known, value = before.get(node), node.meta.get("val")
-        if isinstance(known, Tensor) and isinstance(value, Tensor) and known.stride() != value.stride():
+        if isinstance(known, Tensor) and isinstance(value, Tensor) and strides_of(known) != strides_of(value):
             changed[node] = known
 
 
@@ -116,24 +119,33 @@ def _reordered(node: Node) -> Any:
         return value
     if node.target in _NORMS:
         return (channels_last(value[0]), *value[1:])
-    if not isinstance(value, Tensor) or static_shape(value) is None:
+    if not isinstance(value, Tensor) or present_shape(value) is None:
         return value
     operands = [item for source in node.all_input_nodes if isinstance(item := source.meta["val"], Tensor)]
     if value.dim() == 4 and any(is_channels_last(item) for item in operands):
         return channels_last(value)
-    rows = [item for item in operands if item.dim() > 1 and item.shape[-2:] == value.shape[-2:]]
-    if node.target in POINTWISE and any(item.is_contiguous() for item in rows):
+    rows = [
+        item for item in operands if item.dim() > 1 and tensor_type(item).shape[-2:] == tensor_type(value).shape[-2:]
+    ]
+    if node.target in POINTWISE and any(map(_in_order, rows)):
         with value.fake_mode:  # type: ignore[attr-defined]
             return value.new_empty(value.shape)
     return value
 
 
+def _in_order(value: Tensor) -> bool:
+    """Whether the elements stand in memory as they are counted."""
+    shape = tensor_type(value).shape
+    steps = zip(shape, strides_of(value), contiguous_strides(shape), strict=True)
+    return all(size == ONE or step == expected for size, step, expected in steps)
+
+
 def _is_transposed(node: Node) -> bool:
     """Whether an operator that works element by element gives its result in another order than rows."""
     value = node.meta.get("val")
-    if node.target not in POINTWISE or not isinstance(value, Tensor) or static_shape(value) is None:
+    if node.target not in POINTWISE or not isinstance(value, Tensor) or present_shape(value) is None:
         return False
-    return not value.is_contiguous() and not is_channels_last(value)
+    return not _in_order(value) and not is_channels_last(value)
 
 
 def _keeps_order(node: Node) -> bool:
@@ -146,4 +158,6 @@ def _takes_any_order(node: Node) -> bool:
     """Whether it gives the same for its arguments in any order."""
     if node.target is aten.convolution.default:
         return is_channels_last(node.meta["val"])
-    return node.target in _COPIES or (isinstance(node.target, OpOverload) and node.target.namespace == "mkldnn")
+    if node.target in _COPIES or node.target is aten.sym_size.int:
+        return True
+    return isinstance(node.target, OpOverload) and node.target.namespace == "mkldnn"

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import fills_memory, is_ordinary, multiplied_in, static_shape
+from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
@@ -48,11 +48,16 @@ class Product:
     bias: Node | None
     tall: bool
     constant: bool  # whether the weight may be packed
-    sizes: tuple[int, int, int]  # rows of x, what is summed over, columns of the result
+    sizes: tuple[int, int, int]  # rows of x at present, what is summed over, columns of the result
 
     @property
     def dtype(self) -> torch.dtype:
         return self.x.meta["val"].dtype
+
+    @property
+    def is_row(self) -> bool:
+        """Whether there is one row in every call."""
+        return self.sizes[0] == 1 and is_static(self.x.meta["val"])
 
 
 def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> None:
@@ -84,11 +89,13 @@ def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
     weight = y if tall else y.args[0]
     tensors = [item for item in (x, weight, bias) if item is not None]
     assert isinstance(weight, Node)
-    shapes = [static_shape(item.meta["val"]) for item in (x, y)]
+    shapes = [present_shape(item.meta["val"]) for item in (x, y)]
     if None in shapes or not all(is_ordinary(item.meta["val"], DTYPES) for item in tensors):  # type: ignore[union-attr]
         return None
+    if not all(is_static(item.meta["val"]) for item in tensors if item is not x):  # type: ignore[union-attr]
+        return None
     (rows, inner), (_, columns) = shapes  # type: ignore[misc]
-    if bias is not None and static_shape(bias.meta["val"]) != (columns,):
+    if bias is not None and present_shape(bias.meta["val"]) != (columns,):
         return None
     if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):  # type: ignore[union-attr]
         return None
@@ -101,7 +108,7 @@ def _choice(product: Product, config: Config) -> str:
         return config.library_calls if product.constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
-    if rows == 1 and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
+    if product.is_row and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
         return "sum"
     if product.constant and rows > FEW and multiplied_in(product.dtype) is not product.dtype:
         return "packed"  # aten takes so long that timing it takes seconds
@@ -163,7 +170,7 @@ def _as_call(graph: Graph, product: Product, choice: str) -> Node:
     bias = None if bias is None else as_type(graph, bias, within)
     args = (as_type(graph, x, within), weight, bias, *EPILOGUE)
     result = graph.call_function(mkldnn._linear_pointwise.default, args)
-    result.meta["val"] = torch.empty(product.sizes[::2], dtype=within)
+    result.meta["val"] = torch.empty((product.x.meta["val"].shape[0], product.sizes[2]), dtype=within)
     return as_type(graph, result, product.dtype)
 
 

@@ -18,6 +18,16 @@ def call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     return node
 
 
+def size_of(graph: Graph, node: Node, dim: int) -> Node | int:
+    """The size of a tensor along a dimension: a node where it is symbolic."""
+    size = node.meta["val"].shape[dim]
+    if isinstance(size, int):
+        return size
+    found = graph.call_function(aten.sym_size.int, (node, dim))
+    found.meta["val"] = size
+    return found
+
+
 def as_type(graph: Graph, node: Node, dtype: torch.dtype) -> Node:
     """The node itself, or its values in another element type."""
     return node if node.meta["val"].dtype is dtype else call(graph, aten._to_copy.default, node, dtype=dtype)

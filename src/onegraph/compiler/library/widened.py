@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.fx import Graph, Node, map_arg
 
 from onegraph.base.config import Config
-from onegraph.compiler.library.facts import is_ordinary, multiplied_in, static_shape
+from onegraph.compiler.library.facts import is_ordinary, multiplied_in, present_shape
 from onegraph.compiler.library.measure import Runs, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
+from onegraph.torchlib.overlaps import hint_of
 
 aten = torch.ops.aten
 
@@ -48,7 +49,10 @@ def _narrow_type(node: Node) -> torch.dtype | None:
     dtype = values[0].dtype
     if dtype not in NARROW or multiplied_in(dtype) is dtype:
         return None
-    fits = all(static_shape(value) and is_ordinary(value, (dtype, torch.bool)) for value in values)
+    fits = all(
+        isinstance(value, Tensor) and present_shape(value) and is_ordinary(value, (dtype, torch.bool))
+        for value in values
+    )
     return dtype if fits else None
 
 
@@ -60,13 +64,19 @@ def _pays(node: Node, dtype: torch.dtype, config: Config) -> bool:
 
 
 def _described(value: Tensor) -> Any:
-    return str((tuple(value.shape), value.stride(), value.dtype))
+    return str((*_layout(value), value.dtype))
+
+
+def _layout(value: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and strides, at present."""
+    size, stride = (tuple(map(hint_of, numbers)) for numbers in (value.shape, value.stride()))
+    return size, stride
 
 
 def _candidates(node: Node, dtype: torch.dtype) -> Mapping[str, Runs]:
     def full(source: Node) -> Any:
         value = source.meta["val"]
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).fill_(1)
+        return torch.empty_strided(*_layout(value), dtype=value.dtype).fill_(1)
 
     args, kwargs = map_arg((node.args, dict(node.kwargs)), full)  # type: ignore[misc]
 

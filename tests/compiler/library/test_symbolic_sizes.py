@@ -1,0 +1,99 @@
+"""Library calls are chosen for the sizes that the program has when it is compiled, and are right for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onegraph
+from onegraph.base.events import GraphCaptured
+from onegraph.compile import EVENTS
+
+CALLS = ("aten", "onednn", "packed", "measured")
+
+
+@pytest.fixture
+def graphs() -> Iterator[list[GraphCaptured]]:
+    """The graphs that are captured."""
+    found: list[GraphCaptured] = []
+    cancel = EVENTS.subscribe(lambda event: found.append(event) if isinstance(event, GraphCaptured) else None)
+    yield found
+    cancel()
+
+
+def compare(target: Callable[..., Tensor], inputs: Sequence[Tensor], calls: str) -> None:
+    """Compiled for symbolic sizes, called with each input."""
+    compiled = onegraph.compile(target, fullgraph=True, dynamic=True, options={"library_calls": calls, "verify": True})
+    with torch.no_grad():
+        for x in inputs:
+            result, expected = compiled(x), target(x)
+            assert result.shape == expected.shape and steps(result) == steps(expected)
+            tolerance: Any = {"rtol": 2e-2, "atol": 2e-2} if x.dtype is torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+            torch.testing.assert_close(result, expected, **tolerance)
+    onegraph.reset()
+
+
+def steps(x: Tensor) -> list[int]:
+    """The strides that are ever used."""
+    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+
+
+def layers(channels: int) -> nn.Module:
+    """Every form of a convolution, with what is computed behind it."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 8, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 1),
+        nn.Hardswish(),
+        nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=16),
+        nn.BatchNorm2d(16),
+        nn.MaxPool2d(2, 2),
+        nn.Conv2d(16, 1, 1),
+        nn.Conv2d(1, 4, 1, stride=2),
+    ).eval()
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_convolutions_of_any_size(calls: str, channels: int, graphs: list[GraphCaptured]) -> None:
+    torch.manual_seed(0)
+    sizes = [(4, 32, 40), (2, 5, 7), (3, 3, 3), (2, 64, 3), (5, 33, 128), (64, 4, 4), (2, 200, 201)]
+    model = layers(channels)
+    for norm in (model[1], model[6]):
+        norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2)
+    compare(model, [torch.randn(n, channels, h, w) for n, h, w in sizes], calls)
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_images_with_channels_last(calls: str) -> None:
+    images = [torch.randn(2, 3, n, n + 2).to(memory_format=torch.channels_last) for n in (16, 7, 64)]
+    compare(layers(3), images, calls)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_with_any_number_of_rows(calls: str, dtype: torch.dtype, graphs: list[GraphCaptured]) -> None:
+    model = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64, bias=False)).to(dtype)
+    inputs = [torch.randn(rows, 64, dtype=dtype) for rows in (128, 2, 3, 17, 600)]
+    compare(model, inputs, calls)
+    assert len(graphs) == 1
+    compare(lambda x: model(x[2:]), inputs, calls)  # of two rows, none is left, and of three a single one
+
+
+def test_weights_of_symbolic_sizes() -> None:
+    def attention(x: Tensor) -> Tensor:
+        return (x @ x.t()).softmax(-1) @ x
+
+    compare(attention, [torch.randn(n, 64) for n in (100, 2, 64, 129)], "measured")
+
+    def filtered(x: Tensor) -> Tensor:
+        return torch.conv2d(x, x[:1, :, ::2, ::2].contiguous())
+
+    compare(filtered, [torch.randn(2, 8, n, m) for n, m in product((8, 13), (9, 30))], "packed")
