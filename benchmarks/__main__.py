@@ -8,7 +8,7 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, dynamic, kernels, memory, models, small, training
+from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
@@ -21,6 +21,7 @@ SUITES = {
     "small": small.run,
     "memory": memory.run,
     "dynamic": dynamic.run,
+    "generation": generation.run,
     "training": training.run,
     "training_saved": training.run_saved,
     "training_small": training.run_small,

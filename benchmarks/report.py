@@ -32,6 +32,7 @@ TITLES = {
     "small": "Small models: microseconds",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
     "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
+    "generation": "Generation: milliseconds per token, after the first sentence",
     "training": "Steps of training: milliseconds",
     "training_saved": "Kept for the backward pass: megabytes",
     "training_small": "Steps of training of small models: microseconds",

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks import dynamic, memory, report, training
+from benchmarks import dynamic, memory, report, training, writing
 from benchmarks.cold import FirstCallFailed, descendants, first_call
 from benchmarks.measure import Result, Sample, Settings, interleaved, repeats, sample, seconds
 
@@ -118,3 +119,14 @@ def test_a_sequence_of_sizes_is_measured_in_a_process_of_its_own(tmp_path: Path)
     found = dynamic.measured("onegraph", "batches", str(tmp_path))
     assert found["graphs"] == 2  # of the first size, and of all
     assert found["cpu"] > 0 and found["against_static"] > 0
+
+
+def test_logits_are_compared_as_far_as_the_same_tokens_led_to_them() -> None:
+    def told(tokens: list[int], *rows: list[float]) -> SimpleNamespace:
+        logits = tuple(torch.tensor([row]) for row in rows)
+        return SimpleNamespace(sequences=torch.tensor([tokens]), logits=logits)
+
+    expected = told([7, 1, 0, 1], [1.0, 2.0], [2.0, 1.0], [0.0, 4.0])
+    assert writing.error(expected, expected) == 0
+    assert writing.error(expected, told([7, 1, 0, 1], [1.0, 2.0], [2.0, 1.0], [1.0, 4.0])) == 0.25
+    assert writing.error(expected, told([7, 1, 1, 1], [1.0, 2.0], [2.0, 3.0], [9.0, 9.0])) == 1.0
