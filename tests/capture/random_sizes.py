@@ -1,6 +1,11 @@
 """Random programs over sizes: whatever they compute of them is eager's, and few versions serve them all.
 
 `python -m tests.capture.random_sizes --count 1000 --backend native` runs many, and tells how many versions they have.
+
+There is one for the first sizes, and one for all others; a third is for what the program has decided, such as the
+larger of two. Sizes 0 and 1 have a version each, for each tensor that has them: most operators ask whether a size is 1,
+and many whether one is 0. A program branches on its sizes if what it gives is of several kinds for sizes from two on:
+it raises an error for some (a division by zero), or gives a float where it gives an int for others.
 """
 
 from __future__ import annotations
@@ -8,8 +13,9 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,10 +74,16 @@ def program(seed: int, signed: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How often a program was compiled, and where it has differed from eager, if it has."""
+    """How often a program was compiled, whether more often than it may be, and where it has differed from eager."""
 
     versions: int
-    different: str
+    different: str = ""
+    most: int = 0
+    branches: bool = False
+
+    @property
+    def too_many(self) -> bool:
+        return not self.branches and self.versions > self.most
 
 
 def run(source: str, sizes: list[int], backend: str) -> Run:
@@ -80,14 +92,17 @@ def run(source: str, sizes: list[int], backend: str) -> Run:
     f = names["f"]
     onegraph.reset()
     compiled = onegraph.compile(f, backend=backend)
+    kinds: dict[tuple[int, int], set[Any]] = defaultdict(set)
     with Watch() as watch, warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         for n, m in zip(sizes, reversed(sizes), strict=True):
             x, y = torch.arange(3.0 * n).reshape(n, 3), torch.arange(2.0 * m).reshape(2, m)
             expected, result = outcome(f, x, y), outcome(compiled, x, y)
+            kinds[min(n, 2), min(m, 2)].add(kind(expected))
             if not same(expected, result):
                 return Run(0, f"n = {n}, m = {m}: {expected} and {result} of\n{source}")
-        return Run(len(watch.of(ev.FrameStarted)), "")
+        branches = any(len(found) > 1 for found in kinds.values())
+        return Run(len(watch.of(ev.FrameStarted)), "", 3 + len(kinds.keys() - {(2, 2)}), branches)
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
@@ -95,6 +110,18 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except Exception as error:
         return type(error), str(error)
+
+
+def kind(value: Any) -> Any:
+    """What kind of results these are, whatever their numbers and sizes."""
+    match value:
+        case torch.Tensor():
+            return value.dtype
+        case list():
+            return tuple(map(kind, value))
+        case (type() as error, str()):
+            return error
+    return type(value)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -114,15 +141,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="eager")
     options = parser.parse_args()
+    failed = False
     for signed in (False, True):
-        counts: Counter[int] = Counter()
+        counts: dict[bool, Counter[int]] = {False: Counter(), True: Counter()}
         for seed in range(options.seed, options.seed + options.count):
             sizes = random.Random(seed).sample(SIZES if signed else SIZES[2:], 10)
-            found = run(program(seed, signed), sizes, options.backend)
-            counts[found.versions] += 1
-            if found.different:
-                print(seed, found.different)
-        print("signed and empty" if signed else "two and more", dict(sorted(counts.items())))
+            source = program(seed, signed)
+            found = run(source, sizes, options.backend)
+            counts[found.branches][found.versions] += 1
+            failed |= bool(found.different) or found.too_many
+            if found.different or found.too_many:
+                print(seed, found.different or f"{found.versions} versions for {sizes} of\n{source}")
+        what = "signed and empty" if signed else "two and more"
+        print(
+            what,
+            *(f"{'branch' if branches else 'do not'}: {dict(sorted(n.items()))}" for branches, n in counts.items()),
+        )
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
