@@ -39,7 +39,7 @@ from onegraph.torchlib.fake import LIFTS, FakeMode, FakeTensor
 from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.recorder import AtenRecorder, Rule
 from onegraph.torchlib.state import without_modes
-from onegraph.torchlib.strides import is_dense, memory_order
+from onegraph.torchlib.strides import is_certainly_equal, is_dense, memory_order
 
 aten = torch.ops.aten
 # What autograd reads; the tensor and its values stay the same.
@@ -286,13 +286,16 @@ class Functionalizer(AtenRecorder):
         return target
 
 
+def _layout_of(tensor: Tensor) -> tuple[Any, ...]:
+    return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+
+
 def is_same(result: Any, base: Tensor) -> bool:
-    """Is the view `result` all of `base`, as it is?"""
+    """Is the view `result` all of `base`, as it is? That must be certain: nothing is asked of symbolic sizes."""
     return (
         isinstance(result, Tensor)
-        and result.shape == base.shape
-        and result.stride() == base.stride()
-        and result.storage_offset() == base.storage_offset()
+        and result.dim() == base.dim()
+        and all(map(is_certainly_equal, _layout_of(result), _layout_of(base)))
         and result.dtype == base.dtype
         and result.is_conj() == base.is_conj()
         and result.is_neg() == base.is_neg()

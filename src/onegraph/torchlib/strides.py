@@ -36,6 +36,12 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def is_certainly_equal(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
+    """Whether two sizes or strides are the same in every call; it asks nothing that would become a guard."""
+    equal: bool | torch.SymBool = a == b
+    return equal if isinstance(equal, bool) else equal.node.statically_known_true()
+
+
 def memory_order(tensor: torch.Tensor) -> list[int] | None:
     """The dimensions from the outermost in memory to the innermost, if the tensor fills a block of memory.
 
