@@ -15,6 +15,7 @@ from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
+from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
@@ -153,6 +154,71 @@ def test_what_is_stored_anyway_is_read_back(monkeypatch: pytest.MonkeyPatch) -> 
 def test_everything_together_means_the_same() -> None:
     for text in (CHAIN, EXPENSIVE):
         kernels_after(text, *(step.run for step in SCHEDULE))
+
+
+PRODUCT = f"""\
+program(x, w, b):
+{buffers(x=(2, 16), w=(8, 16), b=(8,), y=(2, 8))}
+  kernel k_y(i0: 2, i1: 8):
+    for r0: 16:
+      t0: f32 = load x[i0, r0]
+      t1: f32 = load w[i1, r0]
+      t2: f32 = mul(t0, t1)
+      t3: f32 = sum over t2
+    t4: f32 = load b[i1]
+    t5: f32 = add(t3, t4)
+    store y[i0, i1] = t5
+  return y
+"""
+
+
+def test_the_rows_of_a_product_share_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onegraph.compiler.schedule.unroll_and_jam.MUCH", 100)
+    assert kernels_after(PRODUCT, unroll_and_jam, flatten, vectorize) == (
+        "kernel k_y(i1: 8) vector r0 by 16:\n"
+        "  for r0: 16:\n"
+        "    t0: f32 = load x @ r0\n"
+        "    t1: f32 = load w @ i1 * 16 + r0\n"
+        "    t2: f32 = mul(t0, t1)\n"
+        "    t3: f32 = sum over t2\n"
+        "    t4: f32 = load x @ r0 + 16\n"
+        "    t5: f32 = mul(t4, t1)\n"
+        "    t6: f32 = sum over t5\n"
+        "  t7: f32 = load b @ i1\n"
+        "  t8: f32 = add(t3, t7)\n"
+        "  t9: f32 = add(t6, t7)\n"
+        "  store y @ i1 = t8\n"
+        "  store y @ i1 + 8 = t9"
+    )
+
+
+def test_rows_that_are_many_or_share_little_stay_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "i0: 2" in kernels_after(PRODUCT, unroll_and_jam)  # a small operand stays near anyway
+    monkeypatch.setattr("onegraph.compiler.schedule.unroll_and_jam.MUCH", 100)
+    many = PRODUCT.replace("i0: 2", "i0: 9").replace("f32[2", "f32[9")
+    assert "i0: 9" in kernels_after(many, unroll_and_jam)
+
+
+MANY = PRODUCT.replace("x, w, b", "x, w, b, v").replace(
+    "  return y",
+    """  buffer v: f32[8, 16] stride (16, 1)
+  buffer z: f32[2, 8] stride (8, 1)
+  kernel k_z(i0: 2, i1: 8):
+    for r0: 16:
+      t0: f32 = load x[i0, r0]
+      t1: f32 = load v[i1, r0]
+      t2: f32 = mul(t0, t1)
+      t3: f32 = sum over t2
+    store z[i0, i1] = t3
+  return y, z""",
+)
+
+
+def test_products_that_share_little_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernels_after(MANY, fuse).count("kernel") == 1
+    monkeypatch.setattr("onegraph.compiler.schedule.fuse.MUCH_WORK", 0)
+    monkeypatch.setattr("onegraph.compiler.schedule.fuse.CROWD", 1)
+    assert kernels_after(MANY, fuse).count("kernel") == 2
 
 
 SPLIT = f"""\

@@ -29,6 +29,7 @@ from onegraph.compiler.schedule.flatten import flatten
 from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.split_reductions import split_reductions
+from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
@@ -42,6 +43,7 @@ SCHEDULE: tuple[Pass[Program], ...] = (
     Pass("fuse", fuse, "on coordinates: axes of different kernels are compared through the buffers they index"),
     Pass("drop_roundings", drop_roundings, "after fusing, which brings operators into one kernel; it leaves dead code"),
     Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
+    Pass("unroll_and_jam", unroll_and_jam, "on coordinates, when kernels are whole: what they read then shows"),
     Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
     Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),
     Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),

@@ -2,13 +2,14 @@
 
 mm(x, t(w))            _linear_pointwise(x, w, None, "none", [], "")
 addmm(b, x, t(w))      _linear_pointwise(x, packed(w), b, "none", [], "")
-addmm(b, x, t(w))      sum(x * w, 1) + b
+addmm(b, x, t(w))      sum(unsqueeze(x, 1) * w, 2) + b
 
 Where the processor has no instructions for bfloat16 or float16, oneDNN is given float32, and its result rounded once:
 in aten such a product takes several times as long.
 
-A sum is for a single row: its time is that of reading the weight once, which a kernel of ours does as fast as the
-memory allows, and together with what is computed before and after. No library that torch has comes near.
+A sum is for few rows: its time is that of reading the weight once, which a kernel of ours does as fast as the memory
+allows, and together with what is computed before and after. No library that torch has comes near. A weight whose
+columns are summed over is transposed, and that kept, since strips of columns are read at half of that speed.
 
 A new way to compute one is a new entry of `_candidates`, and its form as nodes in `_as_call`.
 """
@@ -55,9 +56,9 @@ class Product:
         return self.x.meta["val"].dtype
 
     @property
-    def is_row(self) -> bool:
-        """Whether there is one row in every call."""
-        return self.sizes[0] == 1 and is_static(self.x.meta["val"])
+    def has_few_rows(self) -> bool:
+        """Whether there are as few in every call."""
+        return self.sizes[0] <= FEW and is_static(self.x.meta["val"])
 
 
 def choose_linear(graph: Graph, parameters: frozenset[Node], config: Config) -> None:
@@ -108,7 +109,7 @@ def _choice(product: Product, config: Config) -> str:
         return config.library_calls if product.constant or config.library_calls != "packed" else "onednn"
     if rows * inner * columns < LITTLE:
         return "aten"
-    if product.is_row and not product.tall and inner >= LONG and product.weight.meta["val"].stride()[1] == 1:
+    if product.has_few_rows and inner >= LONG and (_is_laid_in_rows(product) or _is_kept(product, config)):
         return "sum"
     if product.constant and rows > FEW and multiplied_in(product.dtype) is not product.dtype:
         return "packed"  # aten takes so long that timing it takes seconds
@@ -119,6 +120,16 @@ def _choice(product: Product, config: Config) -> str:
     what += f" constant {product.constant} checked by {check}"
     setting = (product.tall, product.bias is not None, product.constant, check)
     return fastest(times(what, lambda: _candidates(timed, product.dtype, *setting), config))
+
+
+def _is_laid_in_rows(product: Product) -> bool:
+    """Whether what is summed over lies side by side in memory."""
+    return not product.tall and product.weight.meta["val"].stride()[1] == 1
+
+
+def _is_kept(product: Product, config: Config) -> bool:
+    """Whether a copy of the weight is worth keeping: for a digest the weight itself would be read beside it."""
+    return product.constant and check_of(config) != "digest"
 
 
 def _candidates(
@@ -176,8 +187,23 @@ def _as_call(graph: Graph, product: Product, choice: str) -> Node:
 
 def _as_sum(graph: Graph, product: Product) -> Node:
     """Added up in float32, whatever the type, and rounded once."""
-    x, weight = (as_type(graph, node, torch.float32) for node in (product.x, product.weight))
-    row = call(graph, aten.sum.dim_IntList, call(graph, aten.mul.Tensor, x, weight), [1])
+    weight = product.weight
+    if not _is_laid_in_rows(product):
+        value = weight.meta["val"]
+        weight = graph.call_function(Recipe(laid_in_rows, (product.tall,), (value.element_size(),)), (weight,))
+        weight.meta["val"] = laid_in_rows(value, product.tall)
+    x, weight = (as_type(graph, node, torch.float32) for node in (product.x, weight))
+    total = call(
+        graph,
+        aten.sum.dim_IntList,
+        call(graph, aten.mul.Tensor, call(graph, aten.unsqueeze.default, x, 1), weight),
+        [2],
+    )
     if product.bias is not None:
-        row = call(graph, aten.add.Tensor, row, as_type(graph, product.bias, torch.float32))
-    return call(graph, aten.unsqueeze.default, as_type(graph, row, product.dtype), 0)
+        total = call(graph, aten.add.Tensor, total, as_type(graph, product.bias, torch.float32))
+    return as_type(graph, total, product.dtype)
+
+
+def laid_in_rows(weight: Tensor, tall: bool) -> Tensor:
+    """The weight with a contiguous row for each column of the result."""
+    return (weight.t() if tall else weight).contiguous()

@@ -32,6 +32,7 @@ NEIGHBOURS = 8  # of all kernels that read one buffer, how many before and after
 UNKNOWN_SIZE = 4096  # what a size that is known at the call only counts as
 FEW_ROWS = 16  # a reduction to fewer results than this runs on few threads ...
 MUCH_WORK = 1 << 16  # ... so that kernels with this many elements are better off alone
+CROWD = 8  # how many times what two reductions share each must read to be better off alone
 
 # (minus the bytes saved, the two groups, how many steps each had)
 Candidate = tuple[int, int, int, tuple[int, int]]
@@ -114,7 +115,7 @@ class Fuser:
     def try_merge(self, first: int, second: int) -> Group | None:
         """The merged group, if axes, dependences and size allow it."""
         a, b = self.groups[first], self.groups[second]
-        if a.statements() + b.statements() > MAX_STATEMENTS or self.starves(a, b):
+        if a.statements() + b.statements() > MAX_STATEMENTS or self.starves(a, b) or self.crowds(a, b):
             return None
         if self.reaches_around(first, second) or self.reaches_around(second, first):
             return None
@@ -128,6 +129,17 @@ class Fuser:
         rows = value_of(product([axis.extent or ONE for axis in reducing.outer]))
         work = value_of(product([axis.extent or ONE for axis in other.outer]))
         return rows < FEW_ROWS and work >= MUCH_WORK
+
+    def crowds(self, a: Group, b: Group) -> bool:
+        """Whether two reductions of much memory each share little of it: together they only need more registers."""
+        if not (a.has_reduction and b.has_reduction):
+            return False
+        reads = [{name for member in group.members for name in member.reads} for group in (a, b)]
+        made = [{member.output for member in group.members} for group in (a, b)]
+        if made[0] & reads[1] or made[1] & reads[0]:
+            return False
+        shared = sum(self.bytes[name] for name in reads[0] & reads[1])
+        return all(sum(self.bytes[name] for name in read) > max(CROWD * shared, MUCH_WORK) for read in reads)
 
     def reaches_around(self, start: int, end: int) -> bool:
         """Whether a path leads from `start` to `end` through another step: then they cannot run together."""

@@ -7,14 +7,16 @@ operations, which narrower code would wait for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.schedule.cost import statement_cost
-from onegraph.ir.index import ONE, Index, Symbol
+from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
     Accumulate,
+    Block,
     Kernel,
     Let,
     Load,
@@ -23,7 +25,6 @@ from onegraph.ir.loop import (
     Program,
     Store,
     Vector,
-    loads,
     statements,
     stores,
 )
@@ -31,6 +32,9 @@ from onegraph.ir.loop import (
 TILE_STATEMENTS = 20  # of a body that is written for every iteration of a tile
 HEAVY = 12.0  # cost of a body above which it gets wide vectors
 LOCALS = 1 << 17  # bytes on the stack
+OFTEN = 16  # iterations of a loop, at most, by which its accesses weigh more than others
+NEAR = 0.25  # the weight of a load that other iterations repeat
+REGISTERS = 64  # elements of the totals of a reduction that are kept in registers, and some more for a single one
 LIGHT = 6.0  # cost below which a body needs few registers per lane
 
 
@@ -89,10 +93,22 @@ def _candidates(kernel: Kernel) -> list[Symbol]:
 
 
 def _accesses(kernel: Kernel) -> list[tuple[Index, float]]:
-    """The offsets that the kernel touches; stores count double."""
-    found = [(load.place.index, 1.0) for load in loads(kernel.body) if isinstance(load.place, Offset)]
-    found += [(store.place.index, 2.0) for store in stores(kernel.body) if isinstance(store.place, Offset)]
-    return found
+    """The offsets that the kernel touches, and how much each counts."""
+    return list(_weighed(kernel.body, kernel.axes, 1.0))
+
+
+def _weighed(block: Block, axes: tuple[Symbol, ...], weight: float) -> Iterator[tuple[Index, float]]:
+    """Stores count double, what is in a loop as often as it is done, and what is read again, from near memory, less."""
+    for statement in block:
+        match statement:
+            case Let(value=Load(place=Offset(index))):
+                yield index, weight if index.symbols.issuperset(axes) else weight * NEAR
+            case Store(place=Offset(index)):
+                yield index, 2 * weight
+            case Loop(inner, body):
+                times = product([axis.extent for axis in inner if axis.extent is not None]).constant
+                often = OFTEN if times is None else min(max(times, 1), OFTEN)
+                yield from _weighed(body, (*axes, *inner), weight * often)
 
 
 def _best_axis(kernel: Kernel) -> Symbol | None:
@@ -128,8 +144,11 @@ def _width(kernel: Kernel, axis: Symbol) -> int:
     cost = sum(statement_cost(s) for s in statements(kernel.body) if not isinstance(s, Store | Accumulate))
     sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
     width = 64 if cost >= HEAVY else 32
-    if axis in kernel.axes and any(isinstance(s, Loop) for s in kernel.body) and cost < LIGHT:
+    totals = sum(isinstance(s, Accumulate) for s in statements(kernel.body))
+    if axis in kernel.axes and totals and cost < LIGHT * totals:
         width = 256  # a reduction along columns: a wide strip of each row is read at a time
+    elif totals > 2:
+        width = min(width, REGISTERS >> min(totals - 1, 7).bit_length())
     if max(sizes, default=4) == 8:
         width //= 2
     if any(_contiguity(index, axis) < 0 for index, _ in _accesses(kernel)):

@@ -1,0 +1,96 @@
+"""A short outer axis is written out inside of the reduction: what is loaded for one of its iterations serves all.
+
+    kernel k(i: 4, j: 3072):                     kernel k(j: 3072):
+      for r: 768:                                  for r: 768:
+        t0: f32 = load x[i, r]                       t0: f32 = load w[j, r]
+        t1: f32 = load w[j, r]                       t1: f32 = load x[0, r]
+        t2: f32 = mul(t0, t1)                        t2: f32 = mul(t1, t0)
+        t3: f32 = sum over t2                        t3: f32 = sum over t2
+      store y[i, j] = t3                             ...
+                                                   store y[0, j] = t3
+                                                   ...
+
+Products of few rows are such kernels: their time is that of reading the weight, which this does once. The name is that
+of the transformation in the literature: F. E. Allen, J. Cocke, "A catalogue of optimizing transformations" (1971).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onegraph.base.context import Context
+from onegraph.compiler.body import Body
+from onegraph.compiler.kernels import place_indices
+from onegraph.compiler.schedule.splice import Splicer, plain_load
+from onegraph.ir.index import Index, Symbol, product
+from onegraph.ir.loop import Accumulate, Check, Kernel, Let, Load, Loop, Program, Store, loads, statements
+
+SHORT = 8  # iterations
+TOTALS = 16  # of all iterations: as many are kept in registers
+STATEMENTS = 160  # of the body when it is written out
+MUCH = 1 << 14  # elements: a load of fewer stays near anyway
+
+
+def unroll_and_jam(program: Program, cx: Context) -> Program:
+    """Write out the short axes of reductions over which a large operand is read again and again."""
+    return replace(program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps))
+
+
+def _kernel(kernel: Kernel) -> Kernel:
+    found = [statement for statement in kernel.body if isinstance(statement, Loop)]
+    if len(found) != 1 or kernel.locals or not _is_plain(kernel, found[0]):
+        return kernel
+    totals = sum(isinstance(statement, Accumulate) for statement in found[0].body)
+    longest = min(SHORT, TOTALS // totals, STATEMENTS // sum(1 for _ in statements(kernel.body)))
+    for axis in kernel.axes:
+        length = axis.extent.constant if axis.extent is not None else None
+        if length is None or not 1 < length <= longest:
+            continue
+        if any(_is_shared(load, axis, kernel, found[0]) for load in loads(found[0].body)):
+            return _written_out(kernel, axis, length)
+    return kernel
+
+
+def _is_plain(kernel: Kernel, loop: Loop) -> bool:
+    """Whether the loop does nothing but reduce, and each element is stored once and not read back."""
+    if not all(isinstance(statement, Let | Accumulate) for statement in loop.body):
+        return False
+    if not any(isinstance(statement, Accumulate) for statement in loop.body):
+        return False
+    stored = [statement for statement in kernel.body if isinstance(statement, Store)]
+    names = {store.buffer for store in stored}
+    if len(names) != len(stored) or any(store.atomic for store in stored):
+        return False
+    return not any(load.buffer in names for load in loads(kernel.body)) and not any(
+        isinstance(statement, Check) for statement in kernel.body
+    )
+
+
+def _is_shared(load: Load, axis: Symbol, kernel: Kernel, loop: Loop) -> bool:
+    """Whether each iteration of the axis would read all of a large operand, whose elements no other reads."""
+    used = {symbol for index in place_indices(load.place) for symbol in index.symbols}
+    others = [other for other in (*kernel.axes, *loop.axes) if other != axis]
+    if axis in used or not used.issuperset(others) or load.condition is not None:
+        return False
+    count = product([other.extent for other in others if other.extent is not None]).constant
+    return count is not None and count >= MUCH
+
+
+def _written_out(kernel: Kernel, axis: Symbol, length: int) -> Kernel:
+    body = Body(other for other in kernel.axes if other != axis)
+    copies = [Splicer(body, plain_load(body), {axis: Index.of(position)}) for position in range(length)]
+    for statement in kernel.body:
+        if isinstance(statement, Loop):
+            body.enter(statement.axes)
+        for copy in copies:
+            match statement:
+                case Loop(_, inner):
+                    copy.block(inner)
+                case Store(buffer, place, value):
+                    indices = tuple(map(copy.index, place_indices(place)))
+                    body.store(buffer, replace(place, indices=indices), copy.operand(value))
+                case Let():
+                    copy.statement(statement)
+        if isinstance(statement, Loop):
+            body.leave()
+    return replace(kernel, axes=tuple(other for other in kernel.axes if other != axis), body=body.block())
