@@ -86,6 +86,16 @@ class ShapePolicy:
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
         return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
 
+    def will_change(self, source: Source, sizes: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+        """Note the sizes of an input that the program changes; whether any of them gets a symbol by that."""
+        if self.dynamic is not None or len(sizes) != len(after):
+            return False
+        found = {dim for dim, (old, new) in enumerate(zip(sizes, after, strict=True)) if is_other(old, new)}
+        changing = self.history.changing.setdefault(source, set())
+        new = found - changing
+        changing |= found
+        return any(sizes[dim] > 1 for dim in new)
+
     def is_changing_number(self, source: Source, value: int | float, owner: Any) -> bool:
         """Whether a number gets a symbol: it was seen to change.
 
@@ -111,6 +121,11 @@ class ShapePolicy:
         found = any(type(self.history.numbers[source][0]) is float for source in self.history.changing_numbers)
         known, self.history.constant_floats = self.history.constant_floats, True
         return found and not known
+
+
+def is_other(size: Any, after: Any) -> bool:
+    """Whether a size that is a constant is another one now, without asking a symbol for its value."""
+    return type(size) is int and (type(after) is not int or size != after)
 
 
 def weakly(owner: Any) -> Callable[[], Any]:

@@ -27,6 +27,7 @@ from onegraph.capture.class_facts import guards_of_classes
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
+from onegraph.capture.growth import Grown, refuse_grown
 from onegraph.capture.guards import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
@@ -105,17 +106,28 @@ def translate(
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
+    outcome = None
+    while outcome is None:
+        outcome = attempt(start, compile_graph, cx, fullgraph, shapes)
+    return checked(outcome, start, cx)
+
+
+def attempt(
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
+) -> Translated | Skipped | Failing | None:
+    """None where the trace has to be made anew, with what was learnt from it."""
     try:
-        outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+        return translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+    except Grown:
+        return None
     except BackendError:  # it may not know how to take numbers out of tensors
         if not shapes.keep_floats_constant():
             raise
-        outcome = translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
+        return None
     except Defect as defect:
         cause, defect.__cause__ = defect.__cause__, None  # which would be the context of its own cause
         assert cause is not None
         raise cause from None
-    return checked(outcome, start, cx)
 
 
 def translate_unchecked(
@@ -263,6 +275,7 @@ def finish(
 ) -> Translated:
     """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
     trace.tracer.budget.renew()
+    refuse_grown(trace.world, trace.shapes)
     resumed = resumed_by(start.code)
     stands = continuation is not None or resumed is not None
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, stands)
