@@ -43,6 +43,7 @@ from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, is_
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.given import bounded_arguments
 from onegraph.torchlib.histories import recorded_as
+from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Sizes
@@ -228,13 +229,13 @@ class FakeMode(FakeTensorMode):
                 try_on_numbers(func, args, kwargs)
                 if not symbolic and fits_in_place(func, tensors):
                     return args[0]
-        if symbolic:
-            return self._dispatch_symbolic(func, args, kwargs, tensors)
-        if tensors and plain:
+        if tensors and plain and (not symbolic or func in OF_SYMBOLS):
             with torch._C._DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
             if layout is not None:
                 return self._laid_out(layout)
+        if symbolic:
+            return self._dispatch_symbolic(func, args, kwargs, tensors)
         return self._dispatch_static(func, args, kwargs, tensors)
 
     def _laid_out(self, layout: Any) -> Any:

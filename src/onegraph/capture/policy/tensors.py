@@ -20,6 +20,7 @@ from onegraph.capture.texts import MARK
 from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.recurrent import is_lstm_of_symbols
+from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
 from onegraph.torchlib.state import function_modes
 
 breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
@@ -100,6 +101,24 @@ def lstm(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = tracer.world.realize_deep(args)
     function = recurrent.lstm if is_lstm_of_symbols(*given) and not kwargs else torch.lstm
     return tracer.run_native(function, given, kwargs)
+
+
+@policy(torch.nn.functional.interpolate)
+def interpolate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return to_symbolic_sizes(tracer, torch.nn.functional.interpolate, interpolation_of_symbols, args, kwargs)
+
+
+@policy(torch.linspace)
+def linspace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return to_symbolic_sizes(tracer, torch.linspace, linspace_of_symbols, args, kwargs)
+
+
+def to_symbolic_sizes(
+    tracer: Any, function: Any, of_symbols: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What the function gives; where it would ask for the numbers that are symbols, by another way to it."""
+    call = of_symbols(tracer.world.realize_deep(args), tracer.world.realize_deep(kwargs))
+    return tracer.run_native(function, args, kwargs) if call is None else call()
 
 
 @policy(torch._check_tensor_all)

@@ -69,10 +69,14 @@ def padded(x: Tensor, pad: Sequence[int], value: Any = 0) -> Layout | None:
 
 
 @rule(
+    *(aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.default, aten.upsample_linear1d.default),
     *(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default),
     *(aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default),
+    *(aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default),
+    *(aten.upsample_nearest3d.default, aten._upsample_nearest_exact3d.default, aten.upsample_trilinear3d.default),
+    of_symbols=True,
 )
 def interpolated(x: Tensor, size: Any, *_: Any, **__: Any) -> Layout | None:
-    if x.dim() != 4 or not x.numel() or not x.is_floating_point() or len(size) != 2 or min(size) < 1:
+    if x.dim() != len(size) + 2 or not x.numel() or not x.is_floating_point() or any(n < 1 for n in size):
         return None
     return in_format((*x.shape[:2], *size), suggested_format(x), x.dtype)

@@ -13,12 +13,15 @@ from onegraph.torchlib.strides import contiguous, filled
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type
 Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
 RULES: dict[OpOverload, Rule] = {}
+#: Those whose rules serve symbolic sizes, too: torch's meta kernels ask for the numbers.
+OF_SYMBOLS: set[OpOverload] = set()
 
 
-def rule(*ops: OpOverload) -> Callable[[Rule], Rule]:
+def rule(*ops: OpOverload, of_symbols: bool = False) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         for op in ops:
             RULES[op] = function
+        OF_SYMBOLS.update(ops if of_symbols else ())
         return function
 
     return register
