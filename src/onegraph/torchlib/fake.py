@@ -49,6 +49,7 @@ from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import symbolic_strides
+from onegraph.torchlib.symbolic_views import contiguous_view
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor", "is_faking"]
 
@@ -294,6 +295,8 @@ class FakeMode(FakeTensorMode):
         try:
             if (found := fake_convolution.of_symbols(self, func, args, kwargs)) is not None:
                 return map_leaves(lambda it: it if it is None else self._wrap(it, tensors[0].fake_device), found)
+            if (view := contiguous_view(self.sizes, func, args)) is not None:
+                return self._wrap(view, tensors[0].fake_device)
             return self._run_symbolic(func, args, kwargs, tensors)
         except DATA_DEPENDENT_ERRORS:
             raise
@@ -381,9 +384,7 @@ class FakeMode(FakeTensorMode):
         def wrap(value: Any) -> Any:
             if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
                 return value
-            return self._wrap(
-                value, FakeTensor._normalize_fake_device(device) if device else common_device(func, tensors)
-            )
+            return self._wrap(value, device or common_device(func, tensors))
 
         return map_leaves(wrap, result)
 
