@@ -41,7 +41,7 @@ from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, is_plain, static_route
 from onegraph.torchlib.foreach import over_each
-from onegraph.torchlib.given import bounded_arguments
+from onegraph.torchlib.given import bounded_arguments, has_symbols
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
@@ -203,9 +203,7 @@ class FakeMode(FakeTensorMode):
                 return folded
         found = call_key(func, args, kwargs)
         if found is None:
-            if self.sizes.given:
-                args, kwargs = bounded_arguments(func, args, kwargs, tensors)
-            return self._run(func, args, kwargs, tensors, not self.sizes.is_static and _is_symbolic(args, kwargs))
+            return self._run(func, args, kwargs, tensors, not self.sizes.is_static and has_symbols(args, kwargs))
         key, symbolic = found
         known = self._known if symbolic else STATIC
         result = known.get(key)
@@ -220,6 +218,9 @@ class FakeMode(FakeTensorMode):
         return value
 
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
+        if not self.sizes.is_static:
+            args, kwargs = bounded_arguments(func, args, kwargs, tensors)
+            symbolic = symbolic and has_symbols(args, kwargs)
         plain = all(is_plain(tensor) for tensor in tensors)
         refuse(func, args, kwargs, plain)
         if (listed := over_each(func)) is not None:
@@ -392,7 +393,7 @@ class FakeMode(FakeTensorMode):
         """No meta kernel: run the real one on zeros, where that is safe."""
         if torch._library.utils.can_generate_trivial_fake_impl(func):
             return torch._library.utils.generate_trivial_fake_impl(func, *args, **kwargs)
-        if _is_symbolic(args, kwargs) or not self.can_run_unsafe_fallback(func):
+        if has_symbols(args, kwargs) or not self.can_run_unsafe_fallback(func):
             raise UnsupportedOperatorException(func)
         flat, spec = tree_flatten((args, dict(kwargs)))
         if not is_random(func):
@@ -484,13 +485,6 @@ def _is_foreign(tensor: Tensor) -> bool:
 def is_faking() -> bool:
     """Whether operators that are called now run on fakes of ours, as a part of a trace."""
     return isinstance(torch._C._get_dispatch_mode(_MODE_KEY), FakeMode)
-
-
-def _is_symbolic(args: Any, kwargs: Any) -> bool:
-    return any(
-        leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
-        for leaf in leaves(args, kwargs)
-    )
 
 
 def _refuse_unsupported(tensor: Tensor) -> None:

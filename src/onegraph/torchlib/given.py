@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
-from onegraph.torchlib.aten import OpOverload, map_leaves
+from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
 from onegraph.torchlib.size_expression import Whole
 
 
@@ -59,19 +60,44 @@ def bounded_arguments(
 
     A number in the place of a tensor is converted as tensors are, without being refused.
     """
-    numbers = [not isinstance(argument.type, torch.TensorType) for argument in func._schema.arguments]
-    positional = tuple(bounded(a, tensors) if number else a for a, number in zip(args, numbers, strict=False))
-    return positional, {name: bounded(value, tensors) for name, value in kwargs.items()}
+    types = {tensor.dtype for tensor in tensors} | {kwargs.get("dtype") or torch.get_default_dtype()}
+    kinds = {argument.name: argument.type for argument in func._schema.arguments}
+
+    def taken(value: Any, kind: Any) -> Any:
+        return value if isinstance(kind, torch.TensorType) else bounded(value, types, "number" in str(kind))
+
+    positional = tuple(map(taken, args, kinds.values()))
+    return positional, {name: taken(value, kinds.get(name)) for name, value in kwargs.items()}
 
 
-def bounded(arguments: Any, tensors: Iterable[torch.Tensor]) -> Any:
-    """The arguments of an operator: numbers that every type of the tensors holds, which is guarded, stay symbols."""
-    types = {tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point} or {torch.get_default_dtype()}
-    within = Within(min(torch.finfo(dtype).max for dtype in types))
+def bounded(arguments: Any, types: Collection[torch.dtype], is_scalar: bool) -> Any:
+    """The arguments of an operator: numbers that every type of the tensors holds, which is guarded, stay symbols.
+
+    Integers may be sizes, unless the operator takes scalars.
+    """
+    floats = {dtype for dtype in types if dtype.is_floating_point} or {torch.get_default_dtype()}
+    within = Within(min(torch.finfo(dtype).max for dtype in floats))
+    limit = min(map(_largest, types))
 
     def number(value: Any) -> Any:
+        if isinstance(value, torch.SymInt) and is_scalar and limit < 1 << 62 and value.node.is_known:
+            return value if -limit <= value <= limit else value.node.guard_int()
         if not isinstance(value, torch.SymFloat) or not value.node.is_given:
             return value
         return value if value.node.sizes.ask(within, (value.node.value,)) else value.node.guard_float()
 
     return map_leaves(number, arguments)
+
+
+def _largest(dtype: torch.dtype) -> float:
+    """The largest number of a type; all are converted to truth values, and those of others are their parts'."""
+    if dtype is torch.bool or dtype.is_complex:
+        return math.inf
+    return torch.finfo(dtype).max if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def has_symbols(args: Any, kwargs: Any) -> bool:
+    return any(
+        leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
+        for leaf in leaves(args, kwargs)
+    )

@@ -64,6 +64,7 @@ class Sizes:
     def __init__(self) -> None:
         self.hints: dict[Symbol, int] = {}
         self.replacements: dict[Symbol, Index] = {}
+        self._constants: dict[Index, Index] = {}  # what expressions are that no symbol can be told from
         self.unknown: set[Symbol] = set()
         #: Raises what is to be raised where the value of an unknown number is asked for.
         self.refuse: Callable[[], Any] = unknown_number
@@ -131,7 +132,8 @@ class Sizes:
 
     def simplify(self, value: Index) -> Index:
         """The expression with everything that is known equal replaced."""
-        return value.substitute(self.replacements) if self.replacements else value
+        value = value.substitute(self.replacements) if self.replacements else value
+        return self._constants.get(value, value)
 
     def value(self, expression: Expression) -> Any:
         """What the expression is in this trace."""
@@ -342,9 +344,12 @@ class Sizes:
         difference = left - right
         for symbol in sorted(difference.symbols, key=lambda s: list(self.hints).index(s), reverse=True):
             factor = difference.coefficient(symbol)
-            sign = factor.constant if factor is not None else None
-            if sign in (1, -1):
-                rest = (difference - Index.of(symbol) * sign) * -sign
+            times = factor.constant if factor is not None else None
+            others = (difference - Index.of(symbol) * (times or 0)).terms
+            if times and all(coefficient % times == 0 for _, coefficient in others):
+                rest = Index(tuple((monomial, -coefficient // times) for monomial, coefficient in others))
                 self.replacements = {s: e.substitute({symbol: rest}) for s, e in self.replacements.items()}
                 self.replacements[symbol] = rest
                 return
+        if right.constant is not None:
+            self._constants[left] = right

@@ -237,6 +237,9 @@ def value_of(index: Index) -> int:
     """A size as a number; sizes that are known at the call only count as `UNKNOWN_SIZE`."""
     if index.constant is not None:
         return index.constant
-    value = index.evaluate({symbol.name: UNKNOWN_SIZE for symbol in index.symbols})
+    try:
+        value = index.evaluate({symbol.name: UNKNOWN_SIZE for symbol in index.symbols})
+    except ZeroDivisionError:  # sizes are not all the same
+        return UNKNOWN_SIZE
     assert isinstance(value, int)
     return max(value, 0)
