@@ -66,3 +66,18 @@ def test_a_remainder_of_sizes_divides() -> None:
     for size in ((8, 7), (12, 9), (13, 11), (35, 19), (64, 33)):
         torch.testing.assert_close(compiled(torch.ones(size)), run(torch.ones(size)))
     onegraph.reset()
+
+
+def test_gradients_of_what_has_a_computed_size() -> None:
+    """The backward pass is given none of the size that is computed: neither a tensor of it nor the number itself."""
+
+    def run(x: Tensor) -> Tensor:
+        return x.new_ones(int(x.shape[0] * 1.7)) * x.sum()
+
+    compiled = onegraph.compile(run, options={"raise_compiler_errors": True})
+    for size in (8, 12, 31, 7):
+        ours, theirs = torch.ones(size, requires_grad=True), torch.ones(size, requires_grad=True)
+        compiled(ours).square().sum().backward()
+        run(theirs).square().sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    onegraph.reset()

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from onegraph.autograd.costs import PRODUCTS, bytes_of, can_repeat, cost_of, is_cheap, is_number, is_work, work_per_byte
@@ -29,7 +30,8 @@ from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input
 from onegraph.base.errors import CompileError
-from onegraph.torchlib.aten import has_effect, is_mutable, is_random
+from onegraph.ir.index import Index, Symbol
+from onegraph.torchlib.aten import has_effect, is_mutable, is_random, opened
 from onegraph.torchlib.graph import LazyGraphModule
 
 aten = torch.ops.aten
@@ -98,11 +100,12 @@ def partition(
         {primals[i]: passes for i, passes in half.inputs().items() if i not in written} for half in spec.halves
     ]
     cut = cut_within(budget, parts.needed, free, set(primals).difference(free, *looked_at))
-    saved = sorted_as(graph, cut | numbers)
+    named = unnamed_sizes(graph, parts, cut | numbers)
+    saved = sorted_as(graph, cut | numbers | named)
     halves = []
     for half, gradients, passes in zip(spec.halves, parts.gradients, looked_at, strict=True):
         used = ancestors(gradients, stop=saved)
-        own = [node for node in saved if node in used or node in numbers]
+        own = [node for node in saved if node in used or node in numbers or node in named]
         made = backward_graph(module, parts, half, gradients, own, can_repeat)
         takers = takers_of(made, len(own))
         lent = {n for n, by in zip(own, takers, strict=True) if n in passes and all(group <= passes[n] for group in by)}
@@ -122,6 +125,41 @@ def partition(
     again = ancestors(parts.all_gradients, stop=saved).difference(parts.backward, parts.tangents, saved)
     recomputed = tuple(node.name for node in sorted_as(graph, again) if is_work(node))
     return Partition(forward, tuple(backwards), recomputed, kept)
+
+
+def unnamed_sizes(graph: Graph, parts: Sides, saved: Collection[Node]) -> set[Node]:
+    """The symbols that backward passes need, and that are no size of a tensor which they are given: as new nodes."""
+    wanted: set[Symbol] = set()
+    for gradients in parts.gradients:
+        used = ancestors(gradients, stop=saved)
+        given = used.intersection({*saved, *parts.tangents}) | {node for node in saved if is_number(node)}
+        known = {number.symbol for node in given for number in numbers_of(node)}
+        wanted |= {symbol for node in used for number in numbers_of(node) for symbol in number.symbols} - known
+    found = set()
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    with graph.inserting_before(first):
+        for primal in parts.primals:
+            for dim, size in enumerate(primal.meta["val"].shape if not is_number(primal) else ()):
+                symbol = Index.of(size if isinstance(size, int) else size.node.index).symbol
+                if symbol in wanted:
+                    wanted.discard(symbol)
+                    node = graph.call_function(aten.sym_size.int, (primal, dim))
+                    node.meta.update({"val": size, IS_FORWARD: True})
+                    found.add(node)
+    return found
+
+
+def numbers_of(node: Node) -> Iterator[Index]:
+    """The symbolic numbers among a node's result and its sizes and strides."""
+    for value in opened([node.meta.get("val")]):
+        numbers = (*value.shape, *value.stride()) if is_strided(value) else (value,)
+        for number in numbers:
+            if isinstance(number, torch.SymInt) and number.node.is_known:
+                yield number.node.index
+
+
+def is_strided(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def backward_from(
