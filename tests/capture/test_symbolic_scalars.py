@@ -81,3 +81,19 @@ def test_gradients_of_what_has_a_computed_size() -> None:
         run(theirs).square().sum().backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
     onegraph.reset()
+
+
+def test_numbers_are_set_in_one_graph() -> None:
+    def run(x: Tensor) -> Tensor:
+        y = x.to(torch.int16)
+        y[0] = x.shape[0]
+        y[1] = 3
+        y[2:4] = y[:2]
+        return y
+
+    compiled = onegraph.compile(run, fullgraph=True)
+    for size in (5, 7, 300, 32767):
+        torch.testing.assert_close(compiled(torch.ones(size)), run(torch.ones(size)))
+    with pytest.raises(RuntimeError, match="without overflow"):
+        onegraph.compile(run)(torch.ones(40000))
+    onegraph.reset()

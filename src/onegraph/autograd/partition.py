@@ -130,6 +130,8 @@ def partition(
 def unnamed_sizes(graph: Graph, parts: Sides, saved: Collection[Node]) -> set[Node]:
     """The symbols that backward passes need, and that are no size of a tensor which they are given: as new nodes."""
     wanted: set[Symbol] = set()
+    if not any(True for primal in parts.primals for _ in numbers_of(primal)):
+        return set()
     for gradients in parts.gradients:
         used = ancestors(gradients, stop=saved)
         given = used.intersection({*saved, *parts.tangents}) | {node for node in saved if is_number(node)}
@@ -150,16 +152,15 @@ def unnamed_sizes(graph: Graph, parts: Sides, saved: Collection[Node]) -> set[No
 
 
 def numbers_of(node: Node) -> Iterator[Index]:
-    """The symbolic numbers among a node's result and its sizes and strides."""
+    """The symbolic numbers among a node's results and their sizes and strides."""
     for value in opened([node.meta.get("val")]):
-        numbers = (*value.shape, *value.stride()) if is_strided(value) else (value,)
+        if isinstance(value, Tensor):
+            numbers = (*value.shape, *value.stride()) if value._has_symbolic_sizes_strides else ()
+        else:
+            numbers = (value,)
         for number in numbers:
             if isinstance(number, torch.SymInt) and number.node.is_known:
                 yield number.node.index
-
-
-def is_strided(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def backward_from(

@@ -169,7 +169,7 @@ class Recorder(TorchFunctionMode):
         if not self.fake.sizes.is_static:
             args, kwargs = indexed(args, kwargs)
         if func is torch.Tensor.__setitem__:
-            args = bounded(args, args[:1])
+            args = (*args[:2], bounded(args[2], {args[0].dtype}, is_scalar=True))
         if depends_on_place(func):
             self.placed.update(storage_of(arg) for arg in args[:1] if has_storage(arg))
         if func is CUSTOM_FUNCTION:
