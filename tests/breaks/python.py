@@ -152,6 +152,30 @@ def longer_trace(graph, x):
     return graph(long_loop, options={"trace_limit": 10_000_000})(x)
 
 
+@breaks(b.LONG_LOOP, strict=False, options={"loop_limit": 100})
+def many_turns(x):
+    total = x
+    for turn in range(300):
+        total = total + x * turn
+    return total
+
+
+@many_turns.fixed("write the loop as one operation")
+def one_operation(x):
+    return x + x * sum(range(300))
+
+
+@many_turns.fixed("unroll more of it")
+def unrolled(graph, x):
+    def many_turns(x):
+        total = x
+        for turn in range(300):
+            total = total + x * turn
+        return total
+
+    return graph(many_turns)(x)
+
+
 @breaks(b.FORCED)
 def asks_for_break(x):
     y = x + 1

@@ -42,7 +42,7 @@ class Fix:
 @dataclass(slots=True)
 class Case:
     """A program that breaks. `runs`: eager mode may run it; `same`: it gives the same result each time; `later`: it
-    breaks for another reason first. It is compiled with `options`.
+    breaks for another reason first; `strict`: it is an error with fullgraph=True. It is compiled with `options`.
     """
 
     reason: Reason
@@ -51,6 +51,7 @@ class Case:
     runs: bool
     same: bool
     later: bool
+    strict: bool
     uses: tuple[Any, ...]
     options: dict[str, Any]
     fixes: list[Fix] = field(default_factory=list)
@@ -77,13 +78,14 @@ def breaks(
     runs: bool = True,
     same: bool = True,
     later: bool = False,
+    strict: bool = True,
     uses: tuple[Any, ...] = (),
     options: dict[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Case]:
     """Add the decorated program to the table. `uses` is what its page shows above it."""
 
     def register(function: Callable[..., Any]) -> Case:
-        CASES.append(Case(reason, function, inputs, runs, same, later, uses, options or {}))
+        CASES.append(Case(reason, function, inputs, runs, same, later, strict, uses, options or {}))
         return CASES[-1]
 
     return register

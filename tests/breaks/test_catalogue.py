@@ -39,7 +39,7 @@ def test_the_table_covers_every_hint() -> None:
     assert followed == given and all(reason.hints for reason in CATALOGUE.values())
 
 
-@pytest.mark.parametrize("case", CASES, ids=name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.strict], ids=name)
 def test_program_breaks(case: Case) -> None:
     with pytest.raises(onegraph.GraphBreakError) as caught:
         onegraph.compile(case.function, fullgraph=True, backend="eager", options=case.options)(*case.inputs())

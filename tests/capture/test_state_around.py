@@ -278,7 +278,9 @@ def test_a_call_sees_the_state(change: Change, first: bool) -> None:
     assert before.holds()
 
 
-@pytest.mark.parametrize("state", [state for state in STATES if state.treatment is Treatment.EAGER], ids=lambda state: state.name)
+@pytest.mark.parametrize(
+    "state", [state for state in STATES if state.treatment is Treatment.EAGER], ids=lambda state: state.name
+)
 def test_it_runs_eagerly(state: State) -> None:
     entered = [change.enter for change in CHANGES if change.state == state.name and state.is_there is not None]
     for enter in entered:

@@ -104,6 +104,12 @@ class Config:
         "steps of one trace (instructions, guarded facts, an operation counts as 100) before the function runs eagerly;"
         " where breaks are no errors, a twentieth of them without an operation on tensors",
     )
+    loop_limit: int = _option(
+        _COUNT,
+        1_000,
+        "operations that one loop of more than 200 turns may add to a graph before each of its turns is a graph of its"
+        " own; where breaks are errors, loops are always unrolled",
+    )
     raise_compiler_errors: bool = _option(
         _SWITCH, False, "raise what onegraph itself fails on; by default that runs eagerly, with a warning"
     )

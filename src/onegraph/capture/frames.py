@@ -8,14 +8,16 @@ from typing import Any, NoReturn
 
 import torch
 
-from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.capture.breaks import LONG_LOOP, LONG_TRACE, GraphBreak
 from onegraph.capture.budget import INTERVAL, Budget
 from onegraph.capture.bytecode import Bytecode, free_names
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.late_guards import LateReads
+from onegraph.capture.long_loops import TURNS, LongLoops
 from onegraph.capture.operators import Operators
+from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.policy.iteration import StandIn
 from onegraph.capture.policy.reasons import refused_object
 from onegraph.capture.resume import deepest
@@ -25,14 +27,18 @@ from onegraph.capture.skip import is_machinery
 from onegraph.capture.source import Attr, Const, Item, Source
 from onegraph.capture.unread import LazyLocals, lazy_program
 
+#: The iterators over containers: their items may be layers, of which each would have a graph of its own.
+OF_CONTAINERS = frozenset({type(iter(kind)) for kind in ([], (), {}, {}.values(), {}.items())})
+
 
 class Frames(Operators):
     """The part of the tracer that makes frames, counts their steps, and binds their names."""
 
     budget: Budget
 
-    def __init__(self) -> None:
+    def __init__(self, loop_limit: int) -> None:
         super().__init__()
+        self.long_loops = LongLoops(loop_limit)
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
         #: What is read while the backward pass of a custom function is traced.
@@ -127,6 +133,19 @@ class Frames(Operators):
         taken, frame.counted = frame.steps - frame.counted, frame.steps
         self.budget.spend(taken)
         return min(following, frame.steps + INTERVAL)
+
+    def on_turn(self, frame: Frame, head: int, steps: int) -> None:
+        operations = len(self.recorder.graph.nodes)
+        first = self.long_loops.end_of_first_turn(frame, head, steps, operations)
+        if first is None or is_strict(self) or deepest(self.frames) + 1 < len(self.frames):
+            return
+        if torch.is_grad_enabled() and self.recorder.has_recorded_input():
+            return  # a node of autograd for each turn costs more than the turn
+        if frame.bytecode.instrs[head].op == "FOR_ITER" and self.type_of(frame.stack[-1]) in OF_CONTAINERS:
+            return
+        broken = GraphBreak(LONG_LOOP, turns=TURNS, operations=operations)
+        broken.frames, broken.born = tuple(self.frames), (frame.serial, first)
+        raise broken
 
     def refuse_length(self, what: str, steps: int) -> NoReturn:
         """Break the graph in front of the innermost call that most of these steps belong to: it runs on its own."""

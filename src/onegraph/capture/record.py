@@ -43,6 +43,7 @@ from onegraph.torchlib import warned
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
 
@@ -154,6 +155,9 @@ class Recorder(TorchFunctionMode):
         names = {seen.name for seen in self._inputs_on.get(storage_of(tensor), ())}
         return [given for given in self.inputs if given.name in names]
 
+    def has_recorded_input(self) -> bool:
+        return any(seen.recorded for inputs in self._inputs_on.values() for seen in inputs)
+
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
         self._keep.append(value)
@@ -168,6 +172,9 @@ class Recorder(TorchFunctionMode):
         args, kwargs = self._lifted(args), self._lifted(kwargs or {})
         if not self.fake.sizes.is_static:
             args, kwargs = indexed(args, kwargs)
+            chosen = selection(func, args)
+            if chosen is not None:
+                return chosen.made(lambda func, *args: self.__torch_function__(func, types, args), *args)
         if func is torch.Tensor.__setitem__:
             args = (*args[:2], bounded(args[2], {args[0].dtype}, is_scalar=True))
         if depends_on_place(func):

@@ -111,7 +111,7 @@ class Trace:
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
         self.symbols = Symbols(self.fake.sizes, self.world.guard)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
-        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config.trace_limit, fullgraph)
+        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config, fullgraph)
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from onegraph import _C
+from onegraph.base.config import Config
 from onegraph.capture.attributes import MISSING, find_in_class
 from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
 from onegraph.capture.budget import Budget
@@ -112,11 +113,14 @@ def handled_now(_: None) -> BaseException | None:
 class Tracer(Frames, Containers, Drops):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
-    def __init__(self, world: World, recorder: Recorder, numbers: Numbers, limit: int, fullgraph: bool) -> None:
-        super().__init__()
+    def __init__(self, world: World, recorder: Recorder, numbers: Numbers, config: Config, fullgraph: bool) -> None:
+        super().__init__(config.loop_limit)
         self.world = world
         self.budget = Budget(
-            limit, lambda: len(recorder.graph.nodes), functools.partial(is_strict, self), self.refuse_length
+            config.trace_limit,
+            lambda: len(recorder.graph.nodes),
+            functools.partial(is_strict, self),
+            self.refuse_length,
         )
         self.recorder = recorder
         self.numbers = numbers

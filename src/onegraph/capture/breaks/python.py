@@ -57,6 +57,14 @@ LONG_TRACE = _define(
     'allow longer traces: options={"trace_limit": 10_000_000}',
     whole_frame=True,
 )
+LONG_LOOP = _define(
+    "long-loop",
+    "a loop of more than {turns} turns, which has {operations} operations so far",
+    "Tracing unrolls loops, and compiling so many operations takes longer than running them. The graph ends behind the"
+    " first turn, and each turn after it runs one more graph, the same for all.",
+    "write the loop as one operation on the whole tensor",
+    'unroll more of it: options={"loop_limit": 100_000}, or fullgraph=True',
+)
 FORCED = _define(
     "forced-graph-break",
     "call of graph_break(){why}",

@@ -45,6 +45,8 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                     if following is None:
                         ip += 1
                     elif following >= 0:
+                        if following <= ip:
+                            machine.on_turn(frame, following, steps)
                         ip = following
                     else:
                         return following

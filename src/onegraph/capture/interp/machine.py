@@ -12,8 +12,8 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
     exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_leave on_drop
-    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_return on_instruction on_pause
-                 abandon
+    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_return on_instruction on_turn
+                 on_pause abandon
 """
 
 from __future__ import annotations
@@ -119,6 +119,9 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
 
     def on_instruction(self, frame: Frame, instr: Instr) -> None:
         """Before each instruction, if a subclass has this method."""
+
+    def on_turn(self, frame: Frame, head: int, steps: int) -> None:
+        """A frame that has done so many instructions jumps back to `head`."""
 
     def on_pause(self, frame: Frame) -> int:
         """Before the first instruction of a frame that starts or goes on, and before the step that this gives."""

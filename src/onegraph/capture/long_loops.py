@@ -1,0 +1,53 @@
+"""Loops that go round many times: the graph ends behind the first turn, and each turn after it runs the same graphs.
+
+Tracing unrolls loops. That makes the fastest graphs, whose compilation takes in proportion to the number of turns; from
+some number on, it takes longer than the program will ever run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onegraph.capture.interp.frame import Frame
+
+#: Turns that no program makes over its layers.
+TURNS = 200
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop of one frame: the step at which Python ends its first turn, the operations until then, its turns."""
+
+    step: int
+    operations: int
+    turns: int = 0
+
+
+class LongLoops:
+    """The loops of one trace, by the number of their frame and the place of their first instruction.
+
+    `limit` is the number of operations that a loop may add to a graph.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._loops: dict[tuple[int, int], Loop] = {}
+
+    def end_of_first_turn(self, frame: Frame, head: int, step: int, operations: int) -> int | None:
+        """Note that the frame jumps back to `head`; the step that ended its first turn, if the loop has become long.
+
+        That is an instruction for Python: the one that draws the next item, or else the jump if it asks a condition.
+        Loops that end by other jumps, as `while True`, are unrolled.
+
+        Args:
+            step: the number of instructions that the frame has done, the jump among them.
+            operations: the number of operations in the graph.
+        """
+        instrs = frame.bytecode.instrs
+        if instrs[head].op != "FOR_ITER":
+            if instrs[frame.ip].op == "JUMP":
+                return None
+            step -= 1
+        loop = self._loops.setdefault((frame.serial, head), Loop(step, operations))
+        loop.turns += 1
+        return loop.step if loop.turns > TURNS and operations - loop.operations > self._limit else None
