@@ -282,6 +282,8 @@ def test_around_the_optimizer(name: str) -> None:
 @pytest.mark.parametrize("name", IN_PIECES)
 def test_with_the_backward_pass(name: str) -> None:
     run, breaks = IN_PIECES[name]
+    if name == "closure of LBFGS" and getattr(torch.optim.LBFGS.step, "_torchdynamo_disable", False):
+        breaks = {"optimizer"}  # another test has run torch.compile, which marks this method as disabled
     seen = check(run, lambda function: onegraph.compile(function, options=OPTIONS))
     assert set(seen.breaks) == breaks
     assert not any("is written to" in text for text in seen.fallbacks), "the step of the optimizer is compiled"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.kinds import isinstance
-from onegraph.capture.shadows import Record, cell_value
+from onegraph.capture.shadows import ATOMS, Record, cell_value
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import FakeTensor
@@ -43,7 +43,9 @@ def contents(entry: Record) -> Iterator[tuple[Any, Any]]:
     """What was read of a container, with what is there now."""
     match entry.shadow:
         case dict() as shadow:
-            yield from ((before, dict.get(shadow, key)) for key, before in entry.snapshot.items())
+            # Other keys may be tensors, or be compared by code of the program.
+            atoms = [key for key in entry.snapshot if type(key) in ATOMS]
+            yield from ((entry.snapshot[key], dict.get(shadow, key)) for key in atoms)
         case list() as shadow:
             yield from zip(entry.snapshot, list.__iter__(shadow), strict=False)
         case CellType() as shadow:

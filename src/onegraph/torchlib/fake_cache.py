@@ -54,7 +54,8 @@ def call_key(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """What the result depends on, and whether symbolic sizes are among it; None if this call is not kept."""
     if func.namespace != "aten" or is_mutable(func) or may_view(func):
         return None
-    found: list[Hashable] = [func, torch.get_default_dtype()]
+    # Where warnings are looked for, the result of a call that has given its warning elsewhere would hide it.
+    found: list[Hashable] = [func, torch.get_default_dtype(), torch._C._get_warnAlways()]
     try:
         symbolic = _describe_arguments(args, found)
         if kwargs:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+#: What may stand in an index beside None; tensors and lists among these choose several items.
 BASIC = (int, torch.SymInt, slice, EllipsisType)
 
 
@@ -46,9 +47,7 @@ def selection(func: Any, args: tuple[Any, ...]) -> Selection | None:
     items = index if type(index) is tuple else (index,)
     if not any(isinstance(item, torch.SymInt) for item in items):
         return None
-    if not all(
-        item is None or type(item) is int or isinstance(item, torch.SymInt | slice | EllipsisType) for item in items
-    ):
+    if not all(item is None or (isinstance(item, BASIC) and type(item) is not bool) for item in items):
         return None
     consumed = sum(item is not None and item is not ... for item in items)
     if consumed > tensor.dim() or sum(item is ... for item in items) > 1:
