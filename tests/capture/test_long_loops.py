@@ -102,3 +102,15 @@ def test_loops_that_are_unrolled() -> None:
     assert whole(onegraph.compile(numbers, backend="eager", options={"loop_limit": 10_000}), x) == 1
     recorded = torch.randn(4, 8, requires_grad=True)
     assert whole(onegraph.compile(numbers, backend="eager"), recorded) == 1
+
+
+def test_a_loop_in_a_function_that_is_called_is_unrolled_where_breaks_may_not_be_in_it() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with onegraph.disable_nested_graph_breaks():
+            return numbers(x) * 2
+
+    x = torch.randn(4, 8)
+    with Watch() as watch:
+        found = onegraph.compile(function, backend="eager")(x)
+    torch.testing.assert_close(found, function(x))
+    assert "long-loop" not in {event.code for event in watch.of(ev.GraphBroken)} and len(watch.graphs) == 1

@@ -156,18 +156,24 @@ def test_everything_together_means_the_same() -> None:
         kernels_after(text, *(step.run for step in SCHEDULE))
 
 
-PRODUCT = f"""\
-program(x, w, b):
-{buffers(x=(2, 16), w=(8, 16), b=(8,), y=(2, 8))}
-  kernel k_y(i0: 2, i1: 8):
+def kernel_of_product(weight: str, result: str) -> str:
+    """`result = x @ weight.T + b`"""
+    return f"""\
+  kernel k_{result}(i0: 2, i1: 8):
     for r0: 16:
       t0: f32 = load x[i0, r0]
-      t1: f32 = load w[i1, r0]
+      t1: f32 = load {weight}[i1, r0]
       t2: f32 = mul(t0, t1)
       t3: f32 = sum over t2
     t4: f32 = load b[i1]
     t5: f32 = add(t3, t4)
-    store y[i0, i1] = t5
+    store {result}[i0, i1] = t5"""
+
+
+PRODUCT = f"""\
+program(x, w, b):
+{buffers(x=(2, 16), w=(8, 16), b=(8,), y=(2, 8))}
+{kernel_of_product("w", "y")}
   return y
 """
 
@@ -199,19 +205,13 @@ def test_rows_that_are_many_or_share_little_stay_a_loop(monkeypatch: pytest.Monk
     assert "i0: 9" in kernels_after(many, unroll_and_jam)
 
 
-MANY = PRODUCT.replace("x, w, b", "x, w, b, v").replace(
-    "  return y",
-    """  buffer v: f32[8, 16] stride (16, 1)
-  buffer z: f32[2, 8] stride (8, 1)
-  kernel k_z(i0: 2, i1: 8):
-    for r0: 16:
-      t0: f32 = load x[i0, r0]
-      t1: f32 = load v[i1, r0]
-      t2: f32 = mul(t0, t1)
-      t3: f32 = sum over t2
-    store z[i0, i1] = t3
-  return y, z""",
-)
+MANY = f"""\
+program(x, w, b, v):
+{buffers(x=(2, 16), w=(8, 16), b=(8,), v=(8, 16), y=(2, 8), z=(2, 8))}
+{kernel_of_product("w", "y")}
+{kernel_of_product("v", "z")}
+  return y, z
+"""
 
 
 def test_products_that_share_little_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,10 @@ class Frames(Operators):
     def on_turn(self, frame: Frame, head: int, steps: int) -> None:
         operations = len(self.recorder.graph.nodes)
         first = self.long_loops.end_of_first_turn(frame, head, steps, operations)
-        if first is None or is_strict(self) or deepest(self.frames) + 1 < len(self.frames):
+        if first is None or is_strict(self):
+            return
+        deepest_end = deepest(self.frames) if self.settings["nested_graph_breaks"] is not False else 0
+        if deepest_end + 1 < len(self.frames):
             return
         if torch.is_grad_enabled() and self.recorder.has_recorded_input():
             return  # a node of autograd for each turn costs more than the turn

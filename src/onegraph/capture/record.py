@@ -156,6 +156,7 @@ class Recorder(TorchFunctionMode):
         return [given for given in self.inputs if given.name in names]
 
     def has_recorded_input(self) -> bool:
+        """Whether gradients are recorded for any of the inputs."""
         return any(seen.recorded for inputs in self._inputs_on.values() for seen in inputs)
 
     def bind(self, value: Any, node: torch.fx.Node) -> None:

@@ -74,7 +74,7 @@ def broken_event(
 def cost(broken: GraphBreak, operations: int) -> str:
     """What becomes of the graphs, as far as is known where the break is found."""
     if broken.born is not None:
-        return "the graph ends where the object is made; what follows is another graph"
+        return "the graph ends at an earlier step; what follows is another graph"
     if not broken.frames:
         return "the whole call runs eagerly"
     if broken.reason.whole_frame:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from onegraph.ir.index import ONE, ZERO, Index
+from onegraph.ir.index import ZERO, Index, product
+from onegraph.ir.types import contiguous_strides
 from onegraph.torchlib.shapes import Condition, Sizes
 from onegraph.torchlib.size_node import SizeNode
 
@@ -30,32 +31,25 @@ def contiguous_view(sizes: Sizes, func: OpOverload, args: Sequence[Any]) -> Tens
     shape, steps, after = (indices(sizes, numbers) for numbers in (x.shape, x.stride(), wanted))
     if shape is None or steps is None or after is None or ZERO in after or after.count(OPEN) > 1:
         return None
-    strides, count = contiguous_strides(shape)
-    _, rest = contiguous_strides([size for size in after if size != OPEN])
-    after = [count // rest if size == OPEN else size for size in after]
-    after_strides, found = contiguous_strides(after)
-    if steps != strides or found != count or not all(is_positive(sizes, size) for size in (*shape, *after)):
+    count, rest = product(shape), product([size for size in after if size != OPEN])
+    after = tuple(count // rest if size == OPEN else size for size in after)
+    if (
+        steps != contiguous_strides(shape)
+        or product(after) != count
+        or not all(is_positive(sizes, size) for size in (*shape, *after))
+    ):
         return None
     with torch._C._DisableTorchDispatch():
         elem = torch.empty(0, dtype=x.dtype, device="meta")
-        place = ([number(sizes, each) for each in every] for every in (after, after_strides))
+        place = ([number(sizes, each) for each in every] for every in (after, contiguous_strides(after)))
         elem.set_(x.untyped_storage(), x.storage_offset(), *place)
     return elem
 
 
-def indices(sizes: Sizes, numbers: Sequence[int | torch.SymInt]) -> list[Index] | None:
+def indices(sizes: Sizes, numbers: Sequence[int | torch.SymInt]) -> tuple[Index, ...] | None:
     """The numbers as index expressions, if that is what they are."""
-    found = [n.node.value if isinstance(n, torch.SymInt) else Index.of(n) for n in numbers]
+    found = tuple(n.node.value if isinstance(n, torch.SymInt) else Index.of(n) for n in numbers)
     return found if all(isinstance(each, Index) and not sizes.is_unknown(each) for each in found) else None
-
-
-def contiguous_strides(shape: Sequence[Index]) -> tuple[list[Index], Index]:
-    """The strides, and the number of elements, where there are some."""
-    strides, step = [], ONE
-    for size in reversed(shape):
-        strides.append(step)
-        step = step * size
-    return strides[::-1], step
 
 
 def is_positive(sizes: Sizes, size: Index) -> bool:

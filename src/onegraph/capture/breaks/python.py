@@ -59,7 +59,7 @@ LONG_TRACE = _define(
 )
 LONG_LOOP = _define(
     "long-loop",
-    "a loop of more than {turns} turns, which has {operations} operations so far",
+    "a loop of more than {turns} turns, in a graph of {operations} operations so far",
     "Tracing unrolls loops, and compiling so many operations takes longer than running them. The graph ends behind the"
     " first turn, and each turn after it runs one more graph, the same for all.",
     "write the loop as one operation on the whole tensor",

@@ -29,7 +29,8 @@ class Reason:
 class GraphBreak(Abort):
     """Raised where tracing cannot go on. The user's `except` clauses do not see it.
 
-    `born` is the step at which a value was made that cannot be made again: a frame's serial number, and its step.
+    `born` is an earlier step that the graph has to end at, a frame's serial number and its step: where a value was made
+    that cannot be made again, or the end of the first turn of a loop.
     """
 
     born: tuple[int, int] | None = None
