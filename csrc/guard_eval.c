@@ -130,6 +130,19 @@ static PyObject *item_of(PyObject *container, PyObject *key)
     return list ? PyList_GET_ITEM(container, index) : PyTuple_GET_ITEM(container, index);
 }
 
+/* The registers are in a bytes object of 16-bit numbers. */
+static bool is_none_of(PyObject *object, PyObject *registers, PyObject *const *r)
+{
+    const uint16_t *others = (const uint16_t *)PyBytes_AS_STRING(registers);
+    Py_ssize_t count = PyBytes_GET_SIZE(registers) / (Py_ssize_t)sizeof(uint16_t);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (r[others[i]] == object) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int has_length(PyObject *object, int64_t length)
 {
     if (PyList_Check(object) || PyTuple_Check(object)) {
@@ -338,7 +351,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_LEN: REQUIRE(has_length(r[ip->s], ip->v)); break;
         case OP_KEYS: REQUIRE(has_keys(r[ip->s], ip->k)); break;
         case OP_SAME: REQUIRE(r[ip->s] == r[ip->t]); break;
-        case OP_DIFFERENT: REQUIRE(r[ip->s] != r[ip->t]); break;
+        case OP_DIFFERENT: REQUIRE(is_none_of(r[ip->s], ip->k, r)); break;
         case OP_TENSOR: REQUIRE(tensor_spec_matches((TensorSpecObject *)ip->k, r[ip->s])); break;
         case OP_HAS: REQUIRE(contains(r[ip->s], ip->k)); break;
         case OP_LACKS: REQUIRE(contains(r[ip->s], ip->k) == 0); break;
@@ -370,6 +383,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_IOR: INTEGER(i[ip->s] || i[ip->t]);
         case OP_INOT: INTEGER(!i[ip->s]);
         case OP_ICHECK: REQUIRE(i[ip->s] != 0); break;
+        case OP_ISAME: REQUIRE(i[ip->s] == i[ip->t]); break;
 
         case OP_END:
         case N_GUARD_OPS: return GUARD_PASSED;

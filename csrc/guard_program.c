@@ -79,6 +79,10 @@ static int read_constant(Assembly *assembly, char kind, PyObject *operand, PyObj
         return PyType_Check(constant) ? 0 : bad(assembly, "a constant that is a type is expected", constant);
     case 'K':
         return PyTuple_Check(constant) ? 0 : bad(assembly, "a constant that is a tuple is expected", constant);
+    case 'R':
+        return PyBytes_Check(constant) && PyBytes_GET_SIZE(constant) % (Py_ssize_t)sizeof(uint16_t) == 0
+                   ? 0
+                   : bad(assembly, "a constant that is bytes of registers is expected", constant);
     case 'C':
         return PyCallable_Check(constant) ? 0 : bad(assembly, "a constant that is callable is expected", constant);
     case 'W':
@@ -118,6 +122,22 @@ static int read_places(Assembly *assembly, PyObject *operand, PyObject **field)
     return 0;
 }
 
+/* Bytes of register numbers. */
+static int read_registers(Assembly *assembly, PyObject *operand, PyObject **field)
+{
+    if (read_constant(assembly, 'R', operand, field) < 0) {
+        return -1;
+    }
+    const uint16_t *registers = (const uint16_t *)PyBytes_AS_STRING(*field);
+    for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(*field) / (Py_ssize_t)sizeof(uint16_t); i++) {
+        if (registers[i] >= MAX_REGISTERS || assembly->object_use[registers[i]] == 0) {
+            return bad(assembly, "registers that were written before are expected", *field);
+        }
+        assembly->object_use[registers[i]] = assembly->at + 1;
+    }
+    return 0;
+}
+
 static int read_number(Assembly *assembly, char kind, PyObject *operand, int64_t *field)
 {
     int overflow = 0;
@@ -152,6 +172,9 @@ static int assemble_operands(Assembly *assembly, const char *kinds, PyObject *tu
         case 'n':
         case 'v':
             status = read_number(assembly, kinds[i], operand, &out->v);
+            break;
+        case 'R':
+            status = read_registers(assembly, operand, &out->k);
             break;
         case 'M':
             status = read_places(assembly, operand, &out->k);

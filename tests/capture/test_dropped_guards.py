@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from onegraph.autograd import runtime
-from onegraph.capture import guards, recipes, residual, trace, world
+from onegraph.capture import guard_program, guards, recipes, residual, trace, world
 from onegraph.capture.predicates import Predicate
 from tests.fuzz.twin import Way, compare
 
@@ -83,8 +83,10 @@ def without(monkeypatch: pytest.MonkeyPatch, dropped: Callable[[guards.Guard], b
             add(self, guard)
 
     monkeypatch.setattr(guards.GuardSet, "add", drop)
-    check = guards.Assembler.check
-    monkeypatch.setattr(guards.Assembler, "check", lambda self, guard: None if dropped(guard) else check(self, guard))
+    check = guard_program.Assembler.check
+    monkeypatch.setattr(
+        guard_program.Assembler, "check", lambda self, guard: None if dropped(guard) else check(self, guard)
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -183,9 +185,9 @@ def test_conditions_on_sizes_are_needed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def without_check(monkeypatch: pytest.MonkeyPatch, dropped: str) -> None:
     """Take out an instruction of guard programs."""
-    emit = guards.Assembler.emit
+    emit = guard_program.Assembler.emit
     monkeypatch.setattr(
-        guards.Assembler,
+        guard_program.Assembler,
         "emit",
         lambda self, why, opcode, *rest: None if opcode == dropped else emit(self, why, opcode, *rest),
     )
@@ -264,6 +266,11 @@ CHECKS: dict[str, str] = {
     "HAS_AT": asked("k in c", "class A: pass\nk = A()\nc = {k: 1}", "c.clear()"),
     "LACKS_AT": asked("k in c", "class A: pass\nk = A()\nc = {}", "c.update({k: 1})"),
     "ICHECK": SIZES,
+    "ISAME": program(
+        "return (x + 1 if x.size(0) == y.size(0) else x - 1)",
+        tuple(f"(torch.ones({a}), torch.ones({b}))" for a, b in ((2, 2), (3, 3), (4, 4), (4, 5))),
+        parameters="x, y",
+    ),
     "STATE": STATE,
 }  # fmt: skip
 

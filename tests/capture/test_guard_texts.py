@@ -184,3 +184,20 @@ def test_guards_are_conditions() -> None:
         "type(config.names) is list",
         "len(config.names) == 2",
     ]
+
+
+def test_what_a_written_object_is_not_is_one_guard() -> None:
+    """However many others there are: a cache of hundreds of tensors is looked at in microseconds."""
+
+    def f(written, others, x):
+        for other in others:
+            x = x + other[0]
+        written.append(x)
+        return x
+
+    lists = [[1], [2], [3], [4], [5]]
+    with Watch() as watch:
+        onegraph.compile(f, backend="eager")([], lists, torch.ones(2))
+    (built,) = watch.of(ev.GuardsBuilt)
+    apart = [line.partition("# ")[2] for line in built.text().splitlines() if line.startswith("DIFFERENT")]
+    assert apart == ["written is none of others, others[0], others[1] and 3 others"]

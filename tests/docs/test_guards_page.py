@@ -17,7 +17,8 @@ from import_graph import ROOT
 import onegraph
 from onegraph.capture import translate
 from onegraph.capture.answers import QUESTIONS, Question
-from onegraph.capture.guards import Guard, GuardProgram, Kind, Reason, ShapeCondition, assemble
+from onegraph.capture.guard_program import GuardProgram, Reason, assemble
+from onegraph.capture.guards import Guard, Kind, ShapeCondition
 from tests.capture.test_small_programs import tree_equal
 
 PAGE = ROOT / "docs" / "programming_model" / "guards.md"

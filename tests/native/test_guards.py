@@ -8,6 +8,7 @@ import itertools
 import math
 import types
 import weakref
+from array import array
 from types import FunctionType
 from typing import Any
 
@@ -39,8 +40,8 @@ class Color(enum.Enum):
 
 def test_arguments_and_unset_slots() -> None:
     assert check(1, ("IS", 0, 0), consts=[1])
-    two = program(("ARG", 0, 0), ("ARG", 1, 1), ("DIFFERENT", 0, 1))
-    assert two.check(frame, (1, 2)) and two.failing(frame, (1, _C.NULL)) == 1
+    two = program(("ARG", 0, 0), ("ARG", 1, 1), ("SAME", 0, 1))
+    assert two.check(frame, (1, 1)) and two.failing(frame, (1, _C.NULL)) == 1
     assert program(("ARG", 0, 7)).failing(frame, (1, 2)) == 0
 
 
@@ -178,8 +179,13 @@ def test_identity_and_type() -> None:
     assert check(1, ("TYPE_IS", 0, 0), consts=[int]) and not check(True, ("TYPE_IS", 0, 0), consts=[int])
     pair = program(("ARG", 0, 0), ("ARG", 1, 1), ("SAME", 0, 1))
     assert pair.check(frame, (thing, thing)) and not pair.check(frame, (thing, Plain()))
-    pair = program(("ARG", 0, 0), ("ARG", 1, 1), ("DIFFERENT", 0, 1))
-    assert pair.check(frame, (thing, Plain())) and not pair.check(frame, (thing, thing))
+    others = array("H", [1, 2]).tobytes()
+    apart = program(("ARG", 0, 0), ("ARG", 1, 1), ("CONST", 2, 1), ("DIFFERENT", 0, 0), consts=[others, Plain])
+    assert apart.check(frame, (thing, Plain()))
+    assert not apart.check(frame, (thing, thing)) and not apart.check(frame, (Plain, thing))
+    for wrong in (b"\x00", array("H", [1]).tobytes(), array("H", [65_535]).tobytes()):
+        with pytest.raises(ValueError, match="registers"):
+            program(("ARG", 0, 0), ("DIFFERENT", 0, 0), consts=[wrong])
 
 
 NANS = (float("nan"), math.copysign(float("nan"), -1.0))

@@ -34,10 +34,15 @@ def guard_distinct(world: World) -> None:
         groups.setdefault(type(iterator.real), []).append((iterator.source, world.draws.has_drawn(iterator)))
     guard_containers(world, [entry for entry in world.records.values() if id(entry) in written])
     for members in groups.values():
-        for source, is_written in members:
-            for other, other_is_written in members if is_written else ():
-                if source is not other and not (other_is_written and str(other) < str(source)):
-                    world.guard(source, "different", other)
+        for index, (source, is_written) in enumerate(members):
+            if is_written:
+                unread = [other for other, other_is_written in members[:index] if not other_is_written]
+                guard_apart(world, source, unread + [other for other, _ in members[index + 1 :]])
+
+
+def guard_apart(world: World, source: Source, others: list[Source]) -> None:
+    if others:
+        world.guard(source, "different", tuple(others))
 
 
 def guard_containers(world: World, written: list[Record]) -> None:
@@ -45,4 +50,7 @@ def guard_containers(world: World, written: list[Record]) -> None:
     for source, container in filter(None, (iterator.watched() for iterator in world.draws.iterators)):
         for entry in written:
             if entry.guarded and type(entry.real) is type(container):
-                world.guard(source, "same" if entry.real is container else "different", entry.source)
+                if entry.real is container:
+                    world.guard(source, "same", entry.source)
+                else:
+                    guard_apart(world, source, [entry.source])

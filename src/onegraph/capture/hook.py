@@ -24,7 +24,7 @@ from onegraph.base.events import Location
 from onegraph.base.pipeline import timed
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.foreign import foreign_replacement, foreign_stance
-from onegraph.capture.guards import GuardProgram
+from onegraph.capture.guard_program import GuardProgram
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.recompiling import explain_failure
 from onegraph.capture.record import is_recording

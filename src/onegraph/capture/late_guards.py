@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from onegraph.capture.guards import Guard, GuardSet, assemble
+from onegraph.capture.guard_program import assemble
+from onegraph.capture.guards import Guard, GuardSet
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.shadows import differs
 from onegraph.capture.source import Arg, FreeCell, Item, Source, base_of, root_of
@@ -91,7 +93,7 @@ def is_of_call(source: Source) -> bool:
 
 def relates_to_call(guard: Guard) -> bool:
     """Whether a guard can only be asked where a call begins."""
-    other = guard.kind in ("same", "different") and is_of_call(guard.arg)
+    other = guard.kind == "same" and is_of_call(guard.arg)
     return other or guard.kind in ("together", "memory") or is_of_call(guard.source)
 
 
@@ -109,6 +111,8 @@ def guard_backwards(graph: torch.fx.Graph, world: World, reads: LateReads, facts
     written |= {entry.source for entry in world.changed() if id(entry.shadow) not in reads.records}
     lasting = GuardSet()
     for guard in world.guards:
+        if guard.kind == "different":
+            guard = replace(guard, arg=tuple(other for other in guard.arg if not is_of_call(other)))
         if not relates_to_call(guard) and written.isdisjoint(path_to(guard.source)):
             lasting.add(guard)
     program = assemble(lasting, (), None, {}, facts)

@@ -10,7 +10,8 @@ import torch
 
 from onegraph import _C
 from onegraph.base.events import Location
-from onegraph.capture.guards import Guard, Reason, ShapeCondition, anything, guard_text, type_text
+from onegraph.capture.guard_program import Reason
+from onegraph.capture.guards import Guard, ShapeCondition, anything, guard_text, type_text
 from onegraph.capture.kinds import defined, isinstance
 from onegraph.capture.known import Named, referred
 from onegraph.capture.shadows import ATOMS

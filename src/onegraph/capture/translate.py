@@ -28,7 +28,7 @@ from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
 from onegraph.capture.growth import Grown, refuse_grown
-from onegraph.capture.guards import GuardProgram, assemble
+from onegraph.capture.guard_program import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance

@@ -207,7 +207,7 @@ class World(Namespaces, Keys):
                 if other != left:
                     self.guard(left, "same", other)
         elif not (self.is_pinned(a) or self.is_pinned(b)):
-            self.guard(left, "different", right)
+            self.guard(left, "different", (right,))
         return one
 
     def with_addresses(self, text: str) -> str:
