@@ -113,7 +113,7 @@ static int run_alloc(Call *call, const Step *step)
     if (slot_data(slot, &memory) < 0) {
         return -1;
     }
-    prefer_large_pages(memory, slot->bytes);
+    prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->tensor.itemsize);
     return 0;
 }
 

@@ -121,7 +121,7 @@ int tensor_bytes(PyObject *tensor, int64_t *bytes)
     *bytes = 0;
     int64_t numel;
     if (torch.numel(tensor_handle(tensor), &numel) == 0) {
-        *bytes = numel * 4; /* of an ordinary element: an estimate of the work */
+        *bytes = numel * ORDINARY_ITEMSIZE; /* an estimate of the work */
     }
     return 0;
 }
