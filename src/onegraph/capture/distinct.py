@@ -28,7 +28,7 @@ def guard_distinct(world: World) -> None:
             members += dicts
     groups[dict] = dicts
     slots = {id(shadow) for shadow, _, _ in world.changed_slots()}
-    for shadow, _ in world.slots.values():
+    for shadow in {id(shadow): shadow for shadow, _ in world.slots.values()}.values():
         groups.setdefault(type(shadow), []).append((world.origin[id(shadow)], id(shadow) in slots))
     for iterator in world.draws.iterators:
         groups.setdefault(type(iterator.real), []).append((iterator.source, world.draws.has_drawn(iterator)))
