@@ -7,7 +7,6 @@ import io
 import itertools
 import threading
 import types
-import weakref
 
 import numpy
 import torch
@@ -127,99 +126,6 @@ def with_finalizer(x, resource):
 @with_finalizer.fixed("pass what the object holds")
 def without_finalizer(graph, x, resource):
     return graph(lambda x, scale: x * scale)(x, resource.scale)
-
-
-class Plain:
-    pass
-
-
-class Watched:
-    def __init__(self) -> None:
-        self.end = weakref.finalize(self, int)
-
-
-@breaks(b.DROPPED_OBJECT, with_argument(lambda: [Watched()]), uses=(Watched,))
-def empties(x, held):
-    held.clear()
-    return x * 2
-
-
-@empties.fixed("let go of it outside")
-def emptied_behind(graph, x, held):
-    y = graph(lambda x: x * 2)(x)
-    held.clear()
-    return y
-
-
-@breaks(b.WEAK_REFERENCE, uses=(Plain,))
-def asks_for_the_lost(x):
-    reference = weakref.ref(Plain())
-    y = x * 2
-    return y if reference() is None else x
-
-
-@asks_for_the_lost.fixed("hold the object", uses=(Plain,))
-def asks_for_the_held(x):
-    held = Plain()
-    reference = weakref.ref(held)
-    y = x * 2
-    return x if reference() is not held else y
-
-
-@breaks(b.WEAK_CALLBACK, uses=(Plain,))
-def calls_when_it_dies(x):
-    held, seen = Plain(), []
-    reference = weakref.ref(held, seen.append)
-    return x if reference() is not held else x * 2
-
-
-@calls_when_it_dies.fixed("make the reference without a function", uses=(Plain,))
-def asks_whether_it_lives(x):
-    held = Plain()
-    reference = weakref.ref(held)
-    return x if reference() is not held else x * 2
-
-
-@calls_when_it_dies.fixed("make the reference outside", uses=(Plain,))
-def calls_outside(graph, x):
-    held, seen = Plain(), []
-    reference = weakref.ref(held, seen.append)
-    return graph(lambda x, held: x if reference() is not held else x * 2)(x, held)
-
-
-def waits(x):
-    """A generator that waits in a `try`."""
-    try:
-        yield x * 2
-    finally:
-        x.sum()
-
-
-@breaks(b.DROPPED_GENERATOR, uses=(waits,))
-def leaves_generator(x):
-    def doubled():
-        generator = waits(x)
-        y = next(generator)
-        raise StopIteration(y)
-
-    try:
-        doubled()
-    except StopIteration as stop:
-        return stop.value
-
-
-@leaves_generator.fixed("close the generator", uses=(waits,))
-def closes_generator(x):
-    def doubled():
-        generator = waits(x)
-        y = next(generator)
-        generator.close()
-        raise StopIteration(y)
-
-    try:
-        doubled()
-    except StopIteration as stop:
-        return stop.value
 
 
 def disordered():

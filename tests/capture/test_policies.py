@@ -15,7 +15,6 @@ import logging
 import os
 import sys
 import typing
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -515,26 +514,6 @@ def test_a_builtin_is_replaced_for_a_while() -> None:
 # ---- finalizers ------------------------------------------------------------------------------------------------------
 
 
-def test_an_object_whose_finalizer_writes_is_dropped_where_the_program_drops_it() -> None:
-    class Clearing:
-        def __init__(self, items: list[Any]) -> None:
-            self.items = items
-
-        def __del__(self) -> None:
-            self.items.append("gone")
-
-    def f(x: torch.Tensor, held: dict[int, Any], items: list[Any]) -> Any:
-        before = len(items)
-        held[0] = None
-        return x + 1, before, len(items)
-
-    def run(function: Any) -> Any:
-        items: list[Any] = []
-        return function(torch.ones(2), {0: Clearing(items)}, items)[1:]
-
-    assert run(onegraph.compile(f, backend="eager")) == run(f) == (0, 1)
-
-
 def test_an_object_with_a_finalizer_is_not_made_while_tracing() -> None:
     class Counted:
         count = 0
@@ -553,30 +532,6 @@ def test_an_object_with_a_finalizer_is_not_made_while_tracing() -> None:
         return x + 1, before, Counted.count
 
     assert onegraph.compile(f, backend="eager")(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (2, 0)
-
-
-class Silent:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: Any) -> bool:
-        return True
-
-
-class Plain:
-    pass
-
-
-def test_what_an_exception_has_held_is_gone_behind_its_handler() -> None:
-    def f(x: torch.Tensor) -> Any:
-        value: Any = Plain()
-        reference = weakref.ref(value)
-        with Silent():
-            raise ValueError(value)
-        held = reference() is value
-        value = None
-        return x + 1, held, reference() is None
-
-    assert onegraph.compile(f, backend="eager")(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (True, True)
 
 
 # ---- labels for the profiler -----------------------------------------------------------------------------------------

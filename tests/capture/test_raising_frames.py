@@ -162,13 +162,14 @@ def with_a_generator_that_waits(x, wrong):
             while True:
                 yield t
         finally:
-            LOG.append("dropped")
+            LOG.append("closed")
 
     y = x - 1
     waiting = waits(y)
     next(waiting)
     if wrong:
-        raise KeyError(1)
+        waiting.throw(KeyError(1))
+    waiting.close()
     return y
 
 

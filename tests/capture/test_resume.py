@@ -5,13 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import gc
 import itertools
 import sys
 import traceback
 import types
 import unittest
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -436,76 +434,6 @@ def test_bound_methods_of_natives_cross_a_break() -> None:
         assert str(compiled(x)) == str(bound_methods_of_natives(x))
 
 
-def deaths(dropped: str) -> Callable[[torch.Tensor], list[bool]]:
-    """A program that looks at a weak reference around the place where it drops the object."""
-
-    def by_del(x: torch.Tensor) -> list[bool]:
-        thing = Counter()
-        seen = weakref.ref(thing)
-        onegraph.graph_break()
-        alive = [seen() is not None]
-        del thing
-        onegraph.graph_break()
-        return [*alive, seen() is not None]
-
-    def by_end(x: torch.Tensor) -> list[bool]:
-        def inner() -> Any:
-            thing = Counter()
-            seen = weakref.ref(thing)
-            onegraph.graph_break()
-            alive.append(seen() is not None)
-            return seen
-
-        alive: list[bool] = []
-        seen = inner()
-        onegraph.graph_break()
-        return [*alive, seen() is not None]
-
-    def by_use(x: torch.Tensor) -> list[bool]:
-        thing = Counter()
-        seen = weakref.ref(thing)
-        onegraph.graph_break()
-        view = {1: 2}.items()  # cannot be made again behind a break: the rest runs as it was written
-        alive = [seen() is not None]
-        thing = None
-        onegraph.graph_break()
-        return [*alive, seen() is not None, len(view) == 0]
-
-    def by_cycle(x: torch.Tensor) -> list[bool]:
-        thing = Counter()
-        thing.own = thing  # type: ignore[attr-defined]
-        seen = weakref.ref(thing)
-        onegraph.graph_break()
-        del thing
-        gc.collect()
-        return [seen() is not None]
-
-    def by_handler(x: torch.Tensor) -> list[bool]:
-        def raising() -> None:
-            thing = Counter()
-            found.append(weakref.ref(thing))
-            onegraph.graph_break()
-            raise ValueError
-
-        found: list[Any] = []
-        try:
-            raising()
-        except ValueError:
-            pass
-        onegraph.graph_break()
-        gc.collect()
-        return [found[0]() is not None]
-
-    return {f.__name__: f for f in (by_del, by_end, by_use, by_cycle, by_handler)}[dropped]
-
-
-@pytest.mark.parametrize("dropped", ["by_del", "by_end", "by_use", "by_cycle", "by_handler"])
-def test_objects_live_as_long_as_the_variables_that_hold_them(dropped: str) -> None:
-    f, x = deaths(dropped), torch.ones(2)
-    compiled = onegraph.compile(f, backend="eager")
-    assert [compiled(x) for _ in range(3)] == [f(x)] * 3
-
-
 class Recent(collections.deque[Any]):
     def __iter__(self) -> Any:
         raise TypeError("not asked")
@@ -564,39 +492,6 @@ def test_tracing_makes_no_dictionary_for_a_partial_function() -> None:
 
     onegraph.compile(f, backend="eager")(torch.ones(2))
     assert functools.partial(inner, base=3).func is int
-
-
-@onegraph.disable
-def raise_out_of(reference: Callable[[], Any]) -> None:
-    raise ValueError(reference() is None)
-
-
-class Plain:
-    pass
-
-
-def test_a_traceback_holds_the_variables_of_the_frames_that_were_left() -> None:
-    def leaving(x: torch.Tensor, references: list[Any]) -> torch.Tensor:
-        value = Plain()
-        references.append(weakref.ref(value))
-        raise_out_of(references[0])
-        return x
-
-    def f(x: torch.Tensor) -> Any:
-        references: list[Any] = []
-        onegraph.graph_break()
-        try:
-            return leaving(x + 1, references)
-        except ValueError as error:
-            before = str(error), is_dead(references[0])
-        return *before, is_dead(references[0])
-
-    assert onegraph.compile(f, backend="eager")(torch.ones(2)) == f(torch.ones(2))
-
-
-@onegraph.disable
-def is_dead(reference: Callable[[], Any]) -> bool:
-    return reference() is None
 
 
 MADE_ANEW: dict[str, Callable[[int], Any]] = {

@@ -1,4 +1,4 @@
-"""Weak references that the program makes and asks in compiled code."""
+"""Weak references that the program makes and asks in compiled code, of objects that something holds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import onegraph
+from onegraph.base import events as ev
+from tests.capture.test_breaks import Watch
 from tests.capture.twins import logs_of
 
 LOG: list[Any] = []
@@ -20,68 +22,49 @@ class Plain:
         return x * 2
 
 
+HELD = Plain()
+REFERENCE = weakref.ref(HELD)
+
+
 def gone(_: object) -> None:
     LOG.append("gone")
 
 
-def unbound(x):
+def from_outside(x):
+    LOG.append(REFERENCE() is HELD)
+    return REFERENCE().scaled(x)
+
+
+def made_here(x):
     thing = Plain()
-    reference = weakref.ref(thing, gone)
-    y = x + 1
-    thing = None
-    LOG.append(("unbound", reference() is None))
+    reference = weakref.ref(thing)
+    y = reference().scaled(x)
+    LOG.append(reference() is thing)
     return y
 
 
-def deleted_between_breaks(x):
+def over_a_break(x):
     thing = Plain()
-    reference = weakref.ref(thing, gone)
+    reference = weakref.ref(thing)
     x.sum().item()
     LOG.append(reference() is thing)
-    del thing
-    LOG.append(reference() is None)
     x.sum().item()
+    return reference().scaled(x), thing.scaled(x)
 
 
-def left_in_a_variable(x):
+def with_a_callback(x):
     thing = Plain()
-    reference = weakref.ref(thing, gone)  # noqa: F841
-    LOG.append("end")
-    return x + 1
-
-
-def left_in_a_function(x):
-    def inner(x):
-        thing = Plain()
-        reference = weakref.ref(thing, gone)  # noqa: F841
-        return x + 1
-
-    x = inner(x)
-    LOG.append("behind")
-    x.sum().item()
-    x = inner(x)
-    LOG.append("end")
-    return x
-
-
-def bound_the_other_way_round(x):
-    thing = Plain()
-    reference = weakref.ref(thing, gone)
-    thing, reference = reference, thing
-    x.sum().item()
-    LOG.append("end")
+    reference = weakref.ref(thing, lambda _: None)
+    LOG.append(reference() is thing)
     return x + 1
 
 
 def proxy(x):
     thing = Plain()
-    reference = weakref.proxy(thing, gone)
+    reference = weakref.proxy(thing)
     y = reference.scaled(x)
-    LOG.append("used")
     y.sum().item()
-    del thing
-    LOG.append("end")
-    return y
+    return y + thing.scaled(x)
 
 
 def in_weak_containers(x):
@@ -91,9 +74,8 @@ def in_weak_containers(x):
     names[thing] = 1
     LOG.append((len(things), len(names)))
     x.sum().item()
-    LOG.append((len(things), len(names)))
-    del thing
-    LOG.append((len(things), len(names)))
+    LOG.append((thing in things, names[thing]))
+    return thing.scaled(x)
 
 
 def of_a_method(x):
@@ -101,9 +83,7 @@ def of_a_method(x):
     reference = weakref.WeakMethod(thing.scaled)
     x.sum().item()
     y = reference()(x)
-    del thing
-    LOG.append(reference() is None)
-    return y
+    return thing.scaled(y)
 
 
 def of_a_tensor(x):
@@ -112,60 +92,53 @@ def of_a_tensor(x):
     LOG.append(reference() is tensor)
     x.sum().item()
     LOG.append(reference() is tensor)
-    del tensor
-    LOG.append(reference() is None)
 
 
-def in_the_default_of_a_function(x):
+def finalized(x):
     thing = Plain()
-    weakref.finalize(thing, LOG.append, "gone")
-    functions = [lambda thing=thing: thing]
-    del thing
-    x.sum().item()
-    functions = None  # noqa: F841
-    LOG.append("end")
-
-
-def watched(number):
-    thing = Plain()
-    weakref.finalize(thing, LOG.append, number).atexit = False
-    return thing
-
-
-def more_often_than_versions_are_made(x):
-    for number in range(12):
-        thing = watched(number)
-        LOG.append("next")
-    del thing
-
-
-def a_proxy_of_what_is_gone(x):
-    thing = Plain()
-    held = [weakref.proxy(thing)]
-    x.sum().item()
-    thing = None
-    x.sum().item()
-    LOG.append(len(held))
+    end = weakref.finalize(thing, gone, None)
+    LOG.append(end.alive)
+    return thing.scaled(x)
 
 
 PROGRAMS = (
-    unbound,
-    deleted_between_breaks,
-    left_in_a_variable,
-    left_in_a_function,
-    bound_the_other_way_round,
+    from_outside,
+    made_here,
+    over_a_break,
+    with_a_callback,
     proxy,
     in_weak_containers,
     of_a_method,
     of_a_tensor,
-    in_the_default_of_a_function,
-    more_often_than_versions_are_made,
-    a_proxy_of_what_is_gone,
+    finalized,
 )
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_objects_die_and_are_called_for_as_in_eager_mode(program: Callable[..., Any], backend: str) -> None:
+def test_what_is_held_is_found_and_what_is_dropped_is_gone_behind_the_call(program: Callable[..., Any], backend: str):
     compiled = onegraph.compile(program, backend=backend, options={"raise_compiler_errors": True})
     assert logs_of(compiled, LOG) == logs_of(program, LOG)
+
+
+@pytest.mark.parametrize("program", [from_outside, made_here])
+def test_to_ask_a_weak_reference_breaks_nothing(program: Callable[..., Any]) -> None:
+    onegraph.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def test_an_object_that_the_program_sees_dying_breaks_nothing() -> None:
+    def f(x, things):
+        thing = things.pop()
+        x = thing.scaled(x)
+        thing = None  # noqa: F841
+        return x + 1
+
+    ended: list[int] = []
+    compiled = onegraph.compile(f, backend="eager")
+    with Watch() as watch:
+        for number in range(3):
+            things = [Plain()]
+            weakref.finalize(things[0], ended.append, number).atexit = False
+            compiled(torch.ones(2), things)
+            assert ended == [*range(number + 1)]
+    assert watch.of(ev.GraphBroken) == []

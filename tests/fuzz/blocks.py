@@ -169,7 +169,7 @@ def leave_loop(b: Builder) -> bool:
 
 @block("exceptions", 6)
 def attempt(b: Builder) -> bool:
-    inner = replace(b.setting, depth=b.setting.depth + 1)
+    inner = replace(b.setting, depth=b.setting.depth + 1, generator=False)  # one left in here would see its end
     b.line("try:")
     with b.body(), b.inner(), b.at(inner):
         b.statements(3)
@@ -252,7 +252,7 @@ def with_block(b: Builder) -> bool:
         bound = context.startswith(("Guard", "traced")) and b.chance(50)
         items.append(f"{context} as {b.fresh('M')}" if bound else context)
     b.line(f"with {', '.join(items)}:")
-    with b.body(), b.inner(), b.at(replace(b.setting, depth=b.setting.depth + 1)):
+    with b.body(), b.inner(), b.at(replace(b.setting, depth=b.setting.depth + 1, generator=False)):
         b.statements(3)
         if "exceptions" in b.features and b.chance(20):
             raise_(b, conditional=True)
@@ -263,7 +263,7 @@ def with_block(b: Builder) -> bool:
 def exit_stack(b: Builder) -> bool:
     name = b.fresh("M")
     b.line(f"with contextlib.ExitStack() as {name}:")
-    with b.body(), b.inner(), b.at(replace(b.setting, depth=b.setting.depth + 1)):
+    with b.body(), b.inner(), b.at(replace(b.setting, depth=b.setting.depth + 1, generator=False)):
         b.line(f"{name}.enter_context({text(b, b.one(CONTEXTS))})")
         b.line(f"{name}.callback(LOG.append, {b.expr('I')})")
         b.statements(2)
@@ -378,7 +378,7 @@ def drive_generator(b: Builder) -> bool:
 def region(b: Builder) -> bool:
     """What is said of graph breaks changes nothing of what the program does, as long as it allows them."""
     b.line("with torch._dynamo.error_on_graph_break(False):")
-    b.block(3, replace(b.setting, depth=b.setting.depth + 1))
+    b.block(3, replace(b.setting, depth=b.setting.depth + 1, generator=False))
     return True
 
 
@@ -386,7 +386,19 @@ def region(b: Builder) -> bool:
 def talk(b: Builder) -> bool:
     """A generator that is talked to across statements."""
     name = b.fresh("TALK")
+    if b.chance(30):
+        b.line(f"with contextlib.closing(closed({b.expr('T')})) as {name}:")
+        with b.body(), b.inner(), b.at(replace(b.setting, depth=b.setting.depth + 1, generator=False)):
+            talk_to(b, name)
+        return True
     b.line(f"{name} = talking({b.expr('T')})")
+    talk_to(b, name)
+    if b.chance(50):
+        b.line(f"{name}.close()")
+    return True
+
+
+def talk_to(b: Builder, name: str) -> None:
     for _ in range(1 + b.below(4)):
         step = b.one(TALKS)
         if step is None:
@@ -395,9 +407,6 @@ def talk(b: Builder) -> bool:
             target = b.fresh("T")
             b.line(f"{target} = {text(b, step).replace('GEN', name)}")
             b.define(target, "T")
-    if b.chance(50):
-        b.line(f"{name}.close()")
-    return True
 
 
 TALKS = ("next(GEN)", "GEN.send(None)", "next(GEN, <T>)", "(next(GEN), GEN.send(<T>))[1]", "GEN.send(None) + <T>",

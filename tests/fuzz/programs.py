@@ -142,14 +142,18 @@ class Level(enum.Enum):
 
 def talking(t):
     told = t
+    while True:
+        try:
+            got = yield told
+            told = told + 1 if got is None else got * 2
+        except Oops as error:
+            LOG.append(error.code)
+            told = t
+
+
+def closed(t):
     try:
-        while True:
-            try:
-                got = yield told
-                told = told + 1 if got is None else got * 2
-            except Oops as error:
-                LOG.append(error.code)
-                told = t
+        yield from talking(t)
     finally:
         LOG.append("silent")
 """

@@ -15,7 +15,7 @@ from onegraph.capture.attributes import MISSING
 from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
-from onegraph.capture.kinds import defines, isinstance, plain
+from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import behind_proxy
 from onegraph.capture.native_calls import refuse_called
 from onegraph.capture.operators import Operators
@@ -105,7 +105,6 @@ class Containers(Operators):
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)
-        self.refuse_finalizer(container, key)
         self.world.touch(container)
         if isinstance(container, dict):
             key = self.concrete_deep(key, "hash")
@@ -116,15 +115,8 @@ class Containers(Operators):
                 self.world.realize_items(value)
         super().setitem(container, key, value)
 
-    def refuse_finalizer(self, container: Any, key: Any) -> None:
-        """What is written over may be the last reference to an object whose finalizer the program sees."""
-        gone = self.world.standing(container, key)
-        if defines(type(gone), "__del__"):
-            raise refused_object(gone)
-
     def delitem(self, container: Any, key: Any) -> None:
         self.world.refuse_opaque(container)
-        self.refuse_finalizer(container, key)
         self.world.touch(container)
         self._fill_for("__delitem__", container)
         super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)

@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from onegraph.capture.breaks import LONG_LOOP, LONG_TRACE, GraphBreak
+from onegraph.capture.breaks import LONG_LOOP, LONG_TRACE, RAISED, GraphBreak
 from onegraph.capture.budget import INTERVAL, Budget
 from onegraph.capture.bytecode import Bytecode, free_names
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.interp.frame import Frame
+from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.late_guards import LateReads
 from onegraph.capture.long_loops import TURNS, LongLoops
@@ -119,6 +119,11 @@ class Frames(Operators):
         if self.stop is not None and self.stop[0] == frame.serial:
             frame.stop_at = self.stop[1]
         return frame
+
+    def on_drop(self, frame: Frame, raised: BaseException) -> bool:
+        if not isinstance(raised, Abort | GeneratorExit | StopIteration):
+            self.lost = GraphBreak(RAISED, error=f"{type(raised).__name__}, in a generator that nothing holds,")
+        return super().on_drop(frame, raised)
 
     def on_frame_enter(self, frame: Frame) -> None:
         super().on_frame_enter(frame)

@@ -8,14 +8,16 @@ def resumed(values...):         the generator's own bytecode behind a prologue
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FunctionType, GeneratorType
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
-from onegraph.capture.lifetimes import Lifetimes
+from onegraph.capture.bytecode import Bytecode
 from onegraph.capture.recipes import recipe
 from onegraph.capture.resume import Planner, Values, write_value
 from onegraph.capture.resume_function import write_resume_function
+from onegraph.capture.world import World
 
 
 def exhausted() -> Any:
@@ -38,8 +40,7 @@ def rebuild_generator(rebuild: Any, value: Any) -> str:
         rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
     else:
         values = Values()
-        keeps = Lifetimes(rebuild.world, rebuild.is_made).keeps
-        made = Planner((frame,), values, keeps).generator(frame, value.gi_suspended)
+        made = Planner((frame,), values).generator(frame, value.gi_suspended)
         arguments = [write_value(rebuild, values.items[number]) for number in (*made.leading, *made.values)]
         name = rebuild.assign(f"{write_resume_function(rebuild, made.function)}({', '.join(arguments)})")
         if value.gi_suspended:
@@ -47,3 +48,19 @@ def rebuild_generator(rebuild: Any, value: Any) -> str:
     for attribute in ("__name__", "__qualname__"):
         rebuild.lines.append(f"{name}.{attribute} = {getattr(value, attribute)!r}")
     return name
+
+
+def waiting(world: World) -> Iterator[GeneratorType[Any, Any, Any]]:
+    """The generators of the trace that wait in a `try` or a `with`, whose code runs when they die or are closed."""
+    for reference, frame in world.generators.values():
+        made = reference()
+        if made is not None and made.gi_suspended and is_protected(frame.bytecode, frame.ip):
+            yield made
+
+
+def is_protected(bytecode: Bytecode, at: int) -> bool:
+    """Whether the program has a handler for what is raised at an instruction of a generator."""
+    handler = bytecode.handler_at(at)
+    while handler is not None and bytecode.instrs[handler.target].op == "CLEANUP_THROW":
+        handler = bytecode.handler_at(handler.target)
+    return handler is not None and bytecode.instrs[handler.target].arg != "STOPITERATION_ERROR"

@@ -50,14 +50,6 @@ class Known(weakref.ref[Any]):
         return self() is None
 
 
-def is_of_program(reference: weakref.ref[Any]) -> bool:
-    """Whether what a weak reference tells of may be seen by the program: torch's private modules keep their own."""
-    if type(reference) in weakref.ProxyTypes:  # which would be asked for its object's
-        return True
-    caller = getattr(reference.__callback__, "__module__", None) or ""
-    return type(reference) is not Known and not caller.startswith("torch._")
-
-
 #: Wrappers that no weak reference can refer to, and the names of the functions in them.
 WRAPPERS: dict[type, tuple[str, ...]] = {
     staticmethod: ("__func__",),

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType, FunctionType
@@ -56,34 +56,27 @@ from onegraph.capture.resume_function import (
     original_place,
     place,
     resume_function,
-    resumed_by,
     write_resume_function,
 )
 from onegraph.capture.steps import in_steps
-from onegraph.capture.suspended import held_by, operands_of, runs_code
 from onegraph.capture.unread import Unread, as_it_is
 
 #: Instructions that cannot be run outside of their frame.
 UNRESUMABLE = (TERMINATORS - {"RAISE_VARARGS", "RERAISE"}) | frozenset(
     """YIELD_VALUE SEND PUSH_EXC_INFO LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
-    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
+    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
     DELETE_NAME LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS SETUP_ANNOTATIONS""".split()
 )
-#: Instructions that break where the old value of a variable runs code when it is dropped.
-LETTING_GO = frozenset({"STORE_FAST", "DELETE_FAST"})
 #: Instructions that raise nothing.
 SILENT = frozenset({"NOP", "POP_TOP", "POP_EXCEPT"})
 #: Instructions that break where a variable has no value.
-READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK"})
+READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
 #: Instructions that mean the globals of their frame.
 GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 #: Functions that look at the variables of their caller, which a resume function has not all: with how many arguments
 #: they do not. (What counts is the name.)
 FRAME_ACCESS: dict[object, float] = {"locals": math.inf, "vars": 1, "dir": 1, "eval": math.inf, "exec": math.inf}
-#: Functions that look at the references to a value, those of the variables among them.
-REFERENCE_ACCESS = frozenset({"getrefcount", "get_referrers"})
 NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _SUSPENDABLE = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -117,7 +110,6 @@ class Continuation:
     raising: Exit | None
     depth_when_raising: int
     passed: tuple[FrameType, ...]  # frames that an exception leaves on its way, outermost first
-    lost: frozenset[int]  # the values that only frames which such an exception leaves hold: its traceback keeps them
     code: CodeType  # of the function that the breaking instruction is in
     opened: int  # how many frames of the program there are besides the one that is replaced
     known: int  # how many frames of the program had begun before the trace
@@ -148,11 +140,8 @@ class Values:
 RECURSIVE = 16
 
 
-def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Continuation | str:
-    """The continuation behind the instruction that the last of the frames has stopped at, or why there is none.
-
-    `keeps` tells which values live as long as their variables, see `onegraph.capture.lifetimes`.
-    """
+def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
+    """The continuation behind the instruction that the last of the frames has stopped at, or why there is none."""
     frame = frames[-1]
     instruction = frame.bytecode.instrs[frame.ip]
     for each in frames:
@@ -164,9 +153,6 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
             return "the function looks at its own variables"
     if in_prologue(frame):
         return "the first instructions of a resume function cannot be resumed"
-    before = instruction.op == "RETURN_VALUE"  # it breaks for what it lets go: that is done by the frame's own
-    if before:
-        instruction = replace(instruction, op="NOP", arg=None)
     if instruction.op in UNRESUMABLE:
         return f"the instruction {instruction.op} cannot be resumed"
     if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:
@@ -175,31 +161,17 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
         return "an exception without traceback cannot be handed to __exit__"
     if instruction.op in READING and instruction.arg in frame.locals:
         return "a variable is read that has a value"
-    if instruction.op in LETTING_GO and instruction.arg in frame.locals:
-        instruction = let_go(frame, instruction)
     values = Values()
-    planner = Planner(frames, values, keeps)
+    planner = Planner(frames, values)
     bytecode, index = original_place(frame)
-    resumed = resumed_by(frame.bytecode.code)
-    if before and resumed is not None and resumed.way == Jump(index):
-        return "the end of the function breaks each time"
     depth = len(frame.stack) + stack_effect(instruction)
-    following = planner.exit_at(index + (not before), depth) if falls_through(instruction) else None
+    following = planner.exit_at(index + 1, depth) if falls_through(instruction) else None
     jumping, target = None, bytecode.instrs[index].target
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
     nowhere = (None, 0, len(frames) - 1)
     raising, depth_when_raising, caught_at = nowhere if instruction.op in SILENT else planner.exit_when_raising()
-    if raising is not None and outlive_traceback(frames[caught_at + 1 :]):
-        return "a generator that waits in a `try` would not live as long as the traceback"
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
-    lost = frozenset[int]()
-    if raising is not None:
-        left = {id(value) for each in frames[caught_at + 1 : -1] for value in held_by(each)}
-        if caught_at < len(frames) - 1:
-            left |= set(map(id, held_by(frame)[: -len(operands_of(frame)) or None]))
-        kept = {raising.function, *raising.leading, *raising.values}
-        lost = frozenset(n for n, value in enumerate(values.items) if id(value) in left and n not in kept)
     if instruction.op != "RERAISE":
         stack = planner.native_stack()
     elif raising is None:  # the exception has its traceback, so nothing depends on the stack below it
@@ -208,7 +180,7 @@ def plan_resume(frames: Sequence[Frame], keeps: Callable[[Any], bool]) -> Contin
         return "an exception that is raised again is caught"
     code = frame.bytecode.code
     return Continuation(
-        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, lost, code,
+        tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code,
         len(frames) - 1, known_frames(frames),
     )  # fmt: skip
 
@@ -220,12 +192,6 @@ def looks_at_itself(bytecode: Bytecode) -> bool:
         instr.op in NAMES and instr.arg in FRAME_ACCESS and arguments_of(bytecode, index) < FRAME_ACCESS[instr.arg]
         for index, instr in enumerate(bytecode.instrs)
     )
-
-
-@derived
-def counts_references(bytecode: Bytecode) -> bool:
-    """Whether the function may ask what refers to a value: its variables do, also those that it does not read again."""
-    return any(instr.op in NAMES | ATTRIBUTES and instr.arg in REFERENCE_ACCESS for instr in bytecode.instrs)
 
 
 def arguments_of(bytecode: Bytecode, index: int) -> int:
@@ -240,34 +206,11 @@ def arguments_of(bytecode: Bytecode, index: int) -> int:
     return 0
 
 
-def outlive_traceback(left: Sequence[Frame]) -> bool:
-    """Whether frames hold generators that must live as long as the traceback of what the instruction may raise."""
-    return runs_code(*(value for each in left for value in held_by(each)))
-
-
-def outlived(frames: Sequence[Frame], is_watched: Callable[[Any], bool]) -> bool:
-    """Whether frames hold what the program sees dying."""
-    return any(runs_code(value) or is_watched(value) for frame in frames for value in held_by(frame))
-
-
-def let_go(frame: Frame, instruction: Instr) -> Instr:
-    """Bind or unbind the variable, with its old value left on the stack, and the instruction that drops that value."""
-    name = str(instruction.arg)
-    old = as_it_is(frame.locals, name)
-    if instruction.op == "STORE_FAST":
-        frame.locals[name] = frame.stack.pop()
-    else:
-        del frame.locals[name]
-    frame.stack.append(old)
-    return replace(instruction, op="POP_TOP", arg=None)
-
-
 class Planner:
     """Plans the exits of one break."""
 
-    def __init__(self, frames: Sequence[Frame], values: Values, keeps: Callable[[Any], bool]) -> None:
+    def __init__(self, frames: Sequence[Frame], values: Values) -> None:
         self.frames = frames
-        self.keeps = keeps
         self.values = values
         self.ambient = next((f.handled for f in reversed(frames[:-1]) if f.handled is not None), None)
 
@@ -369,12 +312,7 @@ class Planner:
         wanted = live[at] if isinstance(way, InnerCall) else live[target]
         wanted |= live[handler.target] if handler else frozenset()
         name = receiver_name(frame, bytecode)
-        kept = {
-            each
-            for each, value in dict.items(frame.locals)
-            if each in wanted or counts_references(bytecode) or self.keeps(value)
-        }
-        names = [each for each in bytecode.code.co_varnames if each in kept and each != name]
+        names = [each for each in bytecode.code.co_varnames if each in wanted and each in frame.locals and each != name]
         exceptions = handled_exceptions(frame, depth)
         cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))
         noted = noted or any(map(is_noted, self.frames[self.frames.index(frame) :])) or frame is self.frames[0]

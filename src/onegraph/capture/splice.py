@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType
-from typing import Any
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
@@ -16,15 +14,14 @@ from onegraph.capture.finishing import taken_by
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.resume import READING, Continuation, Exit, Handled
-from onegraph.capture.resume_function import InnerCall, call_with, callable_pair, release, resumed_by
+from onegraph.capture.resume_function import call_with, callable_pair, release
 
 
-def splice(code: CodeType, continuation: Continuation, root: CodeType, kept: Collection[str] = ()) -> CodeType:
+def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeType:
     """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
 
     The code returns what is to be called next. What the breaking instruction raises is at its own place in the program:
-    the code has the file and the name of the function that it is in. `kept` are the parameters of the root frame that
-    keep what it was called with.
+    the code has the file and the name of the function that it is in.
     """
     at = continuation.code
     line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
@@ -32,61 +29,26 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType, kept: Col
     bytecode = decode_once(code)
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    count = argument_count(code)
-    given = zip(root.co_varnames, code.co_varnames[:count], strict=False)
-    bound = [new for old, new in given if old in kept]
-    done = [name for name in code.co_varnames if name not in bound]
-    # The frame of the program's own call lives until it returns: a traceback must not hold anything through it.
-    lost = frozenset[int]() if resumed_by(root) is None else continuation.lost
-    ending = Ending(continuation, place, done, frozenset(code.co_varnames), lost)
+    ending = Ending(continuation, place, code.co_varnames)
     named = [i.arg for i in ending.out if i.op in VARIABLES]
     names = tuple(dict.fromkeys((*code.co_varnames, *named, REST)))
     handlers = (*bytecode.handlers, *ending.handlers)
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
 
 
-def letting_go(code: CodeType, root: CodeType, gone: Collection[str], values: Sequence[Any]) -> CodeType:
-    """Let go, before the return, of what is in no variable of the program: who holds on to the frame must not hold it.
-
-    Its variables do not hold the values of the parameters `gone`; `values` are those that it was called with. What
-    belongs to the frames that the root has called, but for the exceptions that they handle, is theirs.
-    """
-    bytecode, resumed = decode_once(code), resumed_by(root)
-    assert resumed is not None
-    parameters = code.co_varnames[: argument_count(code)]
-    kept = {new for old, new in zip(root.co_varnames, parameters, strict=False) if old not in gone}
-    if isinstance(resumed.way, InnerCall):
-        inner = list(zip(parameters, values, strict=False))[-resumed.way.leading - resumed.way.count :]
-        kept |= {name for name, value in inner if not isinstance(value, BaseException)}
-    place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
-    ending = release([name for name in code.co_varnames if name not in kept])
-    return encode(Bytecode(code, (*bytecode.instrs[:place], *ending, *bytecode.instrs[place:]), bytecode.handlers))
-
-
-#: Instructions that fail where a variable of the program has no value.
-MISSING = READING | {"DELETE_FAST"}
 #: The last variable: of the frames that run behind this one in the place of one of the program, see `csrc/resume.c`.
 REST = ".rest"
-VARIABLES = MISSING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
+VARIABLES = READING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
 
 
 class Ending:
     """The instructions behind the residual code, from index `place` on.
 
-    The variables `done` let go of their values: what the program has dropped does not live longer. All that are `bound`
-    have values. The values `lost` are left for the traceback of what the instruction raises.
+    The variables `done` let go of their values: what the program has dropped does not live longer.
     """
 
-    def __init__(
-        self,
-        continuation: Continuation,
-        place: int,
-        done: Sequence[str],
-        bound: frozenset[str],
-        lost: frozenset[int],
-    ) -> None:
+    def __init__(self, continuation: Continuation, place: int, done: Sequence[str]) -> None:
         self.continuation = continuation
-        self.lost = lost
         self.place = place
         self.out: list[Instr] = []
         self.handlers: list[Handler] = []
@@ -96,7 +58,7 @@ class Ending:
         self.out += release(done)
         instruction = self._rebuild_stack()
         self.out += release(self._spent())
-        if instruction.op in MISSING and instruction.arg in bound:
+        if instruction.op in READING and instruction.arg in done:
             self.out.append(Instr("DELETE_FAST", instruction.arg))
         at = len(self.out)
         self.out.append(instruction)
@@ -152,7 +114,7 @@ class Ending:
     def _spent(self) -> list[str]:
         """The values that nothing but the stack needs from here on."""
         ways = (self.continuation.following, self.continuation.jumping, self.continuation.raising)
-        needed = {n for way in ways if way is not None for n in (way.function, *way.leading, *way.values)} | self.lost
+        needed = {n for way in ways if way is not None for n in (way.function, *way.leading, *way.values)}
         slots = (slot.value if isinstance(slot, Handled) else slot for slot in self.continuation.stack)
         return [value_name(n) for n in dict.fromkeys(slots) if n is not None and n not in needed]
 
@@ -179,18 +141,12 @@ class Ending:
                 self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
         names = [value_name(number) for number in (way.function, *way.leading)]
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
-        lost = self.lost if way is self.continuation.raising else ()
-        values = [value_name(number) for number in range(len(self.continuation.values)) if number not in lost]
+        values = [value_name(number) for number in range(len(self.continuation.values))]
         # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
         frames = (way.held, self.continuation.known)
         self.out += callable_pair(Instr("LOAD_CONST", _C.TailCall))
         self.out += [Instr("LOAD_CONST", count) for count in frames] + [Instr("LOAD_FAST", name) for name in names]
         self.out += [Instr("CALL", len(frames) + len(names)), *release([*values, *taken]), Instr("RETURN_VALUE")]
-
-
-def argument_count(code: CodeType) -> int:
-    flags = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + flags
 
 
 def value_name(number: int) -> str:

@@ -55,7 +55,6 @@ from onegraph.capture.record import GraphInput, Recorder
 from onegraph.capture.report import broken_event, location
 from onegraph.capture.residual import Rebuild
 from onegraph.capture.resume_function import resumed_by
-from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy, Symbols
 from onegraph.capture.source import Arg, Const, FreeCell, Source, placeholder_name
 from onegraph.capture.tracer import Tracer
@@ -120,8 +119,6 @@ class Trace:
         self.state = _C.GlobalState()
         self.tracer.on_unhandled = self.state.set_unhandled
         self.root: Frame | None = None
-        #: The parameters of the frame, with what it was called with.
-        self.given: dict[str, Any] = {}
         self._modes = contextlib.ExitStack()
 
     # ---- running -----------------------------------------------------------------------------------------------------
@@ -143,15 +140,14 @@ class Trace:
         self._modes.close()
         self.tracer.abandon()
         tracer = self.tracer
-        for kept in (tracer.mortal, tracer.holding, tracer.effects, tracer.cached_results):
-            kept.clear()
+        tracer.effects.clear()
+        tracer.cached_results.clear()
         self.tracer.type_lookup.forget()
-        self.tracer.lost = self.tracer.lost_at_end = self.tracer.outside = self.tracer.unhandled = None
+        self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()
         self.recorder.forget()
         self.fingerprints = None
         self.values = ()
-        self.given = {}
         self.root = None
         del self.function  # its cells hold values of the program
 
@@ -162,13 +158,11 @@ class Trace:
         count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         sources: dict[str, Source] = {name: Arg(index, name) for index, name in enumerate(code.co_varnames[:count])}
         given = dict(zip(sources, self.values, strict=False))
-        self.tracer.watch(given.values(), self.tracer.fullgraph)
         arguments: dict[str, Any] = {}
         if resumed_by(code) is None:
             arguments.update((name, self.world.admit(given[name], source)) for name, source in sources.items())
         else:
             arguments.update((name, Unread(given[name], source)) for name, source in sources.items())
-        self.given = {name: value for name, value in arguments.items() if name not in code.co_cellvars}
         cells: dict[str, CellType] = {}
         closure = zip(free_names(code), code.co_freevars, self.function.__closure__ or (), strict=True)
         for index, (slot, name, cell) in enumerate(closure):
@@ -177,26 +171,6 @@ class Trace:
             self.function, self.function, Const(id(self.function), self.function.__qualname__, self.function)
         )
         return self.tracer.make_frame(decode(code), self.function, arguments, cells)
-
-    def kept(self) -> list[str]:
-        """The parameters of the frame that keep their values where it goes on in others: what a traceback is to hold.
-
-        The program's own frame lives until it returns, so it keeps what its variables have still.
-        """
-        tracer, left = self.tracer, self.left()
-        if resumed_by(self.code) is not None:
-            return [name for name, value in self.given.items() if tracer.is_left_to_traceback(value)]
-        return [name for name, value in self.given.items() if left.get(name) == id(tracer.real(value))]
-
-    def gone(self) -> set[str]:
-        """The parameters of the frame whose values are in no variable at its end. (An atom may be in one by chance.)"""
-        left = set(self.left().values())
-        real = ((name, value, self.tracer.real(value)) for name, value in self.given.items())
-        return {name for name, value, it in real if id(value) not in left and (type(it) in ATOMS or id(it) not in left)}
-
-    def left(self) -> dict[str, int]:
-        """The variables that the frame has at its end, with the identities of what they hold."""
-        return self.tracer.left or ({} if self.root is None else self.tracer.identities(self.root))
 
     # ---- what the world and the recorder ask -------------------------------------------------------------------------
 

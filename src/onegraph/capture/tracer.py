@@ -12,7 +12,6 @@ import functools
 import operator
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +27,6 @@ from onegraph.capture.bytecode import decode
 from onegraph.capture.caches import call_cached
 from onegraph.capture.changing import Numbers
 from onegraph.capture.containers import Containers
-from onegraph.capture.drops import Drops
 from onegraph.capture.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.frames import Frames
 from onegraph.capture.interp import substitutes
@@ -110,7 +108,7 @@ def handled_now(_: None) -> BaseException | None:
     return sys.exception()
 
 
-class Tracer(Frames, Containers, Drops):
+class Tracer(Frames, Containers):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
     def __init__(self, world: World, recorder: Recorder, numbers: Numbers, config: Config, fullgraph: bool) -> None:
@@ -308,8 +306,6 @@ class Tracer(Frames, Containers, Drops):
             return call_region(self, rest, function, function.__wrapped__, args, kwargs)
         if isinstance(function, _C.disabled):
             return run_eagerly(self, rest, function, args, kwargs)
-        if isinstance(function, weakref.ref):
-            self.refuse_lost(function)
         if isinstance(function, functools._lru_cache_wrapper):
             return call_cached(self, function, args, kwargs)
         if isinstance(function, operator.attrgetter) and len(args) == 1 and not kwargs:
@@ -382,18 +378,14 @@ class Tracer(Frames, Containers, Drops):
         if handler is not None:
             if function.__name__ not in READS:
                 self.world.touch(receiver)
-                self.refuse_removal(receiver, function.__name__)
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
             if function.__name__ == "__new__" and args and isinstance(args[0], type):
                 self._refuse_making(args[0])
             return self.run_native(function, args, kwargs)
         self.world.refuse_opaque(receiver)
-        if isinstance(receiver, weakref.ref) and function.__name__ == "__call__":
-            self.refuse_lost(receiver)
         if function.__name__ not in READS:
             self.world.touch(receiver)
-            self.refuse_removal(receiver, function.__name__)
         if isinstance(receiver, dict | set | frozenset) and function.__name__ in KEYED and args:
             self.world.settled(args[0])
         if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:

@@ -27,22 +27,22 @@ from onegraph.capture.class_facts import guards_of_classes
 from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.distinct import guard_distinct
 from onegraph.capture.fallback import fallback_of
+from onegraph.capture.generators import waiting
 from onegraph.capture.growth import Grown, refuse_grown
 from onegraph.capture.guard_program import GuardProgram, assemble
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.late_guards import guard_backwards
-from onegraph.capture.lifetimes import Lifetimes, Reached
 from onegraph.capture.memory import guard_bases, guard_histories, guard_memory, guard_places
 from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Continuation, deepest, outlived, plan_resume, write_value
+from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
 from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.splice import letting_go, splice
+from onegraph.capture.splice import splice
 from onegraph.capture.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
@@ -137,7 +137,7 @@ def translate_unchecked(
     if not isinstance(outcome, Raises):
         return outcome
     for stop in outcome.stops:
-        result = translate_prefix(start, compile_graph, cx, shapes, stop, raising=True)
+        result = translate_prefix(start, compile_graph, cx, shapes, stop)
         if isinstance(result, Translated):
             return result
     return outcome.otherwise
@@ -210,16 +210,10 @@ def translate_broken(
 
 
 def translate_prefix(
-    start: FrameStart,
-    compile_graph: CompileGraph,
-    cx: Context,
-    shapes: ShapePolicy,
-    stop: tuple[int, int],
-    raising: bool = False,
+    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, stop: tuple[int, int]
 ) -> Translated | str:
     """Trace again up to a step, and continue from there in Python; or why that cannot be done.
 
-    With `raising`, the step is known to end the frame with an exception, whose traceback holds what its frames hold.
     Where a live value cannot be made again behind the graph, the step that made it is run in Python instead.
     """
     with traced(start, cx, shapes) as trace:
@@ -229,10 +223,7 @@ def translate_prefix(
             trace.guard_leniency()
             if trace.tracer.was_too_deep:
                 return "the program has come to its limit of recursion"
-            if raising and outlived(stopped.frames, trace.world.is_watched):
-                return "what runs code when it dies would not live as long as the traceback"
-            reached = Reached(stopped.frames, trace.tracer.written())
-            continuation = plan_resume(stopped.frames, Lifetimes(trace.world, reached).keeps)
+            continuation = plan_resume(stopped.frames)
             if isinstance(continuation, str):
                 return continuation
             try:
@@ -249,7 +240,7 @@ def translate_prefix(
             return "tracing again went another way"
     if born is None or born == stop:
         return summary
-    return translate_prefix(start, compile_graph, cx, shapes, born, raising)
+    return translate_prefix(start, compile_graph, cx, shapes, born)
 
 
 @contextlib.contextmanager
@@ -280,10 +271,10 @@ def finish(
     stands = continuation is not None or resumed is not None
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, stands)
     results = [write_value(rebuild, value) for value in values]
+    for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
+        rebuild.value(generator)
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     writes = rebuild.writes()
-    held = trace.tracer.drops_at_end and resumed is not None and trace.state.set_unheld()
-    trace.tracer.refuse_overdue(rebuild.is_made, rebuild.keeps_frames or held)
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
     guard_bases(trace.recorder, trace.world.guard)
@@ -293,9 +284,7 @@ def finish(
     body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
     if continuation is not None:
-        code = splice(code, continuation, start.code, trace.kept())
-    elif resumed is not None:
-        code = letting_go(code, start.code, trace.gone(), start.values)
+        code = splice(code, continuation, start.code)
     cx.emit(ev.ResidualCode(cx.frame, text))
     trace.pause()
     facts = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())

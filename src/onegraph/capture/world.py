@@ -17,13 +17,10 @@ import contextlib
 import itertools
 import re
 import sys
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
-
-import torch
 
 from onegraph.base.events import Location
 from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
@@ -31,8 +28,8 @@ from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind
 from onegraph.capture.keys import Keys
-from onegraph.capture.kinds import defined, isinstance, plain
-from onegraph.capture.known import is_of_program, passes_away, weakly
+from onegraph.capture.kinds import isinstance, plain
+from onegraph.capture.known import passes_away, weakly
 from onegraph.capture.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.namespaces import Namespaces
 from onegraph.capture.policy.reasons import refused_object
@@ -41,7 +38,6 @@ from onegraph.capture.shadows import ATOMS, DELETED, UNFILLED, Record, cell_valu
 from onegraph.capture.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
 from onegraph.capture.special_methods import StatefulClasses
 from onegraph.capture.texts import refuse_marked
-from onegraph.capture.unread import Unread
 
 
 class World(Namespaces, Keys):
@@ -179,15 +175,6 @@ class World(Namespaces, Keys):
         """The object that a value of the trace stands for; the value itself when it was made by the trace."""
         return self.real_of.get(id(value), value)
 
-    def is_watched(self, value: Any) -> bool:
-        """Whether the program can see when a value dies: by a weak reference, or by its finalizer."""
-        real = value.value if type(value) is Unread else self.real(value)
-        kind = type(real)
-        if kind in ATOMS or issubclass(kind, torch.Tensor | type | FunctionType | ModuleType):
-            return False
-        references = sum(map(is_of_program, weakref.getweakrefs(real)))
-        return type(defined(kind, "__del__")) is FunctionType or references > int(id(value) in self.generators)
-
     def is_pinned(self, value: Any) -> bool:
         """Whether a value of the trace is the very object of every call: guards say so."""
         unpinned = id(value) in self.unpinned or id(value) in self.by_value
@@ -266,19 +253,6 @@ class World(Namespaces, Keys):
             self.guard_presence(entry, key)
             raise KeyError(key)
         return value
-
-    def standing(self, container: Any, key: Any) -> Any:
-        """What the original of a container from outside holds at a plain key, without reading it for the trace."""
-        entry = self.records.get(id(container))
-        if entry is None or type(key) not in ATOMS:
-            return None
-        match entry.real:
-            case dict() as real:
-                return dict.get(real, key)
-            case list() as real if type(key) is int and -len(real) <= key < len(real):
-                return list.__getitem__(real, key)
-            case _:
-                return None
 
     def present(self, container: dict[Any, Any], key: Any) -> bool:
         """`key in container` of a dict, guarded without reading the value."""

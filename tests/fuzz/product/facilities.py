@@ -168,20 +168,18 @@ another enum: c = enum.Enum("Fresh", {"a": 1, "b": 2})
 
 WEAK = family(
     "weak reference",
-    "alias = [Thing()]\nc = weakref.ref(alias[0])\nif not pairs: alias.clear()",
-    "class Thing: n = 1",
+    "alias = [Thing()]\nLIVING.append(alias)\nc = weakref.ref(alias[0])",
+    "LIVING = []\nclass Thing: n = 1",
     (
         *questions("c() is None\nc() is not None\nhasattr(c(), 'n')\ngetattr(c(), 'n', 0)\nc() is (alias[0] if alias else 0)"),
         piece("choose", "if (t := c()) is not None: r.append(t.n)", "", "pure"),
     ),
     """
-drop: alias.clear()
 set: Thing.n += 1
 set on the object: [setattr(q, "n", 7) for q in alias]
 another one: alias[:] = [Thing()]; c = weakref.ref(alias[0])
 """,
     NAMES,
-    (*EMPTY, piece("present", "[1]")),
 )  # fmt: skip
 
 MODULES = family(

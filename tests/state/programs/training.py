@@ -43,7 +43,7 @@ class Accumulator:
         return loss.detach()
 
 
-@kept(breaks=("backward-call", "cleared-gradients", "dropped-object"), recompiles=4)
+@kept(breaks=("backward-call", "cleared-gradients"), recompiles=4)
 def gradient_accumulation(compile):
     model = nn.Linear(3, 1)
     accumulator = Accumulator(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -416,7 +416,7 @@ def phases_of_training(compile):
     return lambda: step(torch.randn(3)), lambda: (trainer, weight)
 
 
-@kept(breaks=("dropped-object", "random-generator"))
+@kept(breaks=("random-generator",))
 def augmentation_with_its_own_generator(compile):
     class Jitter:
         def __init__(self, seed):

@@ -61,31 +61,6 @@ FINALIZER = _define(
     "pass what the object holds, and keep the object outside of the compiled function",
     whole_frame=True,
 )
-DROPPED_GENERATOR = _define(
-    "dropped-generator",
-    "the last reference to a generator that waits in a `try` or a `with` goes away {where}",
-    "Python runs its handlers when the last reference to it goes, and a trace cannot tell when that is.",
-    "close the generator where it is no longer used",
-)
-DROPPED_OBJECT = _define(
-    "dropped-object",
-    "the last reference to {what}, which the program sees dying, goes away {where}",
-    "A finalizer or the callback of a weak reference runs then, and a trace holds all that it has seen.",
-    "let go of it outside of the compiled function",
-)
-WEAK_REFERENCE = _define(
-    "weak-reference",
-    "the program asks for the object of a weak reference, which nothing may hold any more",
-    "The object lives as long as something else holds it, and a trace holds all that it has seen.",
-    "hold the object where it is used, or make the weak reference outside of the compiled function",
-)
-WEAK_CALLBACK = _define(
-    "weak-reference-callback",
-    "the program makes a weak reference that calls a function when its object dies",
-    "The objects that a trace makes live and die with it; those of the program are made behind it.",
-    "make the reference without a function, and ask it for the object",
-    "make the reference outside of the compiled function",
-)
 SET_ORDER = _define(
     "set-order",
     "use of a set whose order depends on its past",

@@ -101,11 +101,6 @@ class Errors:
         for each in self.frames[-2:]:  # it has an entry, and goes back to the frame that has called it
             each.noted = True
 
-    def on_leave(self, frame: Frame) -> None:
-        """An exception leaves the frame, whose stack is dropped. Its variables are next: in CPython they live on."""
-        while frame.stack:
-            frame.stack.pop()
-
     def exception_matches(self, exception: Any, kinds: Any) -> bool:
         """The condition of `except kinds`."""
         classes = kinds if isinstance(kinds, tuple) else (kinds,)

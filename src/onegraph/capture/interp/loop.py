@@ -87,7 +87,6 @@ def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:
     machine.on_raise(frame, raised)
     handler = frame.bytecode.handler_at(frame.ip)
     if handler is None:
-        machine.on_leave(frame)
         frame.release()
         return None
     del frame.stack[handler.depth :]

@@ -11,8 +11,8 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
-    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_leave on_drop
-    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_return on_instruction on_turn
+    exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_drop
+    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_turn
                  on_pause abandon
 """
 
@@ -114,9 +114,6 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
     def on_frame_exit(self, frame: Frame) -> None:
         """A frame ends or is suspended; it is still the last of `frames`."""
 
-    def on_return(self, frame: Frame) -> None:
-        """A frame has its result, and lets go of its variables next."""
-
     def on_instruction(self, frame: Frame, instr: Instr) -> None:
         """Before each instruction, if a subclass has this method."""
 
@@ -160,8 +157,6 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 signal = run(self, frame)
                 continue
             dropped = frame.generator is not None and frame.generator() is None
-            if dropped:
-                self.on_dropped(frame)
             try:
                 signal = self._throw(frame, thrown)
             except BaseException as raised:
@@ -215,9 +210,6 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         except BaseException as raised:  # it is raised again, inside of the frame
             return False, raised
         return (False, thrown) if name == "close" else (None, value)
-
-    def on_dropped(self, frame: Frame) -> None:
-        """The last reference to a suspended generator is gone: its handlers and its `finally` run."""
 
     def on_drop(self, frame: Frame, raised: BaseException) -> bool:
         """A generator that was dropped ends with an exception, which Python would only report; whether it is noted."""

@@ -53,6 +53,5 @@ def for_iter(machine: Any, frame: Frame, instr: Instr) -> int | None:
 @opcode("RETURN_VALUE")
 def return_value(machine: Any, frame: Frame, instr: Instr) -> int:
     frame.result = frame.stack.pop()
-    machine.on_return(frame)
     frame.release()
     return RETURN

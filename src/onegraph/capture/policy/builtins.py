@@ -405,10 +405,10 @@ KEEPING_ORDER = ("weakref", "_weakrefset")
 
 
 def refuse_callback(args: tuple[Any, ...]) -> None:
-    """The objects of a trace die at other times than those of the program."""
+    """It would be called for what stands for an object in the trace."""
     callback = args[1] if len(args) > 1 else None
     if callback is not None and not (type(callback) is types.FunctionType and callback.__module__ in KEEPING_ORDER):
-        raise GraphBreak(b.WEAK_CALLBACK)
+        raise GraphBreak(b.UNKNOWN_NATIVE, name="weakref.ref with a callback")
 
 
 def limit_now(_: None) -> int:
