@@ -10,6 +10,9 @@
 #if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
 #error "onegraph knows the frames of CPython 3.11 to 3.13"
 #endif
+#ifdef Py_GIL_DISABLED
+#error "onegraph needs a CPython with the global interpreter lock: it replaces code and frames without locks of its own"
+#endif
 
 #define UNUSED(name) Py_UNUSED(name)
 

@@ -4,8 +4,16 @@
 #include "tensor.h"
 
 /* A small tensor comes from the function below the dispatcher. It throws when memory runs out, which C cannot catch,
-   so large ones go through the C function that can fail. */
+   so large ones go through the C function that can fail. So do all where C++ returns an object at an address that C
+   has no way to pass: in a first argument on x86-64, in a register of its own on AArch64. */
 enum { LARGE_TENSOR = 1 << 20 };
+#ifndef HAS_FAST_EMPTY
+#ifdef __x86_64__
+#define HAS_FAST_EMPTY 1
+#else
+#define HAS_FAST_EMPTY 0
+#endif
+#endif
 
 typedef struct {
     const int64_t *data;
@@ -13,8 +21,10 @@ typedef struct {
 } ArrayRef;
 
 static struct {
+#if HAS_FAST_EMPTY
     /* at::TensorBase is one pointer and is returned in memory */
     void *(*empty)(void **out, ArrayRef sizes, ArrayRef strides, int8_t dtype, bool pinned);
+#endif
     int32_t (*empty_large)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int32_t device_type,
                            int32_t device_index, void **out);
     int32_t (*view)(void *tensor, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
@@ -31,7 +41,9 @@ static const struct {
     size_t field;
     const char *name;
 } symbols[] = {
+#if HAS_FAST_EMPTY
     {offsetof(typeof(torch), empty), "_ZN2at6detail17empty_strided_cpuEN3c108ArrayRefIlEES3_NS1_10ScalarTypeEb"},
+#endif
     {offsetof(typeof(torch), empty_large), "aoti_torch_empty_strided"},
     {offsetof(typeof(torch), view), "aoti_torch__reinterpret_tensor"},
     {offsetof(typeof(torch), delete_handle), "aoti_torch_delete_tensor_object"},
@@ -82,12 +94,16 @@ PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *stride
     if (elements < 0) {
         return NULL;
     }
-    if (elements >= LARGE_TENSOR / itemsize) {
-        return empty_large(ndim, sizes, strides, dtype);
+#if HAS_FAST_EMPTY
+    if (elements < LARGE_TENSOR / itemsize) {
+        void *base;
+        torch.empty(&base, (ArrayRef){sizes, (size_t)ndim}, (ArrayRef){strides, (size_t)ndim}, (int8_t)dtype, false);
+        return torch.wrap(&base);
     }
-    void *base;
-    torch.empty(&base, (ArrayRef){sizes, (size_t)ndim}, (ArrayRef){strides, (size_t)ndim}, (int8_t)dtype, false);
-    return torch.wrap(&base);
+#else
+    (void)itemsize;
+#endif
+    return empty_large(ndim, sizes, strides, dtype);
 }
 
 PyObject *tensor_view(PyObject *base, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset)
