@@ -15,7 +15,7 @@ import torch
 from import_graph import ROOT
 
 import onegraph
-from onegraph.capture import translate
+from onegraph.capture import assumptions
 from onegraph.capture.answers import QUESTIONS, Question
 from onegraph.capture.guard_program import GuardProgram, Reason, assemble
 from onegraph.capture.guards import Guard, Kind, ShapeCondition
@@ -59,7 +59,7 @@ def guards(question: Question) -> tuple[list[Any], list[Reason]]:
         made.append(assemble(*args))
         return made[-1]
 
-    with mock.patch.object(translate, "assemble", watched):
+    with mock.patch.object(assumptions, "assemble", watched):
         results = answers(question, lambda program: onegraph.compile(program, backend="eager"))
     return results, [reason for each in made for reason in each.explanations]
 

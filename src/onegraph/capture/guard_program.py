@@ -18,7 +18,20 @@ from onegraph.capture.breaks import LONG_TRACE, GraphBreak
 from onegraph.capture.guards import Guard, GuardSet, ShapeCondition, type_text
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import WRAPPERS, Known, Named, parts_of, passes_away
-from onegraph.capture.source import Arg, Attr, CellOf, Const, DictOf, FreeCell, Globals, Item, Source, Through, TypeOf
+from onegraph.capture.source import (
+    Arg,
+    Attr,
+    CellOf,
+    Const,
+    DictOf,
+    FreeCell,
+    Globals,
+    Item,
+    Source,
+    Through,
+    TypeOf,
+    base_of,
+)
 from onegraph.capture.value_text import short
 
 mro_of = type.__dict__["__mro__"].__get__
@@ -117,8 +130,6 @@ class Assembler:
         return register
 
     def new_register(self) -> int:
-        if self.objects >= REGISTERS:
-            raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
         self.objects += 1
         return self.objects - 1
 
@@ -308,6 +319,20 @@ def assemble(
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
     why = [letting_go(reason) for reason in assembler.why] if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
+
+
+def refuse_too_many(guards: GuardSet) -> None:
+    """Break the graph where a program could not hold all that its guards read."""
+    if len(guards) < REGISTERS // 16:  # each reads a few objects that no other one reads
+        return
+    read: set[Source] = set()
+    for guard in guards:
+        source: Source | None = guard.source
+        while source is not None and source not in read:
+            read.add(source)
+            source = base_of(source)
+    if len(read) > REGISTERS:
+        raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
 
 
 def is_weak(guard: Guard) -> bool:

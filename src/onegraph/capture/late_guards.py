@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -97,11 +97,29 @@ def relates_to_call(guard: Guard) -> bool:
     return other or guard.kind in ("together", "memory") or is_of_call(guard.source)
 
 
-def guard_backwards(graph: torch.fx.Graph, world: World, reads: LateReads, facts: Sequence[Guard]) -> None:
-    """Let the custom functions of a graph know what is assumed."""
-    functions = applied_in(graph)
-    if not functions:
-        return
+@dataclass(frozen=True, slots=True)
+class Backwards:
+    """The custom functions of a graph, and what the program has written that their backward passes have not read."""
+
+    functions: tuple[Any, ...]
+    written: frozenset[Source]
+
+    def guard(self, guards: GuardSet, facts: Sequence[Guard]) -> None:
+        """Let the functions know what is assumed."""
+        if not self.functions:
+            return
+        lasting = GuardSet()
+        for guard in guards:
+            if guard.kind == "different":
+                guard = replace(guard, arg=tuple(other for other in guard.arg if not is_of_call(other)))
+            if not relates_to_call(guard) and self.written.isdisjoint(path_to(guard.source)):
+                lasting.add(guard)
+        program = assemble(lasting, (), None, {}, facts)
+        for function in self.functions:
+            function.unchanged = partial(program.native.check, no_arguments, ())
+
+
+def backwards_of(graph: torch.fx.Graph, world: World, reads: LateReads) -> Backwards:
     written = {
         Item(space.source, name)
         for key, space in world.namespaces.items()
@@ -109,15 +127,11 @@ def guard_backwards(graph: torch.fx.Graph, world: World, reads: LateReads, facts
         if (key, name) not in reads.names
     }
     written |= {entry.source for entry in world.changed() if id(entry.shadow) not in reads.records}
-    lasting = GuardSet()
-    for guard in world.guards:
-        if guard.kind == "different":
-            guard = replace(guard, arg=tuple(other for other in guard.arg if not is_of_call(other)))
-        if not relates_to_call(guard) and written.isdisjoint(path_to(guard.source)):
-            lasting.add(guard)
-    program = assemble(lasting, (), None, {}, facts)
-    for function in functions:
-        function.unchanged = partial(program.native.check, guard_backwards, ())
+    return Backwards(tuple(applied_in(graph)), frozenset(written))
+
+
+def no_arguments() -> None:
+    """The function in whose place guards are checked that read nothing of the call."""
 
 
 def path_to(source: Source | None) -> Iterator[Source]:

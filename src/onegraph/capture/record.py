@@ -41,7 +41,6 @@ from onegraph.capture.source import Source
 from onegraph.capture.texts import Texts, refuse_marked
 from onegraph.torchlib import warned
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
-from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
@@ -134,13 +133,12 @@ class Recorder(TorchFunctionMode):
         return node
 
     def forget(self) -> None:
-        """Let go of the real inputs and of the fakes."""
+        """Let go of the inputs, and of the fakes of the graph's values."""
         self.inputs.clear()
         self.nodes.clear()
         self._keep.clear()
         self._inputs_on.clear()
         self._made.clear()
-        forget_fakes(self.fake)
 
     def is_input(self, value: Any) -> bool:
         return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"

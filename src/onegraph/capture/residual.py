@@ -452,13 +452,10 @@ def signature_text(code: CodeType) -> str:
     return ", ".join(parts)
 
 
-def compile_residual(
-    code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]
-) -> tuple[CodeType, str]:
-    """Compile the body to a code object with the signature and free variables of `code`; also its text."""
-    name = code.co_name if code.co_name.isidentifier() else "frame"
+def residual_text(code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]) -> str:
+    """The body as a function with the signature and free variables of `code`, within one that has these."""
     free = list(code.co_freevars)
-    lines = [f"def {name}({signature_text(code)}):"]
+    lines = [f"def {function_name(code)}({signature_text(code)}):"]
     if nonlocals:
         lines.append(f"    nonlocal {', '.join(nonlocals)}")
     if free:
@@ -467,11 +464,23 @@ def compile_residual(
     lines += [f"    {line}" for line in body]
     if free:
         lines = [f"def outer_({', '.join(free)}):", *(f"    {line}" for line in lines)]
-    text = "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def function_name(code: CodeType) -> str:
+    return code.co_name if code.co_name.isidentifier() else "frame"
+
+
+def compile_residual(
+    code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]
+) -> tuple[CodeType, str]:
+    """Compile the body to a code object with the signature and free variables of `code`; also its text."""
+    text = residual_text(code, body, nonlocals, consts)
     filename = f"<onegraph residual of {code.co_name} #{next(_SERIAL)}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     made = compile(text, filename, "exec")
-    for wanted in ("outer_", name) if free else (name,):
+    name = function_name(code)
+    for wanted in ("outer_", name) if code.co_freevars else (name,):
         made = next(item for item in made.co_consts if isinstance(item, CodeType) and item.co_name == wanted)
     objects = {f"<constant {index}>": value for index, value in enumerate(consts)}
     made = made.replace(

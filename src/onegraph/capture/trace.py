@@ -21,7 +21,6 @@ from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, T
 from onegraph.capture.bytecode import decode, free_names
 from onegraph.capture.changing import carried, carrier, is_counter, is_variable, owner_of
 from onegraph.capture.foreign import captures_scalars
-from onegraph.capture.guards import ShapeCondition
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.kinds import isinstance
@@ -62,6 +61,7 @@ from onegraph.capture.unchanged import Fingerprints
 from onegraph.capture.unread import Unread
 from onegraph.capture.world import World
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState
 
@@ -120,6 +120,7 @@ class Trace:
         self.tracer.on_unhandled = self.state.set_unhandled
         self.root: Frame | None = None
         self._modes = contextlib.ExitStack()
+        self._fakes_kept = False
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -136,6 +137,10 @@ class Trace:
         """Leave the tracing modes, in the process state of the frame's begin: what follows runs for real, and there."""
         self._modes.close()
 
+    def keep_fakes(self) -> None:
+        """The fakes outlive the trace: the values of the graph's nodes are among them."""
+        self._fakes_kept = True
+
     def close(self) -> None:
         self._modes.close()
         self.tracer.abandon()
@@ -146,6 +151,8 @@ class Trace:
         self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
         self.world.forget()
         self.recorder.forget()
+        if not self._fakes_kept:
+            forget_fakes(self.fake)
         self.fingerprints = None
         self.values = ()
         self.root = None
@@ -282,10 +289,6 @@ class Trace:
         return self.world.admit(real, Const(id(real), "a constant tensor", real), guarded=False)
 
     # ---- results -----------------------------------------------------------------------------------------------------
-
-    def conditions(self) -> tuple[ShapeCondition, ...]:
-        """The shape conditions of the trace."""
-        return self.symbols.conditions(None)
 
     def symbol_text(self, rebuild: Rebuild, value: Any) -> str:
         """The residual code's expression for a symbolic number."""

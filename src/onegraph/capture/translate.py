@@ -1,98 +1,22 @@
-"""From a frame that is about to start to the code that replaces it. The only place that catches a graph break.
-
-trace once  ── returns ──────────────► residual code for the whole frame
-    └─ breaks at a step ─► trace again up to that step ─► residual code that runs the graph so far, then the
-                           breaking instruction in Python, then calls a resume function with the rest
-"""
+"""From a frame that is about to start to the code that replaces it: capture, compile, write the replacement."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 from onegraph import _C
-from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError, ForbiddenCallError, GraphBreakError, OnegraphError
-from onegraph.capture.bound_names import guards_of_names
-from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
-from onegraph.capture.class_facts import guards_of_classes
+from onegraph.base.errors import BackendError, OnegraphError
+from onegraph.capture.capture_frame import capture
+from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.collector import COLLECTOR
-from onegraph.capture.distinct import guard_distinct
-from onegraph.capture.fallback import fallback_of
-from onegraph.capture.generators import waiting
-from onegraph.capture.growth import Grown, refuse_grown
-from onegraph.capture.guard_program import GuardProgram, assemble
-from onegraph.capture.interp.defects import Defect
-from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
-from onegraph.capture.kinds import isinstance
-from onegraph.capture.late_guards import guard_backwards
-from onegraph.capture.memory import guard_bases, guard_histories, guard_memory, guard_places
-from onegraph.capture.policy.hatches import is_strict
-from onegraph.capture.record import Recorder
-from onegraph.capture.residual import Rebuild, compile_residual
-from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
-from onegraph.capture.resume_function import resumed_by
-from onegraph.capture.shadows import ATOMS
+from onegraph.capture.replacement import Translated, checked, replacement
 from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.splice import splice
-from onegraph.capture.trace import Trace
-from onegraph.torchlib.graph import release_source
-from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.state import autocast_uncached
-
-
-@dataclass(frozen=True, slots=True)
-class FrameStart:
-    """A frame before its first instruction: `values` are its first slots (`_C.NULL` where unset)."""
-
-    function: FunctionType
-    code: CodeType
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """The replacement of a frame, valid while the guards hold."""
-
-    code: CodeType
-    guards: GuardProgram
-    levels: int  #: how many frames the program enters in it, one from another
-    opened: int  #: how many of them, besides the first, it is in at the graph break
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """The frame runs as it was written; `again`: how many more of its calls are worth being looked at."""
-
-    reason: str
-    again: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Failing:
-    """The program raises where a graph break is an error: it runs as it was written, with its effects and its error.
-
-    `broken` is what is wrong if that raises nothing.
-    """
-
-    broken: ev.GraphBroken
-
-
-@dataclass(frozen=True, slots=True)
-class Raises:
-    """The frame ends with an exception: what comes before one of the `stops` can be compiled, the best one first."""
-
-    otherwise: Skipped
-    stops: tuple[tuple[int, int], ...]
-
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
 
@@ -100,208 +24,41 @@ CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
 def translate(
     start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
 ) -> Translated | Skipped | Failing:
-    """Trace the frame and build its replacement.
+    """Capture the frame, compile its graph, and make the replacement of both.
 
     Raises:
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
-    outcome = None
-    while outcome is None:
-        outcome = attempt(start, compile_graph, cx, fullgraph, shapes)
-    return checked(outcome, start, cx)
-
-
-def attempt(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
-) -> Translated | Skipped | Failing | None:
-    """None where the trace has to be made anew, with what was learnt from it."""
-    try:
-        return translate_unchecked(start, compile_graph, cx, fullgraph, shapes)
-    except Grown:
-        return None
-    except BackendError:  # it may not know how to take numbers out of tensors
-        if not shapes.keep_floats_constant():
-            raise
-        return None
-    except Defect as defect:
-        cause, defect.__cause__ = defect.__cause__, None  # which would be the context of its own cause
-        assert cause is not None
-        raise cause from None
-
-
-def translate_unchecked(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
-) -> Translated | Skipped | Failing:
-    outcome = translate_once(start, compile_graph, cx, fullgraph, shapes)
-    if not isinstance(outcome, Raises):
-        return outcome
-    for stop in outcome.stops:
-        result = translate_prefix(start, compile_graph, cx, shapes, stop)
-        if isinstance(result, Translated):
-            return result
-    return outcome.otherwise
-
-
-def translate_once(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
-) -> Translated | Skipped | Failing | Raises:
-    with traced(start, cx, shapes, fullgraph) as trace:
-        try:
-            try:
-                result = trace.run()
-            except (Abort, KeyboardInterrupt):
-                raise
-            except BaseException as raised:  # of the program: running it for real raises it again, with all its effects
-                if is_strict(trace.tracer):
-                    return Failing(trace.raised_event(raised))
-                shown = f"{type(raised).__name__}: {message_of(raised)}{trace.raised_at(raised)}"
-                if isinstance(raised, RecursionError):  # each call of an endless recursion would find it out anew
-                    return Skipped(f"it raises {shown}", again=1)
-                skipped = Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
-                return Raises(skipped, trace.unhandled_stops())
-            if trace.tracer.was_too_deep:
-                shown = RecursionError("the program comes to its limit of recursion")
-                return Failing(trace.raised_event(shown)) if is_strict(trace.tracer) else Skipped(str(shown))
-            return finish(trace, start, cx, compile_graph, (result,), None)
-        except Unsupported as unsupported:
-            broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))
-            broken.frames = unsupported.frames
-        except GraphBreak as found:
-            broken = found
-        broken.__traceback__ = None  # it holds all that the trace has seen, and is held by this frame
-        strict = is_strict(trace.tracer)
-        event = trace.broken_event(broken)
-        if strict and broken.reason is FAILED_OPERATOR:
-            return Failing(event)
-        if strict or broken.reason.fatal:
-            cx.emit(event)
-            raise (ForbiddenCallError if broken.reason.fatal else GraphBreakError)(event) from broken.__cause__
-        nested = trace.tracer.settings["nested_graph_breaks"] is not False
-        preparing = broken.reason is LONG_TRACE and not has_operations(trace.recorder.graph)
-    broken.__cause__ = broken.__context__ = None  # their tracebacks hold this frame, which holds the break
-    outcome = translate_broken(broken, nested, start, compile_graph, cx, shapes)
-    if isinstance(outcome, Translated):
-        cx.emit(event)
-        return outcome
-    cx.emit(replace(event, cost="the whole call runs eagerly"))
-    return replace(outcome, again=int(preparing))  # what takes long at the first call may be done at the next
-
-
-def translate_broken(
-    broken: GraphBreak, nested: bool, start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy
-) -> Translated | Skipped:
-    """Compile what comes before the break and go on behind it, in the innermost frame in which that can be done."""
-    if broken.born is not None:
-        result = translate_prefix(start, compile_graph, cx, shapes, broken.born)
-        return result if isinstance(result, Translated) else Skipped(f"{broken.summary}; {result}")
-    if not broken.frames:
-        return Skipped(broken.summary)
-    problem = ""
-    innermost = min(deepest(broken.frames), len(broken.frames) - (2 if broken.reason.whole_frame else 1))
-    innermost = innermost if nested else min(innermost, 0)
-    for level in range(innermost, -1, -1):
-        frame = broken.frames[level]
-        result = translate_prefix(start, compile_graph, cx, shapes, (frame.serial, frame.steps))
-        if isinstance(result, Translated):
-            return result
-        problem = result
-    return Skipped(f"{broken.summary}; {problem}" if problem else broken.summary)
-
-
-def translate_prefix(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, shapes: ShapePolicy, stop: tuple[int, int]
-) -> Translated | str:
-    """Trace again up to a step, and continue from there in Python; or why that cannot be done.
-
-    Where a live value cannot be made again behind the graph, the step that made it is run in Python instead.
-    """
-    with traced(start, cx, shapes) as trace:
-        try:
-            trace.run(stop)
-        except Stopped as stopped:
-            trace.guard_leniency()
-            if trace.tracer.was_too_deep:
-                return "the program has come to its limit of recursion"
-            continuation = plan_resume(stopped.frames)
-            if isinstance(continuation, str):
-                return continuation
-            try:
-                return finish(trace, start, cx, compile_graph, continuation.values, continuation)
-            except GraphBreak as cannot:
-                summary, born = cannot.summary, cannot.born
-        except GraphBreak as again:
-            return f"tracing again stopped earlier: {again.summary}"
-        except (Abort, KeyboardInterrupt):
-            raise
-        except BaseException as raised:  # of the program, which goes another way each time: by chance, or by addresses
-            return f"tracing again raised {type(raised).__name__}"
-        else:
-            return "tracing again went another way"
-    if born is None or born == stop:
-        return summary
-    return translate_prefix(start, compile_graph, cx, shapes, born)
-
-
-@contextlib.contextmanager
-def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool = False) -> Iterator[Trace]:
-    """A trace of the frame; the process state that tracing changes is put back behind it."""
-    looking = _C.looking(True)
     with COLLECTOR.while_tracing():
-        trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
-        try:
-            yield trace
-        finally:
-            trace.close()
-            _C.looking(looking)
+        while True:
+            captured = capture(start, cx, fullgraph, shapes)
+            if not isinstance(captured, Capture):
+                return captured
+            try:
+                compiled = None if captured.graph is None else call_backend(compile_graph, captured.graph, cx)
+            except BackendError:  # it may not know how to take numbers out of tensors
+                if not shapes.keep_floats_constant():
+                    raise
+            else:
+                return checked(replacement(captured, compiled, start, cx), start, cx)
 
 
-def finish(
-    trace: Trace,
-    start: FrameStart,
-    cx: Context,
-    compile_graph: CompileGraph,
-    values: tuple[Any, ...],
-    continuation: Continuation | None,
-) -> Translated:
-    """Compile the graph and write the residual code that ends with `values` (returned, or handed to a continuation)."""
-    trace.tracer.budget.renew()
-    refuse_grown(trace.world, trace.shapes)
-    resumed = resumed_by(start.code)
-    stands = continuation is not None or resumed is not None
-    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, stands)
-    results = [write_value(rebuild, value) for value in values]
-    for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
-        rebuild.value(generator)
-    effects = [effect_text(rebuild, effect) for effect in trace.effects()]
-    writes = rebuild.writes()
-    guard_distinct(trace.world)
-    guard_places(trace.recorder, trace.world.guard)
-    guard_bases(trace.recorder, trace.world.guard)
-    call = graph_call(trace, rebuild, compile_graph, cx)
-    ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    begin = [f"{rebuild.const(_C.take_over)}()"] if resumed is not None and resumed.noted else []
-    body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
-    code, text = compile_residual(start.code, body, rebuild.nonlocals, rebuild.consts)
-    if continuation is not None:
-        code = splice(code, continuation, start.code)
-    cx.emit(ev.ResidualCode(cx.frame, text))
-    trace.pause()
-    facts = guards_of_classes(trace.world, trace.tracer.type_lookup.classes())
-    facts += guards_of_names(trace.world.namespaces.values())
-    guards = assemble(trace.world.guards, trace.conditions(), trace.state, start.function.__globals__, facts)
-    guard_backwards(trace.recorder.graph, trace.world, trace.tracer.late, facts)
-    cx.emit(ev.GuardsBuilt(cx.frame, len(trace.world.guards), guards.listing))
-    trace.check_unchanged()
-    return Translated(code, guards, trace.tracer.levels, 0 if continuation is None else continuation.opened)
-
-
-def checked(result: Translated | Skipped | Failing, start: FrameStart, cx: Context) -> Translated | Skipped | Failing:
-    """The result, if its guards hold for the call that it was made for: anything else is a fault of the tracer."""
-    if isinstance(result, Translated) and not result.guards.native.check(start.function, start.values):
-        failed = result.guards.failing(start.function, start.values) or "the state of the process"
-        raise AssertionError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
-    return result
+def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:
+    looking = _C.looking(False)
+    try:
+        with autocast_uncached():
+            compiled = compile_graph(graph.module, list(graph.examples), cx)
+    except OnegraphError:
+        raise
+    except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure
+        raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
+    finally:
+        _C.looking(looking)
+        graph.release()
+    if not callable(compiled):
+        raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
+    return compiled
 
 
 def run_as_written(start: FrameStart) -> None:
@@ -316,76 +73,3 @@ def run_as_written(start: FrameStart) -> None:
     if code.co_flags & CO_VARKEYWORDS:
         named |= next(values)
     _C.disabled(start.function)(*positional, **named)
-
-
-def message_of(raised: BaseException) -> str:
-    """The text of an exception, as far as no code of the program has to run for it."""
-    return ", ".join(str(item) for item in raised.args if type(item) in ATOMS)
-
-
-def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:
-    function, args, kwargs = effect
-    values = [rebuild.value(value) for value in args] + [
-        f"{name}={rebuild.value(value)}" for name, value in kwargs.items()
-    ]
-    return f"{rebuild.const(_C.disabled(function))}({', '.join(values)})"
-
-
-def graph_call(trace: Trace, rebuild: Rebuild, compile_graph: CompileGraph, cx: Context) -> list[str]:
-    """The statement that runs the compiled graph; nothing if the trace has no operations."""
-    graph = trace.recorder.graph
-    if not has_operations(graph):
-        return []
-    trace.fake.sizes.sealed = True
-    output = graph.output(tuple(rebuild.outputs))
-    output.meta["writes"] = [writes_to_output(trace.recorder, node) for node in rebuild.outputs]
-    trace.recorder.note_writes()
-    placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
-    used = []
-    for given in trace.recorder.inputs:
-        node = placeholders[given.name]
-        if node.users:
-            node.meta["writes"] = trace.recorder.written.get(given.name, 0)
-            node.meta["trained"] = trace.is_trained(given)
-            used.append(given)
-        else:
-            graph.erase_node(node)
-    module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    release_source(module)
-    operations = sum(node.op in ("call_function", "call_method", "call_module") for node in graph.nodes)
-    cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
-    trace.pause()
-    guard_memory(trace.recorder, used, trace.world.guard)
-    guard_histories(trace.recorder, used, trace.world.guard)
-    names, grad_enabled = [given.name for given in used], trace.state.values["grad_mode"]
-    fallback = fallback_of(trace.recorder, names, len(rebuild.outputs), grad_enabled, cx)
-    compiled = call_backend(compile_graph, module, [given.example for given in used], cx)
-    arguments = ", ".join(trace.input_text(rebuild, given) for given in used)
-    outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
-    call = f"{rebuild.const(fallback.around(compiled))}({arguments})"
-    return [f"{outputs}= {call}" if outputs else call]
-
-
-def writes_to_output(recorder: Recorder, node: torch.fx.Node) -> int:
-    value = node.meta.get("example_value")
-    return recorder.writes_since_made(value) if isinstance(value, torch.Tensor) else 0
-
-
-def has_operations(graph: torch.fx.Graph) -> bool:
-    return any(node.op != "placeholder" for node in graph.nodes)
-
-
-def call_backend(compile_graph: CompileGraph, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
-    looking = _C.looking(False)
-    try:
-        with autocast_uncached():
-            compiled = compile_graph(module, examples, cx)
-    except OnegraphError:
-        raise
-    except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure
-        raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
-    finally:
-        _C.looking(looking)
-    if not callable(compiled):
-        raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
-    return compiled

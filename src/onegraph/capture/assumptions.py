@@ -1,0 +1,44 @@
+"""What a capture assumes of the world, until its graph is compiled: a backend that asks for sizes adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from onegraph.capture.guard_program import GuardProgram, assemble
+from onegraph.capture.guards import Guard, GuardSet, Kind
+from onegraph.capture.late_guards import Backwards
+from onegraph.capture.shapes import Symbols
+from onegraph.capture.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """`state` is of the process, `facts` are of classes and names; `symbols` has the conditions on sizes and numbers.
+
+    `backwards` are the backward passes of the program, which ask again when they run.
+    """
+
+    guards: GuardSet
+    facts: tuple[Guard, ...]
+    state: Any
+    symbols: Symbols
+    backwards: Backwards
+    frame_globals: dict[str, Any]
+
+    def add(self, source: Source, kind: Kind, arg: Any) -> None:
+        """Assume what the compilation of the graph has asked for."""
+        self.guards.add(Guard(source, kind, arg))
+
+    def assembled(self) -> GuardProgram:
+        """The program that checks them all."""
+        self.backwards.guard(self.guards, self.facts)
+        return assemble(self.guards, self.symbols.conditions(None), self.state, self.frame_globals, self.facts)
+
+    def texts(self) -> Iterator[str]:
+        """Each as the condition that a person would write."""
+        yield "the state of the process is as it was"
+        yield from map(str, self.facts)
+        yield from map(str, self.guards)
+        yield from (condition.text for condition in self.symbols.conditions(None))

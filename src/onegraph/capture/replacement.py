@@ -1,0 +1,47 @@
+"""From a capture and its compiled graph to the code that runs in the place of the frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from onegraph.base import events as ev
+from onegraph.base.context import Context
+from onegraph.capture.captured import GRAPH, Capture, FrameStart
+from onegraph.capture.guard_program import GuardProgram
+from onegraph.capture.residual import compile_residual
+from onegraph.capture.splice import splice
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The replacement of a frame, valid while the guards hold."""
+
+    code: CodeType
+    guards: GuardProgram
+    levels: int  #: how many frames the program enters in it, one from another
+    opened: int  #: how many of them, besides the first, it is in at the graph break
+
+
+def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: FrameStart, cx: Context) -> Translated:
+    """The code of the capture, around the callable that a backend has made of its graph (None if it has no graph)."""
+    around = None if capture.graph is None else capture.graph.fallback.around(compiled)
+    consts = [around if value is GRAPH else value for value in capture.consts]
+    code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
+    continuation = capture.continuation
+    if continuation is not None:
+        code = splice(code, continuation, capture.code)
+    cx.emit(ev.ResidualCode(cx.frame, text))
+    guards = capture.assumptions.assembled()
+    cx.emit(ev.GuardsBuilt(cx.frame, len(capture.assumptions.guards), guards.listing))
+    return Translated(code, guards, capture.levels, 0 if continuation is None else continuation.opened)
+
+
+def checked(translated: Translated, start: FrameStart, cx: Context) -> Translated:
+    """The replacement, if its guards hold for the call that it was made for: anything else is a fault of the tracer."""
+    if not translated.guards.native.check(start.function, start.values):
+        failed = translated.guards.failing(start.function, start.values) or "the state of the process"
+        raise AssertionError(f"the guards of {cx.frame} do not hold for the call that made them: {failed}")
+    return translated
