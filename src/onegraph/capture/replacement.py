@@ -25,7 +25,7 @@ class Translated:
     opened: int  #: how many of them, besides the first, it is in at the graph break
 
 
-def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: FrameStart, cx: Context) -> Translated:
+def replacement(capture: Capture, compiled: Callable[..., Any] | None, cx: Context) -> Translated:
     """The code of the capture, around the callable that a backend has made of its graph (None if it has no graph)."""
     around = None if capture.graph is None else capture.graph.fallback.around(compiled)
     consts = [around if value is GRAPH else value for value in capture.consts]
