@@ -5,11 +5,9 @@
    frame_is_fresh           started, but has not run its first instruction, and lives on the thread's data stack
    frame_set_code           set the code and go to its first instruction (the reference is stolen)
    frame_object             the Python frame object, if one was made
-   running_frame            the frame that the thread is in
    frame_slots              arguments, locals, cells and free variables
    frame_abandon            end a fresh frame with the exception that is set; returns NULL
    frame_discard            end a fresh frame that was not needed
-   frame_end                end a frame that has returned, before the hook does
    frames_left              how many more Python frames the thread may enter
    code_frame_size          words that a frame of this code takes on the data stack
    code_reserve_frame       let future frames of this code take at least so many words

@@ -8,7 +8,6 @@ typedef struct _PyInterpreterFrame Frame;
 static inline PyCodeObject *frame_code(Frame *frame) { return frame->f_code; }
 static inline PyFunctionObject *frame_function(Frame *frame) { return (PyFunctionObject *)frame->f_funcobj; }
 static inline PyFrameObject *frame_object(Frame *frame) { return frame->frame_obj; }
-static inline Frame *running_frame(PyThreadState *tstate) { return tstate->cframe->current_frame; }
 static inline PyObject **frame_slots(Frame *frame) { return frame->localsplus; }
 
 static inline int *frames_left(PyThreadState *tstate) { return &tstate->py_recursion_remaining; }
@@ -41,9 +40,6 @@ static inline void frame_discard(PyThreadState *tstate, Frame *frame)
     PyErr_Clear();
     PyThreadState_LeaveTracing(tstate);
 }
-
-/* The evaluator has done it. */
-static inline void frame_end(Frame *UNUSED(frame)) {}
 
 static inline Py_ssize_t code_frame_size(PyCodeObject *code) { return code->co_framesize; }
 

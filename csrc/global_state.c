@@ -27,7 +27,6 @@ struct GlobalStateObject {
     bool native;
     bool lenient;   /* does not hold where graph breaks are errors */
     bool unhandled; /* does not hold where an exception is being handled */
-    bool unheld;    /* does not hold where others hold on to the frame that goes on */
     NativeState state;
     PyObject *values;  /* what Python says, one value for each question */
     PyObject *devices; /* those that modes of torch functions give to new tensors, outermost first */
@@ -215,9 +214,6 @@ int global_state_holds(GlobalStateObject *self)
             return 0;
         }
     }
-    if (self->unheld && resume_is_held()) {
-        return 0;
-    }
     const Libtorch *torch = self->native ? libtorch() : NULL;
     if (torch != NULL) {
         /* small numbers are one object each */
@@ -326,12 +322,6 @@ static PyObject *state_set_lenient(GlobalStateObject *self, PyObject *UNUSED(ign
     Py_RETURN_NONE;
 }
 
-static PyObject *state_set_unheld(GlobalStateObject *self, PyObject *UNUSED(ignored))
-{
-    self->unheld = true;
-    return PyBool_FromLong(resume_is_held());
-}
-
 static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(ignored))
 {
     self->unhandled = true;
@@ -341,8 +331,6 @@ static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(i
 static PyMethodDef state_methods[] = {
     {"set_lenient", (PyCFunction)state_set_lenient, METH_NOARGS,
      "set_lenient()\n--\n\nFrom now on it does not hold where the program wants an error for each graph break."},
-    {"set_unheld", (PyCFunction)state_set_unheld, METH_NOARGS,
-     "set_unheld()\n--\n\nFrom now on it does not hold where others hold on to the frame that goes on; whether they do."},
     {"set_unhandled", (PyCFunction)state_set_unhandled, METH_NOARGS,
      "set_unhandled()\n--\n\nFrom now on it does not hold where an exception is being handled."},
     {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},

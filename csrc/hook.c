@@ -97,11 +97,7 @@ static PyObject *run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject 
     *frames_left(tstate) -= opened;
     PyObject *result = frame_run_residual(tstate, frame, replacement);
     *frames_left(tstate) += opened;
-    if (is_tail || result == NULL || !Py_IS_TYPE(result, &TailCall_Type)) {
-        return result;
-    }
-    frame_end(frame); /* who holds on to it may let it go while its rest runs */
-    return resume_tail_calls(result);
+    return is_tail ? result : resume_tail_calls(result);
 }
 
 /* Nothing of what the frame calls is looked at either. */

@@ -207,10 +207,6 @@ static PyMethodDef module_functions[] = {
      "compares the two; a test may choose one."},
     {"resume", resume_call, METH_O,
      "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
-    {"take_over", resume_take_over, METH_NOARGS,
-     "take_over()\n--\n\nWho holds on to a frame that has ended with the TailCall of the calling frame, holds on to this."},
-    {"set_back", resume_set_back, METH_VARARGS,
-     "set_back(frame, back)\n--\n\nMake a frame that has ended one that `back`, a frame or None, has called."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -227,7 +223,7 @@ static struct PyModuleDef module_definition = {
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
-    &Rest_Type, &Fact_Type,
+    &Fact_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

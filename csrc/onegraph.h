@@ -147,7 +147,6 @@ typedef struct {
     PyCodeObject *given;    /* the next frame of this code has what it was called with to itself */
     PyObject **given_args;  /* that, and how many there are: they are released when it starts */
     Py_ssize_t given_count;
-    struct Rest *rest;      /* of the tail call that runs, see resume.c; NULL: there is none */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
     bool looking;           /* objects that are asked for their class are asked by us, not by the program */
@@ -199,15 +198,10 @@ extern PyTypeObject Graph_Type;
 
 /* ---- going on behind a graph break (resume.c) ---- */
 extern PyTypeObject TailCall_Type;
-extern PyTypeObject Rest_Type;
 /* The result of a replacement, or of what it has asked to be called; consumes the reference. */
 PyObject *resume_tail_calls(PyObject *result);
 void resume_release_args(PyObject *args);
 PyObject *resume_call(PyObject *module, PyObject *call);
 PyObject *resume_hand_over_new(void);
-/* Whether others hold on to the frames that the one which is about to start goes on from. */
-bool resume_is_held(void);
-PyObject *resume_take_over(PyObject *module, PyObject *ignored);
-PyObject *resume_set_back(PyObject *module, PyObject *args);
 
 #endif

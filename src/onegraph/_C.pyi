@@ -1,7 +1,7 @@
 """The C extension: the frame hook, the guard evaluator and the graph launcher (csrc/)."""
 
 from collections.abc import Callable, Sequence
-from types import CodeType, FrameType, FunctionType, TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, final
 
 P = ParamSpec("P")
@@ -80,16 +80,9 @@ class disabled(Generic[P, R]):  # noqa: N801
 
 @final
 class TailCall:
-    """What a replacement returns to have a function called in its place, when its frame has ended.
+    """What a replacement returns to have a function called in its place, when its frame has ended."""
 
-    Who holds on to that frame holds the first `held` of the program's frames that go on, of which the first `known` had
-    begun before it.
-    """
-
-    def __new__(cls, held: int, known: int, function: Callable[..., Any], *args: Any) -> TailCall: ...
-
-class Rest:
-    """What a frame that has ended keeps of those that run in its place: the cell with the last one, those of calls."""
+    def __new__(cls, function: Callable[..., Any], *args: Any) -> TailCall: ...
 
 def made_dict(object: object, /) -> dict[str, Any] | None:
     """The instance dictionary of an object, or None if it has none yet."""
@@ -99,12 +92,6 @@ def resume(call: TailCall, /) -> Any:
 
 def hand_over(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function that has its arguments to itself: they are taken from the stack of the frame that calls this."""
-
-def take_over() -> None:
-    """Who holds on to a frame that has ended with the TailCall of the calling frame, holds on to this one, too."""
-
-def set_back(frame: FrameType, back: FrameType | None, /) -> None:
-    """Make a frame that has ended one that `back` has called."""
 
 @final
 class trace_hook:  # noqa: N801
@@ -198,7 +185,6 @@ class GlobalState:
     def holds(self) -> bool: ...
     def changed(self) -> tuple[str, ...]: ...
     def set_lenient(self) -> None: ...
-    def set_unheld(self) -> bool: ...
     def set_unhandled(self) -> None: ...
     @property
     def values(self) -> dict[str, Any]: ...

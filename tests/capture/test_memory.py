@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -69,6 +70,63 @@ def test_what_only_dead_variables_hold_is_not_computed_for_them() -> None:
         onegraph.compile(f, backend="eager")(torch.ones(2))
     outputs = [event.module.graph.output_node().args[0] for event in watch.of(ev.GraphCaptured)]
     assert [len(each) for each in outputs] == [1, 1]
+
+
+KEPT: list[BaseException] = []
+
+
+def caught(x: torch.Tensor) -> torch.Tensor:
+    try:
+        raise ValueError
+    except ValueError as error:
+        KEPT.append(error)
+    return x + 1
+
+
+@onegraph.disable
+def count_frames() -> int:
+    return sum(type(each) is FrameType for each in gc.get_objects())
+
+
+def loops_behind_a_kept_error(x: torch.Tensor, count: int) -> int:
+    for i in range(count):
+        if i == 1:
+            caught(x)
+        onegraph.graph_break()
+        x = x + 1
+    return count_frames()
+
+
+def test_a_loop_behind_an_exception_that_is_kept_does_not_grow() -> None:
+    compiled: Any = onegraph.compile(loops_behind_a_kept_error, backend="eager")
+    counts = []
+    for count in (4, 10, 300):
+        KEPT.clear()
+        counts.append(compiled(torch.ones(2), count))
+    KEPT.clear()
+    assert counts[2] <= counts[1] + 3
+
+
+def frees_behind_a_kept_error(x: torch.Tensor, seen: list[Any]) -> torch.Tensor:
+    large = x + 1
+    seen.append(weakref.ref(large))
+    y = large.sum()
+    large = y
+    caught(x)
+    onegraph.graph_break()
+    return y + large
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_an_exception_that_is_kept_holds_no_tensor_that_eager_mode_frees(backend: str) -> None:
+    compiled: Any = onegraph.compile(frees_behind_a_kept_error, backend=backend)
+    with torch.no_grad():
+        for _ in range(3):
+            KEPT.clear()
+            seen: list[Any] = []
+            compiled(torch.ones(2), seen)
+            assert KEPT and seen[0]() is None
+    KEPT.clear()
 
 
 # ---- local classes and functions -------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ from onegraph.capture.policy.hatches import is_strict
 from onegraph.capture.record import Recorder
 from onegraph.capture.residual import Rebuild
 from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
-from onegraph.capture.resume_function import resumed_by
 from onegraph.capture.shadows import ATOMS
 from onegraph.capture.shapes import ShapePolicy
 from onegraph.capture.trace import Trace
@@ -202,9 +201,7 @@ def finish(
     """The capture of what was traced; it ends with `values`, returned or handed to a continuation."""
     trace.tracer.budget.renew()
     refuse_grown(trace.world, trace.shapes)
-    resumed = resumed_by(start.code)
-    stands = continuation is not None or resumed is not None
-    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text, stands)
+    rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
@@ -215,8 +212,7 @@ def finish(
     guard_bases(trace.recorder, trace.world.guard)
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    begin = [f"{rebuild.const(_C.take_over)}()"] if resumed is not None and resumed.noted else []
-    body = [*begin, *rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
+    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     trace.pause()
     captured = Capture(
         start.code,

@@ -30,7 +30,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.hatches import rebuild_disabled
-from onegraph.capture.interp.tracebacks import raised_through, stand_ins
+from onegraph.capture.interp.tracebacks import pass_through, stand_ins
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
 from onegraph.capture.positions import write_position
@@ -392,8 +392,7 @@ def rebuild_exception(rebuild: Any, value: BaseException) -> str:
     with_attributes(rebuild, value, name)
     past = stand_ins(value.__traceback__)
     if past:
-        rebuild.keeps_frames = True
-        rebuild.lines.append(f"{rebuild.const(raised_through)}({rebuild.const(past)}, {rebuild.stands}, {name})")
+        rebuild.lines.append(f"{rebuild.const(pass_through)}({rebuild.const(past)}, {name})")
     grouped = isinstance(value, BaseExceptionGroup)  # whose fields are its arguments
     fields = [] if grouped else [name for name, _ in exception_fields(type(value))]
     for attribute in ("__cause__", "__context__", "__suppress_context__", *fields):

@@ -32,7 +32,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENT
 from onegraph.capture.deques import write_deque
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.lookup import mro_of
-from onegraph.capture.interp.tracebacks import raised_through, stand_ins
+from onegraph.capture.interp.tracebacks import pass_through, stand_ins
 from onegraph.capture.iterators import write_draws
 from onegraph.capture.kinds import isinstance
 from onegraph.capture.known import Known, passes_away, referred, weakly
@@ -77,13 +77,10 @@ class Rebuild:
         recorder: Recorder,
         code: CodeType,
         symbol_text: Callable[[Rebuild, Any], str],
-        stands: bool = False,
     ) -> None:
         self.world = world
         self.recorder = recorder
         self.code = code
-        #: Whether its frame holds at its end what that of the program does, by itself or by the frames that come next.
-        self.stands = stands
         self.loads: list[str] = []
         self.lines: list[str] = []
         #: What is done behind the writes.
@@ -91,8 +88,6 @@ class Rebuild:
         self.consts: list[Any] = []
         self.outputs: list[torch.fx.Node] = []
         self.nonlocals: list[str] = []
-        #: Whether there is an exception with a traceback among the values.
-        self.keeps_frames = False
         self._symbol_text = symbol_text
         self._const_names: dict[int, str] = {}
         self._source_names: dict[Source, str] = {}
@@ -238,7 +233,7 @@ class Rebuild:
             by_identity = self.world.is_pinned(value) and not (isinstance(value, FunctionType) or passes_away(value))
             name = self.const(value) if by_identity else self.source(origin)
             if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
-                self.lines.append(f"{self.const(raised_through)}({self.const(past)}, {self.stands}, {name})")
+                self.lines.append(f"{self.const(pass_through)}({self.const(past)}, {name})")
             return name
         if part := self.world.parts.get(id(value)):
             owner, name = part

@@ -51,8 +51,6 @@ from onegraph.capture.resume_function import (
     Way,
     at_inner_call,
     in_prologue,
-    is_noted,
-    known_frames,
     original_place,
     place,
     resume_function,
@@ -91,7 +89,6 @@ class Exit:
     leading: tuple[int, ...]
     results: tuple[bool, ...]
     values: tuple[int, ...]
-    held: int  # how many of the frames that go on, from the outermost on, a traceback may hold on to
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,6 @@ class Continuation:
     passed: tuple[FrameType, ...]  # frames that an exception leaves on its way, outermost first
     code: CodeType  # of the function that the breaking instruction is in
     opened: int  # how many frames of the program there are besides the one that is replaced
-    known: int  # how many frames of the program had begun before the trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +177,7 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     code = frame.bytecode.code
     return Continuation(
         tuple(values.items), instruction, stack, following, jumping, raising, depth_when_raising, passed, code,
-        len(frames) - 1, known_frames(frames),
+        len(frames) - 1,
     )  # fmt: skip
 
 
@@ -269,17 +265,17 @@ class Planner:
             handler = bytecode.handler_at(index)
             if waiting is not None and catches(waiting.finish):
                 way: Way = InnerCall(0, 0, waiting.at, waiting.finish, raising=True)
-                made = self._resume_waiting(frame, waiting, way, 1, noted=True)
+                made = self._resume_waiting(frame, waiting, way, 1)
             elif handler is not None:
                 slots = self.slots(frame, handler.depth)
                 kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
                 # The exception is the native stack's one result, so it is taken first.
                 way = Jump(handler.target)
                 slots = Slots(kinds, slots.numbers)
-                made = self._resume(frame, slots, handler.depth, way, top_first=True, bytecode=bytecode, noted=True)
+                made = self._resume(frame, slots, handler.depth, way, top_first=True, bytecode=bytecode)
             else:
                 continue
-            exit_ = self._wrap(level, made, (True,), noted=True)
+            exit_ = self._wrap(level, made, (True,))
             kept = max(handled_slots(self.frames[-1].bytecode)[self.frames[-1].ip], default=-1) + 1
             return exit_, int(self.ambient is not None) + kept, level
         return None, 0, 0
@@ -302,7 +298,6 @@ class Planner:
         first: int = 0,
         top_first: bool = False,
         bytecode: Bytecode | None = None,
-        noted: bool = False,
     ) -> Resuming:
         """The resume function of a frame, with its arguments."""
         bytecode = bytecode or original_place(frame)[0]
@@ -315,8 +310,7 @@ class Planner:
         names = [each for each in bytecode.code.co_varnames if each in wanted and each in frame.locals and each != name]
         exceptions = handled_exceptions(frame, depth)
         cells = tuple(sorted(each for each in frame.cells if not each.endswith(FREE_MARK)))
-        noted = noted or any(map(is_noted, self.frames[self.frames.index(frame) :])) or frame is self.frames[0]
-        shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first, noted)
+        shape = Shape(slots.kinds, len(exceptions), tuple(names), cells, way, name, first, top_first)
         leading = [] if name is None else [receiver(frame, name)]
         values = [*exceptions, *(as_it_is(frame.locals, each) for each in names)]
         add = self.values.add
@@ -324,21 +318,20 @@ class Planner:
             resume_function(bytecode, frame, shape), (*map(add, leading),), (*slots.numbers, *map(add, values))
         )
 
-    def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...], noted: bool = False) -> Exit:
+    def _wrap(self, level: int, made: Resuming, results: tuple[bool, ...]) -> Exit:
         """Wrap the resume function of frame `level` into those of the frames that called it."""
         for frame, inner in zip(self.frames[level - 1 :: -1], self.frames[level:0:-1], strict=True) if level else ():
             waiting = waiting_at(frame, inner)
             way = InnerCall(len(made.leading), len(made.values), waiting.at, waiting.finish)
-            outer = self._resume_waiting(frame, waiting, way, sum(results), noted)
+            outer = self._resume_waiting(frame, waiting, way, sum(results))
             called = (self.values.add(made.function), *made.leading, *made.values)
             made = Resuming(outer.function, outer.leading, (*outer.values, *called))
-        held = level + 1 if noted else max((n for n in range(level + 1) if is_noted(self.frames[n])), default=0) + 1
-        return Exit(self.values.add(made.function), made.leading, results, made.values, held)
+        return Exit(self.values.add(made.function), made.leading, results, made.values)
 
-    def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int, noted: bool) -> Resuming:
+    def _resume_waiting(self, frame: Frame, waiting: Waiting, way: InnerCall, first: int) -> Resuming:
         """The resume function of a frame that waits for a call, with what finishes the instruction."""
         slots = self.slots(frame, waiting.depth)
-        made = self._resume(frame, slots, waiting.depth, way, first, bytecode=waiting.bytecode, noted=noted)
+        made = self._resume(frame, slots, waiting.depth, way, first, bytecode=waiting.bytecode)
         return Resuming(made.function, made.leading, (*made.values, *map(self.values.add, waiting.values)))
 
 

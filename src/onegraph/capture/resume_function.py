@@ -7,7 +7,6 @@ comes back to code that is compiled already.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,8 +80,7 @@ class Shape:
 
     Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
     inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
-    and for an inner call the values that finish the instruction, the function and the other arguments. One that is
-    `noted` runs in the place of a frame that others may hold on to.
+    and for an inner call the values that finish the instruction, the function and the other arguments.
     """
 
     kinds: tuple[str, ...]
@@ -93,7 +91,6 @@ class Shape:
     receiver: str | None
     first: int = 0
     top_first: bool = False
-    noted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,6 @@ class Resumed:
     way: Way
     call: int  # where the inner call is, if there is one
     needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
-    noted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +190,6 @@ def at_inner_call(frame: Frame) -> Resumed | None:
     return resumed if frame.ip == resumed.call else None
 
 
-def is_noted(frame: Frame) -> bool:
-    """Whether a traceback may hold on to the frame, which goes on."""
-    resumed = resumed_by(frame.bytecode.code)
-    return frame.noted or resumed is not None and resumed.noted
-
-
-def known_frames(frames: Sequence[Frame]) -> int:
-    """How many of the frames of a trace the program had before it: the first, and those that resume functions call."""
-    return 1 + sum(1 for _ in itertools.takewhile(at_inner_call, frames[:-1]))
-
-
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
     """The resume function of this shape for a frame of this bytecode."""
     cells = tuple(frame.cells[name] for name in shape.cells)
@@ -243,8 +228,6 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     if isinstance(way, Suspended):
         prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
     prologue.append(Instr("RESUME", 0))
-    if shape.noted and not isinstance(way, Suspended):
-        prologue += [*call_with(_C.take_over, []), Instr("POP_TOP")]
     prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
     prologue += release([*stack_names, *exception_names])
     at, target = place(bytecode, way)
@@ -292,7 +275,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_freevars=shape.cells,
     )
     made = remember(Bytecode(code, made.instrs, made.handlers))
-    return Resumed(made, bytecode, shift, way, protected, tuple(needed), shape.noted)
+    return Resumed(made, bytecode, shift, way, protected, tuple(needed))
 
 
 def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:

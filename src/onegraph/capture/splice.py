@@ -31,13 +31,11 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeTy
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     ending = Ending(continuation, place, code.co_varnames)
     named = [i.arg for i in ending.out if i.op in VARIABLES]
-    names = tuple(dict.fromkeys((*code.co_varnames, *named, REST)))
+    names = tuple(dict.fromkeys((*code.co_varnames, *named)))
     handlers = (*bytecode.handlers, *ending.handlers)
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
 
 
-#: The last variable: of the frames that run behind this one in the place of one of the program, see `csrc/resume.c`.
-REST = ".rest"
 VARIABLES = READING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
 
 
@@ -143,10 +141,9 @@ class Ending:
         names += [*reversed(taken), *(value_name(number) for number in way.values)]
         values = [value_name(number) for number in range(len(self.continuation.values))]
         # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
-        frames = (way.held, self.continuation.known)
         self.out += callable_pair(Instr("LOAD_CONST", _C.TailCall))
-        self.out += [Instr("LOAD_CONST", count) for count in frames] + [Instr("LOAD_FAST", name) for name in names]
-        self.out += [Instr("CALL", len(frames) + len(names)), *release([*values, *taken]), Instr("RETURN_VALUE")]
+        self.out += [Instr("LOAD_FAST", name) for name in names]
+        self.out += [Instr("CALL", len(names)), *release([*values, *taken]), Instr("RETURN_VALUE")]
 
 
 def value_name(number: int) -> str:

@@ -237,19 +237,17 @@ def call_step(original: Original, out: StepAssembler, index: int, step: Step) ->
         out.put("SET_FUNCTION_ATTRIBUTE", "closure")
     out.put("STORE_FAST", _STEP)
     out.put_all(callable_pair(Instr("LOAD_CONST", _C.TailCall)))  # keeps no arguments that the step lets go of
-    for _ in ("held", "known"):  # the one frame of the generator
-        out.put("LOAD_CONST", 1)
     out.put("LOAD_FAST", _STEP)
     first = [] if step.receiver is None else [step.receiver]
-    for depth, name in enumerate((*first, *values, *exceptions), 5):
+    for depth, name in enumerate((*first, *values, *exceptions), 3):
         out.load(name, True, depth)
-    for depth, name in enumerate(step.passed, 5 + len(first) + len(values) + len(exceptions)):
+    for depth, name in enumerate(step.passed, 3 + len(first) + len(values) + len(exceptions)):
         out.load(name, name in original.bound[index], depth)
     for name in (*values, *exceptions, *step.written):
         out.put("LOAD_CONST", None)
         out.put("STORE_FAST", name)
     count = len(first) + len(values) + len(exceptions) + len(step.passed)
-    out.put("CALL", 3 + count)
+    out.put("CALL", 1 + count)
     out.put("STORE_FAST", _STEP)
     out.put_all(callable_pair(Instr("LOAD_CONST", _C.resume)))
     out.put("LOAD_FAST", _STEP)

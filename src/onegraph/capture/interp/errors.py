@@ -98,8 +98,6 @@ class Errors:
             handled = self._context(raised)
             if handled is not None:
                 chain_last(raised, handled)
-        for each in self.frames[-2:]:  # it has an entry, and goes back to the frame that has called it
-            each.noted = True
 
     def exception_matches(self, exception: Any, kinds: Any) -> bool:
         """The condition of `except kinds`."""

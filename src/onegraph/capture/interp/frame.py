@@ -34,7 +34,7 @@ class Frame:
 
     __slots__ = (
         "began", "builtins", "bytecode", "cells", "counted", "function", "generator", "globals", "handled", "ip",
-        "locals", "namespace", "noted", "program", "rest", "result", "serial", "stack", "steps", "stop_at",
+        "locals", "namespace", "program", "rest", "result", "serial", "stack", "steps", "stop_at",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,6 @@ class Frame:
         self.rest: Any = None  # of the instruction of the frame around it, if it is known: a `Rest`
         self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
-        self.noted = False  # whether the traceback of an exception leads to it
         self.generator: Callable[[], Any] | None = None  # of a generator's frame: it, or None once it is dropped
 
     def __repr__(self) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onegraph import _C
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.kinds import isinstance
 
@@ -233,12 +232,6 @@ def exc_info(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 @substitute(sys.exception)
 def exception(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return machine.handled_exception()
-
-
-@substitute(_C.take_over)
-def take_over(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the trace is made into does it."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from types import CodeType, FrameType, FunctionType, TracebackType
 
-from onegraph import _C
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.instruction import Position, derived
 from onegraph.capture.interp.frame import Frame
@@ -90,24 +88,6 @@ def stand_ins(entry: TracebackType | None) -> tuple[FrameType, ...]:
             frames.append(entry.tb_frame)
         entry = entry.tb_next
     return tuple(frames)
-
-
-def raised_through(frames: Sequence[FrameType], stands: bool, raised: BaseException) -> BaseException:
-    """The exception, with entries of frames like these, outermost first, before those of its traceback.
-
-    The calling frame runs in the place of them all. If it `stands` for the outermost, they hold what it holds.
-    """
-    here = sys._getframe(1)
-    entry, back = raised.__traceback__, here if stands else here.f_back
-    made: list[FrameType] = []
-    for frame in frames:
-        made.append(FunctionType(frame.f_code, frame.f_globals)().gi_frame)
-        _C.set_back(made[-1], back)
-        back = made[-1]
-    for frame in reversed(made):
-        entry = TracebackType(entry, frame, LASTI, frame.f_lineno)
-    raised.__traceback__ = entry
-    return raised
 
 
 def pass_through(frames: Sequence[FrameType], raised: BaseException) -> BaseException:
