@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import itertools
 import random
@@ -102,10 +101,6 @@ class World:
             yield make
 
     def run(self) -> None:
-        self.make_calls()
-        self.settle()
-
-    def make_calls(self) -> None:
         modes = process_state()
         for make in self.calls():
             self.enter()
@@ -125,12 +120,6 @@ class World:
             if outcome.error is None:
                 with contextlib.suppress(RuntimeError):
                     differentiate(outcome.result)
-
-    def settle(self) -> None:
-        """Collect what is left of cycles: it must not die while the other world runs. A large process takes long."""
-        if not gc.isenabled():
-            gc.collect()
-            gc.enable()
 
     def seen(self) -> Any:
         """All that can be seen of the world."""
@@ -207,8 +196,7 @@ def compare(
         code = compile(text, "<program>", "exec")
         with limited(EAGER_LIMIT, give_up):
             eager = World(code, lambda function: function)
-            eager.make_calls()
-        eager.settle()
+            eager.run()
     except (Timeout, Exception) as error:
         raise Unfit(str(error)) from error
     if any(isinstance(outcome.error, RecursionError) for outcome in eager.outcomes):

@@ -175,7 +175,7 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
 
 
 def in_prologue(frame: Frame) -> bool:
-    """Whether a resume function is still putting the stack of its frame back: it moves values, and lets go of none."""
+    """Whether a resume function is still putting the stack of its frame back."""
     resumed = _resumed.get(id(frame.bytecode.code))
     if resumed is None or resumed.made is not frame.bytecode:
         return False

@@ -126,27 +126,3 @@ def buffer_across_a_break(x):
 @case(lambda: (torch.rand(2), torch.nn.Linear(2, 2)))
 def module_copied_in_the_middle(x, module):
     return copy.deepcopy(module)(x + 1)
-
-
-@case
-def values_die_where_an_iterator_lets_go_of_them(x):
-    log = []
-
-    class Watched(int):
-        def __del__(self):
-            log.append(int(self))
-            values.clear()
-
-    values = {i: Watched(i) for i in range(8)}
-
-    def written_while_drawn():
-        for result in values.items():
-            log.append(("at", result[0], len(values)))
-            if result[0] == 2:
-                values[2] = None
-
-    try:
-        written_while_drawn()
-    except RuntimeError as error:
-        log.append(str(error))
-    return x + 1, log

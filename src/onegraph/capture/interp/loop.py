@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.defects import Defect, is_defect
 from onegraph.capture.interp.frame import Abort, Frame
 
@@ -25,7 +23,6 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     frames.append(frame)
     machine.levels = max(machine.levels, len(frames))
     machine.on_frame_enter(frame)
-    hook = machine.instruction_hook
     try:
         while True:
             try:
@@ -36,8 +33,6 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
                     if steps >= pause:
                         pause = machine.on_pause(frame)
                     handler, instr = program[ip]
-                    if hook is not None:
-                        ask(hook, frame, instr)
                     following = handler(machine, frame, instr)
                     if machine.lost is not None:
                         raise machine.lost
@@ -70,16 +65,6 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
         frame.steps = steps
         machine.on_frame_exit(frame)
         frames.pop()
-
-
-def ask(hook: Callable[[Frame, Instr], None], frame: Frame, instr: Instr) -> None:
-    """Call a hook of the machine: it may stop it, and what else it raises is not the program's."""
-    try:
-        hook(frame, instr)
-    except (Abort, RecursionError):
-        raise
-    except Exception as error:
-        raise Defect from error
 
 
 def unwind(machine: Any, frame: Frame, raised: BaseException) -> int | None:

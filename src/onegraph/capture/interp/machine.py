@@ -12,7 +12,7 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context
     exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_drop
-    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_instruction on_turn
+    frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_turn
                  on_pause abandon
 """
 
@@ -69,11 +69,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         self._epoch = 0
         #: What has left the interpreter in a generator that was dropped: Python ignores what such a one raises.
         self.lost: Abort | None = None
-        self.instruction_hook = self.on_instruction if self._is_overridden("on_instruction") else None
         self._programs: dict[Bytecode, list[tuple[Handler, Instr]]] = {}
-
-    def _is_overridden(self, name: str) -> bool:
-        return getattr(type(self), name) is not getattr(Machine, name)
 
     # ---- frames ------------------------------------------------------------------------------------------------------
 
@@ -113,9 +109,6 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
 
     def on_frame_exit(self, frame: Frame) -> None:
         """A frame ends or is suspended; it is still the last of `frames`."""
-
-    def on_instruction(self, frame: Frame, instr: Instr) -> None:
-        """Before each instruction, if a subclass has this method."""
 
     def on_turn(self, frame: Frame, head: int, steps: int) -> None:
         """A frame that has done so many instructions jumps back to `head`."""
