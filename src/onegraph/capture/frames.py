@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import weakref
 from typing import Any, NoReturn
 
 import torch
@@ -165,7 +164,7 @@ class Frames(Operators):
 
     def make_generator(self, frame: Frame) -> Any:
         made = super().make_generator(frame)
-        self.world.generators[id(made)] = weakref.ref(made), frame  # it may end before the trace does
+        self.world.generators[id(made)] = frame
         return made
 
     def defaults(self, function: types.FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:

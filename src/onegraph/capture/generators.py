@@ -29,8 +29,8 @@ def exhausted() -> Any:
 @recipe(GeneratorType)
 def rebuild_generator(rebuild: Any, value: Any) -> str:
     """A generator of the trace, started or not, or at its end."""
-    reference, frame = rebuild.world.generators.get(id(value), (None, None))
-    if reference is None or reference() is not value or value.gi_running:
+    frame = rebuild.world.generators.get(id(value))
+    if frame is None or frame.generator() is not value or value.gi_running:
         raise GraphBreak(CANNOT_REBUILD, what="generator")
     if value.gi_frame is None:
         code = exhausted.__code__.replace(
@@ -52,8 +52,8 @@ def rebuild_generator(rebuild: Any, value: Any) -> str:
 
 def waiting(world: World) -> Iterator[GeneratorType[Any, Any, Any]]:
     """The generators of the trace that wait in a `try` or a `with`, whose code runs when they die or are closed."""
-    for reference, frame in world.generators.values():
-        made = reference()
+    for frame in world.generators.values():
+        made = frame.generator()
         if made is not None and made.gi_suspended and is_protected(frame.bytecode, frame.ip):
             yield made
 

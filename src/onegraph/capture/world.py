@@ -27,6 +27,7 @@ from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.deques import fill_deque, items_of
 from onegraph.capture.draws import Draws
 from onegraph.capture.guards import Guard, GuardSet, Kind
+from onegraph.capture.interp.frame import Frame
 from onegraph.capture.keys import Keys
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.known import passes_away, weakly
@@ -75,8 +76,8 @@ class World(Namespaces, Keys):
         self.identities: set[int] = set()
         #: The steps (a frame's serial number, and its step) at which native code has made objects.
         self.births: dict[int, tuple[int, int]] = {}
-        #: The generators of the trace (weakly, by identity), with the frames that they run.
-        self.generators: dict[int, tuple[Any, Any]] = {}
+        #: The frames that generators of the trace run, by the identity of these.
+        self.generators: dict[int, Frame] = {}
         #: What the program has drawn from iterators from outside.
         self.draws = Draws()
         #: Dicts that are parts of objects of the trace, and were handed out -> (the object, its attribute).

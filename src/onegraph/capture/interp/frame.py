@@ -63,7 +63,7 @@ class Frame:
         self.rest: Any = None  # of the instruction of the frame around it, if it is known: a `Rest`
         self.serial = 0  # its number among the frames of the run
         self.program = program  # (handler, instruction) by index
-        self.generator: Callable[[], Any] | None = None  # of a generator's frame: it, or None once it is dropped
+        self.generator: Callable[[], Any] = lambda: None  # of a generator's frame: it, as long as it lives
 
     def __repr__(self) -> str:
         return f"<frame of {self.bytecode.code.co_qualname} at {self.ip}>"

@@ -149,7 +149,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 frame.ip += 1
                 signal = run(self, frame)
                 continue
-            dropped = frame.generator is not None and frame.generator() is None
+            dropped = frame.generator() is None
             try:
                 signal = self._throw(frame, thrown)
             except BaseException as raised:
