@@ -1,11 +1,12 @@
 # Everything a person needs, from a clean clone on a machine with Python 3.11 and gcc:
 #   make demo    creates the environment, installs, compiles four real models, generates text, and trains
 #   make test    creates the environment, installs, runs the tests
+#   make smoke   runs a few tests of every layer, in less than a minute
 VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test test-all test-pythons lint bench clean
+.PHONY: help install demo test smoke test-all test-pythons lint bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | lint | bench | clean"
@@ -19,6 +20,9 @@ demo: install
 
 test:
 	@.ci/run
+
+smoke:
+	@.ci/smoke
 
 test-all: install test-pythons
 	@$(PY) -m pytest -m "slow or not slow"

@@ -98,19 +98,25 @@ def _reached(name: str) -> Iterator[str]:
         yield from (known for known in (prefix, f"{prefix}.__init__") if known in _everything())
 
 
+@cache
+def _asked_of(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The packages that a module's own import statements ask for, and the modules of ours that these import."""
+    source = _everything()[name]
+    tree = parse(source)
+    names = imports_of(tree, name if source.name == "__init__.py" else name.rpartition(".")[0])
+    packages = {target.split(".")[0] for target in names} | ({"torch"} if _uses_lazy_api(tree) else set())
+    return frozenset(packages), frozenset(reached for target in names for reached in _reached(target))
+
+
 def foreign_packages(path: Path) -> set[str]:
     """The packages that are not ours which importing this test file imports, directly or through modules of ours."""
     pending = [".".join(path.relative_to(ROOT).with_suffix("").parts)]
     seen, foreign = set(pending), set()
     while pending:
-        name = pending.pop()
-        source = _everything()[name]
-        tree = parse(source)
-        names = imports_of(tree, name if source.name == "__init__.py" else name.rpartition(".")[0])
-        foreign |= {target.split(".")[0] for target in names} | ({"torch"} if _uses_lazy_api(tree) else set())
-        found = {reached for target in names for reached in _reached(target)} - seen
-        seen |= found
-        pending.extend(found)
+        packages, reached = _asked_of(pending.pop())
+        foreign |= packages
+        pending += reached - seen
+        seen |= reached
     return foreign - {name.split(".")[0] for name in _everything()}
 
 
