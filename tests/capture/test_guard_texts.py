@@ -116,7 +116,7 @@ def test_sizes_are_written_as_calls() -> None:
         "`x.size(0) == y.size(0)` holds no longer",
     ]
     text = str(watch.of(ev.GuardsBuilt)[0].text())
-    for line in ("2 <= x.size(0)", "x.size(0) == y.size(0)", "x.stride(0) == x.size(1)"):
+    for line in ("x.size(0) == y.size(0)", "x.stride(0) == max(x.size(1), 1)", "4 < x.size(0)"):
         assert f"# {line}" in text
 
 

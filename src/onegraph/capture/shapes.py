@@ -34,6 +34,7 @@ from onegraph.torchlib.shapes import (
     is_symbolic,
 )
 from onegraph.torchlib.size_expression import shown
+from onegraph.torchlib.small_sizes import SMALL
 
 Step = tuple[Any, ...]
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -84,7 +85,7 @@ class ShapePolicy:
         changing = self.history.changing.setdefault(source, set())
         if len(seen) == len(sizes):
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
-        return tuple(dim for dim in sorted(changing) if dim < len(sizes) and sizes[dim] > 1)
+        return tuple(dim for dim in sorted(changing) if dim < len(sizes))
 
     def will_change(self, source: Source, sizes: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
         """Note the sizes of an input that the program changes; whether any of them gets a symbol by that."""
@@ -94,7 +95,7 @@ class ShapePolicy:
         changing = self.history.changing.setdefault(source, set())
         new = found - changing
         changing |= found
-        return any(sizes[dim] > 1 for dim in new)
+        return bool(new)
 
     def is_changing_number(self, source: Source, value: int | float, owner: Any) -> bool:
         """Whether a number gets a symbol: it was seen to change.
@@ -222,11 +223,10 @@ class Symbols:
         value = tensor.shape[dim]
         known = self._by_value.get(value)
         if known is None or known.node.index.symbol is None:  # none yet, or one that was decided in the meantime
-            known = self._by_value[value] = self.sizes.new(value, f"s{len(self.places)}")
-            symbol = known.node.index.symbol
-            self.places[symbol] = Place(source, dim, tensor)
-            steps = (("const", 2), ("size", source, dim), ("ILE",))
-            self._conditions.append(ShapeCondition(steps, f"2 <= {size_text(source, dim)}"))
+            known = self.sizes.new(value, f"s{len(self.places)}", may_be_small=True)
+            if value not in SMALL:  # many sizes are 1 by chance
+                self._by_value[value] = known
+            self.places[known.node.index.symbol] = Place(source, dim, tensor)
         else:
             place = self.places[known.node.index.symbol]
             steps = (("size", place.source, place.dim), ("size", source, dim), ("IEQ",))
@@ -296,7 +296,20 @@ class Symbols:
     def conditions(self, location: Location | None) -> tuple[ShapeCondition, ...]:
         """All that the sizes must satisfy for the trace to be valid."""
         asked = (self._as_guard(condition, location) for condition in self.sizes.guards)
-        return (*self.numbers.conditions(), *self._conditions, *asked)
+        return (*self.numbers.conditions(), *self._ranges(), *self._conditions, *asked)
+
+    def _ranges(self) -> Iterator[ShapeCondition]:
+        """Which of 0 and 1 the sizes are not."""
+        for symbol, place in self.places.items():
+            if self.sizes.simplify(Index.of(symbol)).constant is None:
+                size, text = ("size", place.source, place.dim), size_text(place.source, place.dim)
+                match tuple(self.sizes.small.of(symbol)):
+                    case ():
+                        yield ShapeCondition((("const", 2), size, ("ILE",)), f"2 <= {text}")
+                    case (1,):
+                        yield ShapeCondition((("const", 1), size, ("ILE",)), f"1 <= {text}")
+                    case (0,):
+                        yield ShapeCondition((size, ("const", 1), ("INE",)), f"{text} != 1")
 
     def _as_guard(self, condition: Condition, location: Location | None) -> ShapeCondition:
         condition = Condition(condition.op, self._plainly(condition.left), self._plainly(condition.right))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 if TYPE_CHECKING:
     from onegraph.ir.index import Index
@@ -79,3 +79,8 @@ class Call:
 
 Atom = Symbol | Call
 Monomial = tuple[Atom, ...]
+
+
+def is_least_one(atom: Atom) -> TypeGuard[Call]:
+    """Whether it is the larger one of a number and 1: how many steps of memory a dimension of that size takes."""
+    return isinstance(atom, Call) and atom.op == "max" and atom.b == 1

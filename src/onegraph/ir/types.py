@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from onegraph.ir.index import ONE, ZERO, Index
+from onegraph.ir.index import ONE, ZERO, Index, greatest
 
 Kind = Literal["bool", "int", "uint", "float", "opaque"]
 
@@ -112,4 +112,16 @@ def contiguous_strides(shape: tuple[Index, ...]) -> tuple[Index, ...]:
     for size in reversed(shape):
         strides.append(step)
         step = step * (ONE if size == ZERO else size)
+    return tuple(reversed(strides))
+
+
+def strides_of_new(type: TensorType) -> tuple[Index, ...]:
+    """The strides in which a tensor is allocated: also where there are no elements, if it is contiguous else."""
+    if type.strides != contiguous_strides(type.shape):
+        return type.strides
+    strides: list[Index] = []
+    step = ONE
+    for size in reversed(type.shape):
+        strides.append(step)
+        step = step * greatest(size, ONE)
     return tuple(reversed(strides))

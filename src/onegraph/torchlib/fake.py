@@ -39,17 +39,25 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from onegraph.torchlib import compilerless, fake_convolution
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
-from onegraph.torchlib.fake_routes import CORRECTIONS, LIFTS, common_device, is_plain, static_route
+from onegraph.torchlib.fake_routes import (
+    CORRECTIONS,
+    LIFTS,
+    common_device,
+    is_foreign,
+    is_plain,
+    refuse_unsupported,
+    static_route,
+)
 from onegraph.torchlib.foreach import over_each
-from onegraph.torchlib.given import bounded_arguments, has_symbols
+from onegraph.torchlib.general_sizes import ASKING, general_layout, general_view, is_itself
+from onegraph.torchlib.given import bounded_arguments, has_symbols, symbols_of
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.side_effects import SideEffects
-from onegraph.torchlib.strides import symbolic_strides
-from onegraph.torchlib.symbolic_views import contiguous_view
+from onegraph.torchlib.strides import extent_of, symbolic_strides
 
 __all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor", "is_faking"]
 
@@ -112,7 +120,7 @@ class FakeMode(FakeTensorMode):
         known = self._fakes.get(tensor)
         if known is not None:
             return known
-        _refuse_unsupported(tensor)
+        refuse_unsupported(tensor)
         with torch.inference_mode(tensor.is_inference()):
             fake = self._fakes[tensor] = self._make_fake(tensor, symbolic_dims)
         return fake
@@ -132,12 +140,12 @@ class FakeMode(FakeTensorMode):
         """The meta tensor under the fake of `tensor`."""
         if symbolic_dims:
             # A storage of symbolic size: comparing with that of a plain size would guard the sizes.
-            sizes = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
+            sizes: list[Any] = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
             strides = symbolic_strides(tensor, sizes)
-            extent = 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True)) if tensor.numel() else 0
-            whole = self._symbolic_storage(tensor, tensor.storage_offset() + extent)
-            elem = torch.empty(0, dtype=tensor.dtype, device=_META)
-            elem.set_(whole, tensor.storage_offset(), sizes, strides)
+            whole = self._symbolic_storage(tensor, tensor.storage_offset() + extent_of(sizes, strides))
+            with self.sizes.trusted():
+                elem = torch.empty(0, dtype=tensor.dtype, device=_META)
+                elem.set_(whole, tensor.storage_offset(), sizes, strides)
         else:
             elem = torch.empty(0, dtype=tensor.dtype, device=_META)
             elem.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
@@ -161,7 +169,8 @@ class FakeMode(FakeTensorMode):
         key = StorageWeakRef(real)
         known = self._symbolic_storages.get(key)
         if known is None or known.nbytes() < length * tensor.element_size():
-            known = torch.empty(length, dtype=tensor.dtype, device=_META).untyped_storage()
+            with self.sizes.trusted():
+                known = torch.empty(length, dtype=tensor.dtype, device=_META).untyped_storage()
             self._symbolic_storages.setdefault(key, known)
             self.effects.real[known._cdata] = real._cdata
         return known
@@ -182,7 +191,7 @@ class FakeMode(FakeTensorMode):
         if func in _DISPATCH_HANDLE_DIRECTLY:
             return self._meta(func, args, kwargs)
         tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
-        if any(_is_foreign(tensor) for tensor in tensors):
+        if any(is_foreign(tensor) for tensor in tensors):
             return NotImplemented
         self.effects.note(func, args, kwargs)
         if isinstance(func, HigherOrderOperator):
@@ -231,6 +240,12 @@ class FakeMode(FakeTensorMode):
                 try_on_numbers(func, args, kwargs)
                 if not symbolic and fits_in_place(func, tensors):
                     return args[0]
+        if symbolic:
+            found = self._of_any_size(func, args, kwargs, tensors) if plain else None
+            if found is not None:
+                return found
+            if func not in ASKING:
+                self.sizes.narrow(symbols_of(args, kwargs))
         if tensors and plain and (not symbolic or func in OF_SYMBOLS):
             with torch._C._DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
@@ -239,6 +254,17 @@ class FakeMode(FakeTensorMode):
         if symbolic:
             return self._dispatch_symbolic(func, args, kwargs, tensors)
         return self._dispatch_static(func, args, kwargs, tensors)
+
+    def _of_any_size(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
+        """The results of an operator, if they are known without asking whether sizes are 0 and 1."""
+        with torch._C._DisableTorchDispatch():
+            if is_itself(func, tensors):
+                return args[0]
+            if (view := general_view(self.sizes, func, args, kwargs)) is not None:
+                return self._wrap(view, _CPU)
+            layout = general_layout(self.sizes, func, args, kwargs, tensors)
+        with self.sizes.trusted():
+            return None if layout is None else self._laid_out(layout)
 
     def _laid_out(self, layout: Any) -> Any:
         """New fakes on the CPU with these sizes, strides and types."""
@@ -296,8 +322,6 @@ class FakeMode(FakeTensorMode):
         try:
             if (found := fake_convolution.of_symbols(self, func, args, kwargs)) is not None:
                 return map_leaves(lambda it: it if it is None else self._wrap(it, tensors[0].fake_device), found)
-            if (view := contiguous_view(self.sizes, func, args)) is not None:
-                return self._wrap(view, tensors[0].fake_device)
             return self._run_symbolic(func, args, kwargs, tensors)
         except DATA_DEPENDENT_ERRORS:
             raise
@@ -470,25 +494,6 @@ class _Converter(FakeTensorConverter):
         return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
 
 
-def _is_foreign(tensor: Tensor) -> bool:
-    """A tensor subclass with a dispatch of its own: it must see the call before this mode does."""
-    kind = type(tensor)
-    return not (
-        kind is FakeTensor
-        or kind is Tensor
-        or kind is torch.nn.Parameter
-        or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
-        or issubclass(kind, FakeTensor)
-    )
-
-
 def is_faking() -> bool:
     """Whether operators that are called now run on fakes of ours, as a part of a trace."""
     return isinstance(torch._C._get_dispatch_mode(_MODE_KEY), FakeMode)
-
-
-def _refuse_unsupported(tensor: Tensor) -> None:
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
-    if _is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")

@@ -6,10 +6,11 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedFakeTensorException
 
 from onegraph.torchlib import fake_convolution
 from onegraph.torchlib.aten import has_device_argument
@@ -186,3 +187,22 @@ def common_device(func: OpOverload, tensors: list[FakeTensor]) -> torch.device:
         case [first, second, *_]:
             raise RuntimeError(f"Expected all tensors to be on the same device, but {func} found {first} and {second}")
     raise AssertionError(devices)
+
+
+def is_foreign(tensor: Tensor) -> bool:
+    """A tensor subclass with a dispatch of its own: it must see the call before this mode does."""
+    kind = type(tensor)
+    return not (
+        kind is FakeTensor
+        or kind is Tensor
+        or kind is torch.nn.Parameter
+        or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
+        or issubclass(kind, FakeTensor)
+    )
+
+
+def refuse_unsupported(tensor: Tensor) -> None:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
+    if is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")

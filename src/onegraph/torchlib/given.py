@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from onegraph.ir.atoms import Symbol
+from onegraph.ir.index import Index
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
 from onegraph.torchlib.size_expression import Whole
 
@@ -101,3 +103,14 @@ def has_symbols(args: Any, kwargs: Any) -> bool:
         leaf._has_symbolic_sizes_strides if isinstance(leaf, FakeTensor) else isinstance(leaf, torch.SymInt)
         for leaf in leaves(args, kwargs)
     )
+
+
+def symbols_of(args: Any, kwargs: Any) -> set[Symbol]:
+    """The symbols in the sizes and strides of tensors, and in numbers."""
+    found: set[Symbol] = set()
+    for leaf in leaves(args, kwargs):
+        numbers = (*leaf.shape, *leaf.stride()) if isinstance(leaf, FakeTensor) else (leaf,)
+        for number in numbers:
+            if isinstance(number, torch.SymInt) and isinstance(number.node.value, Index):
+                found |= number.node.value.symbols
+    return found

@@ -34,7 +34,7 @@ _WITH_NUMBERS = frozenset(
 # They multiply by a number of their own.
 _WITH_OWN_NUMBER = frozenset({aten.deg2rad.default, aten.rad2deg.default})
 # Element-wise, but their results are made as by `empty_like`.
-_MADE_LIKE = frozenset(
+MADE_LIKE = frozenset(
     {aten.hardtanh.default, aten.nan_to_num.default, aten._conj_physical.default, aten._prelu_kernel.default}
 )
 # Of complex numbers, these are composed of others, or not iterated.
@@ -140,14 +140,14 @@ def _hint(number: Any) -> int:
 
 def fits_in_place(func: OpOverload, tensors: Sequence[Tensor]) -> bool:
     """Whether a call of an operator that writes to its first argument alone gives just that, being of its sizes."""
-    if not _is_in_place(func):
+    if not is_in_place(func):
         return False
     shape = tensors[0].shape
     return broadcast([tensor.shape for tensor in tensors], max(tensor.dim() for tensor in tensors)) == tuple(shape)
 
 
 @cache
-def _is_in_place(func: OpOverload) -> bool:
+def is_in_place(func: OpOverload) -> bool:
     schema = func._schema
     written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
     return schema.name.endswith("_") and written[0] and sum(written) == 1 and len(schema.returns) == 1
@@ -173,23 +173,33 @@ def _makes_numbers_tensors(func: OpOverload) -> bool:
 
 
 def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Layout | None:
-    sample = func(*map(_sample, args), **{name: _sample(value) for name, value in kwargs.items()})
+    found = sample(func, args, kwargs)
     rank = max(tensor.dim() for tensor in tensors)
-    if type(sample) is not Tensor or tuple(sample.shape) != (1,) * rank:
+    if type(found) is not Tensor or tuple(found.shape) != (1,) * rank:
         return None
     shape = broadcast([tensor.shape for tensor in tensors], rank)
     if shape is None:
         return None
     complexes = any(tensor.dtype.is_complex for tensor in tensors)
     if func in _CONTIGUOUS or (complexes and func in _COMPLEX_CONTIGUOUS):
-        return shape, contiguous(shape), sample.dtype
-    made_like = func in _MADE_LIKE or (complexes and func in _COMPLEX_MADE_LIKE)
+        return shape, contiguous(shape), found.dtype
+    made_like = func in MADE_LIKE or (complexes and func in _COMPLEX_MADE_LIKE)
     if made_like and (0 in shape or is_dense(shape, tensors[0].stride())):
-        return shape, tensors[0].stride(), sample.dtype
-    numbers = any(isinstance(args[i], (int, float, complex)) for i in _tensor_positions(func) if i < len(args))
+        return shape, tensors[0].stride(), found.dtype
+    return shape, iterator_strides(shape, tensors, has_numbers(func, args, tensors)), found.dtype
+
+
+def has_numbers(func: OpOverload, args: Sequence[Any], tensors: Sequence[Tensor]) -> bool:
+    """Whether there are numbers among the operands that torch's iterator is given."""
+    positions = [i for i in _tensor_positions(func) if i < len(args)]
+    numbers = any(isinstance(args[i], int | float | complex | torch.SymInt | torch.SymFloat) for i in positions)
     numbers = numbers or func in _WITH_OWN_NUMBER or _makes_numbers_tensors(func)
-    numbers = numbers or (complexes and func in _COMPLEX_WITH_NUMBERS)
-    return shape, iterator_strides(shape, tensors, numbers), sample.dtype
+    return numbers or (func in _COMPLEX_WITH_NUMBERS and any(tensor.dtype.is_complex for tensor in tensors))
+
+
+def sample(func: OpOverload, args: Sequence[Any], kwargs: Any) -> Any:
+    """What an operator gives for one element of each type."""
+    return func(*map(_sample, args), **{name: _sample(value) for name, value in kwargs.items()})
 
 
 def _sample(value: Any) -> Any:

@@ -4,8 +4,9 @@
 so that one arithmetic serves traces, guards and loops; torch's own node holds a sympy expression, whose import alone
 costs more than most traces here.
 
-Every symbolic size has the value of this trace as its hint, and is at least 2: sizes 0 and 1 stay plain numbers. A
-question that the expressions do not answer is answered by the hints, and becomes a condition that guards must check.
+Every symbolic size has the value of this trace as its hint. Sizes of inputs may be 0 and 1 until something is asked
+that has another answer for these (`small_sizes`); other symbols are at least 2. A question that the expressions do not
+answer is answered by the hints, and becomes a condition that guards must check.
 
 Floating-point numbers that the program was given have hints too. What is asked of them is a fact, which guards check by
 asking again.
@@ -14,12 +15,14 @@ asking again.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from onegraph.ir.index import ZERO, Call, Index, Symbol, is_not_negative
+from onegraph.ir.atoms import is_least_one
+from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, greatest, is_not_negative
 from onegraph.torchlib.size_expression import (
     COMPARE,
     LARGEST,
@@ -39,6 +42,7 @@ from onegraph.torchlib.size_expression import (
 )
 from onegraph.torchlib.size_node import SizeNode
 from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, bits_of, is_symbolic, kind_of
+from onegraph.torchlib.small_sizes import EXCLUSIONS, NONE, SMALL, SmallSizes
 
 __all__ = [
     "LARGEST", "SIGNS", "Computed", "Condition", "Fact", "Float", "Given", "SizeNode", "Sizes", "Whole", "given_in",
@@ -63,6 +67,8 @@ class Sizes:
 
     def __init__(self) -> None:
         self.hints: dict[Symbol, int] = {}
+        self.small = SmallSizes()
+        self._trusted = 0
         self.replacements: dict[Symbol, Index] = {}
         self._constants: dict[Index, Index] = {}  # what expressions are that no symbol can be told from
         self.unknown: set[Symbol] = set()
@@ -87,14 +93,26 @@ class Sizes:
     @property
     def guards(self) -> tuple[Condition, ...]:
         """What must hold of the sizes for the trace to be valid."""
-        return tuple(asked if answer else asked.negated() for asked, answer in self._known.items())
+        asked = (asked if answer else asked.negated() for asked, answer in self._known.items())
+        plainly = (Condition(each.op, self._plainly(each.left), self._plainly(each.right)) for each in asked)
+        return tuple(each for each in plainly if each.left.symbols or each.right.symbols)
 
-    def new(self, hint: int, name: str) -> torch.SymInt:
-        """A size of its own, called `name`; the hint is at least 2."""
+    def _plainly(self, value: Index) -> Index:
+        """The expression with the numbers that functions give for sizes which turned out to be constants."""
+        stems = {symbol: self.stems[symbol] for symbol in value.symbols & self.stems.keys()}
+        known = {
+            s: Index.of(self.hints[s]) for s, stem in stems.items() if stem.args and all(map(self.is_fixed, stem.args))
+        }
+        return value.substitute(known)
+
+    def new(self, hint: int, name: str, may_be_small: bool = False) -> torch.SymInt:
+        """A size of its own, called `name`; the hint is at least 2, unless the size may be 0 and 1."""
         symbol = Symbol(name)
-        if hint < 2 or symbol in self.hints:
+        if hint < (0 if may_be_small else 2) or symbol in self.hints:
             raise ValueError(f"{name} = {hint} cannot become a symbolic size")
         self.hints[symbol] = hint
+        if may_be_small:
+            self.small.add(symbol)
         return torch.SymInt(SizeNode(self, Index.of(symbol)))
 
     def new_unknown(self, name: str) -> torch.SymInt:
@@ -133,7 +151,96 @@ class Sizes:
     def simplify(self, value: Index) -> Index:
         """The expression with everything that is known equal replaced."""
         value = value.substitute(self.replacements) if self.replacements else value
+        value = self._without_least(value)
         return self._constants.get(value, value)
+
+    def _without_least(self, value: Index) -> Index:
+        """The expression where sizes that cannot be 0 any more are not compared with 1."""
+        if not any(is_least_one(atom) for monomial, _ in value.terms for atom in monomial):
+            return value
+        result = ZERO
+        for monomial, coefficient in value.terms:
+            term = Index.of(coefficient)
+            for atom in monomial:
+                known = self.at_least_one(atom.a) if is_least_one(atom) else None
+                term = term * (Index((((atom,), 1),)) if known is None else known)
+            result = result + term
+        return result
+
+    # ---- sizes that may be 0 and 1 -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def trusted(self) -> Iterator[None]:
+        """What torch asks in here is answered without a guard, where it can be as for sizes from 2 on.
+
+        For making fakes whose sizes and strides are known to be those that eager's tensors have. What it keeps of their
+        layout (`SizeNode.is_contiguous`) is guarded nevertheless.
+        """
+        self._trusted += 1
+        try:
+            yield
+        finally:
+            self._trusted -= 1
+
+    def answer(self, condition: Condition) -> bool:
+        """What torch is told, and a guard unless it is trusted with these sizes."""
+        if not self._trusted or self.is_unknown(condition):
+            return self.holds(condition)
+        condition = Condition(condition.op, self.simplify(condition.left), self.simplify(condition.right))
+        certain = self.certain(condition, SMALL)
+        return bool(self.value(condition)) if certain is None else certain
+
+    def narrow(self, symbols: Iterable[Symbol]) -> None:
+        """Let these sizes be 2 and more, or what they are in this trace, if that is less."""
+        for symbol in symbols:
+            self._exclude(symbol, SMALL)
+
+    def at_least_one(self, size: Index) -> Index:
+        """The size, or 1 where it is 0: how many steps of memory a dimension takes."""
+        return size if self.certain(Condition("<", ZERO, size)) else greatest(size, 1)
+
+    def is_filled(self, shape: Sequence[Index], strides: Sequence[Index], order: Sequence[int]) -> bool:
+        """Whether the dimensions, innermost first in `order`, certainly fill memory as in a new tensor."""
+        step = ONE
+        for dim in order:
+            size = self.simplify(shape[dim])
+            if size != ONE:
+                if self.simplify(strides[dim]) != step:
+                    return False
+                step = step * self.at_least_one(size)
+        return True
+
+    def _exclude(self, symbol: Symbol, numbers: frozenset[int]) -> None:
+        excluded = self.small.of(symbol) & numbers
+        if self.hints.get(symbol) in excluded:
+            self._settle(symbol)
+        elif excluded:
+            self.small.exclude(symbol, excluded)
+
+    def _settle(self, symbol: Symbol) -> None:
+        """A size is what it is in this trace, 0 or 1."""
+        number = Index.of(self.hints[symbol])
+        self.small.exclude(symbol, SMALL)
+        self._known[Condition("==", Index.of(symbol), number)] = True
+        self._unify(Index.of(symbol), number)
+
+    def _decided(self, condition: Condition) -> bool | None:
+        """The answer if it is that for all but a small number that one size can be, which it is then not, else None."""
+        symbols = condition.left.symbols | condition.right.symbols
+        if len(symbols) != 1:
+            return None
+        (symbol,) = symbols
+        small = self.small.of(symbol)
+        for numbers in EXCLUSIONS if small else ():
+            if self.hints[symbol] not in numbers:
+                answer = self.certain(condition, numbers)
+                if answer is not None:
+                    self._exclude(symbol, numbers)
+                    return answer
+        if self.hints[symbol] in small:
+            self._settle(symbol)
+            return bool(self.value(condition))
+        return None
 
     def value(self, expression: Expression) -> Any:
         """What the expression is in this trace."""
@@ -157,33 +264,28 @@ class Sizes:
         for known in (condition, condition.negated()):
             if known in self._known:
                 return self._known[known] is (known is condition)
+        decided = self._decided(condition)
+        if decided is not None:
+            return decided
         answer = bool(self.value(condition))
         self._known[condition] = answer
         if (condition.op == "==") is answer and condition.op in ("==", "!="):
             self._unify(condition.left, condition.right)
         return answer
 
-    def certain(self, condition: Condition) -> bool | None:
-        """The answer if it is the same for all sizes from 2 on, else None."""
+    def certain(self, condition: Condition, without: frozenset[int] = NONE) -> bool | None:
+        """The answer if it is the same for all that the sizes may be, but for some of 0 and 1, else None."""
         difference = condition.right - condition.left
         if difference.constant is not None:
             return COMPARE[condition.op](0, difference.constant)
         if self.is_unknown(difference):
             return None
-        # Write each size as 2 + something that is not negative.
-        lifted = difference.substitute({symbol: Index.of(symbol) + 2 for symbol in difference.symbols})
-        match condition.op:
-            case "<" if is_not_negative(lifted - 1):
-                return True
-            case "<" if is_not_negative(-lifted):
-                return False
-            case "<=" if is_not_negative(lifted):
-                return True
-            case "<=" if is_not_negative(-lifted - 1):
-                return False
-            case "==" | "!=" if is_not_negative(lifted - 1) or is_not_negative(-lifted - 1):
-                return condition.op == "!="
-        return None
+        answers = set()
+        for way in self.small.ways(difference.symbols, without):
+            answers.add(always(condition.op, difference.substitute(way)))
+            if len(answers) > 1 or None in answers:
+                return None
+        return answers.pop()
 
     def specialize(self, value: Index | Computed | float) -> Any:
         """The value of this trace, guarding an integer to be that, and what other numbers are computed from."""
@@ -350,6 +452,26 @@ class Sizes:
                 rest = Index(tuple((monomial, -coefficient // times) for monomial, coefficient in others))
                 self.replacements = {s: e.substitute({symbol: rest}) for s, e in self.replacements.items()}
                 self.replacements[symbol] = rest
+                if rest.symbol is not None:
+                    self.small.exclude(rest.symbol, SMALL - self.small.of(symbol))
                 return
         if right.constant is not None:
             self._constants[left] = right
+
+
+def always(op: str, difference: Index) -> bool | None:
+    """Whether zero is in this relation to what no symbol, none being negative, changes the sign of; None: not known."""
+    if difference.constant is not None:
+        return COMPARE[op](0, difference.constant)
+    match op:
+        case "<" if is_not_negative(difference - 1):
+            return True
+        case "<" if is_not_negative(-difference):
+            return False
+        case "<=" if is_not_negative(difference):
+            return True
+        case "<=" if is_not_negative(-difference - 1):
+            return False
+        case "==" | "!=" if is_not_negative(difference - 1) or is_not_negative(-difference - 1):
+            return op == "!="
+    return None

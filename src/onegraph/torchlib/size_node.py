@@ -149,7 +149,7 @@ class SizeNode:
         value = self.value
         if isinstance(value, Index | Computed):
             value = self._compare("!=", self, self.wrap_int(0)).value
-        return self.sizes.holds(value) if isinstance(value, Condition) else bool(value)
+        return self.sizes.answer(value) if isinstance(value, Condition) else bool(value)
 
     expect_true = guard_or_false = guard_or_true = guard_size_oblivious = guard_bool
 
@@ -327,6 +327,10 @@ class SizeNode:
 
     def _dense(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode], order: Sequence[int]) -> SizeNode:
         """Do the dimensions, innermost first in `order`, fill memory without gaps?"""
+        shape, steps = [size.index for size in sizes], [stride.index for stride in strides]
+        if self.sizes.is_filled(shape, steps, order):
+            return self.wrap_bool(True)
+        self._narrow(*sizes, *strides)
         expected = Index.of(1)
         for dim in order:
             if sizes[dim].index == 1:
@@ -345,9 +349,17 @@ class SizeNode:
     def is_channels_last_contiguous_3d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:
         return self._dense(sizes, strides, (1, 4, 3, 2, 0)) if len(sizes) == 5 else self.wrap_bool(False)
 
+    def _narrow(self, *nodes: SizeNode) -> None:
+        """What these are asked has other answers for sizes of 0 and 1."""
+        for node in nodes:
+            self.sizes.narrow(node.index.symbols)
+
     def _ordered(self, strides: Sequence[SizeNode], rank: int, order: Sequence[int]) -> SizeNode:
+        if len(strides) != rank:
+            return self.wrap_bool(False)
+        self._narrow(*strides)
         steps = [self.sizes.value(stride.value) for stride in strides]
-        ordered = len(steps) == rank and all(steps[a] < steps[b] for a, b in zip(order, order[1:], strict=False))
+        ordered = all(steps[a] < steps[b] for a, b in zip(order, order[1:], strict=False))
         return self.wrap_bool(ordered)
 
     def is_channels_last_strides_2d(self, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> SizeNode:

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from onegraph.ir.index import Index
+from onegraph.torchlib.shapes import Sizes
+from onegraph.torchlib.size_node import SizeNode
 
-def contiguous(shape: Sequence[int]) -> list[int]:
-    strides, step = [], 1
+
+def contiguous(shape: Sequence[Any]) -> list[Any]:
+    strides: list[Any] = []
+    step: Any = 1
     for size in reversed(shape):
         strides.append(step)
-        step *= max(size, 1)
+        step = step * at_least_one(size)
     return strides[::-1]
+
+
+def at_least_one(size: Any) -> Any:
+    """The size, or 1 where it is 0; nothing is asked of a symbol."""
+    if not isinstance(size, torch.SymInt):
+        return max(size, 1)
+    sizes, index = size.node.sizes, size.node.index
+    return number(sizes, sizes.at_least_one(index))
+
+
+def number(sizes: Sizes, index: Index) -> int | torch.SymInt:
+    return torch.SymInt(SizeNode(sizes, index)) if index.constant is None else index.constant
+
+
+def is_certainly_contiguous(sizes: Sizes, tensor: torch.Tensor) -> bool:
+    """Whether a tensor has, in every call, the strides of a new one; those of dimensions of size 1 may be others."""
+    shape, strides = indices(sizes, tensor.shape), indices(sizes, tensor.stride())
+    return shape is not None and strides is not None and sizes.is_filled(shape, strides, range(len(shape))[::-1])
+
+
+def is_contiguous(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is contiguous; one with symbolic sizes is in every call, which asks nothing."""
+    symbols = [n.node.sizes for n in (*tensor.shape, *tensor.stride()) if isinstance(n, torch.SymInt)]
+    return is_certainly_contiguous(symbols[0], tensor) if symbols else tensor.is_contiguous()
+
+
+def indices(sizes: Sizes, numbers: Sequence[int | torch.SymInt]) -> tuple[Index, ...] | None:
+    """The numbers as index expressions, if that is what they are."""
+    found = tuple(n.node.value if isinstance(n, torch.SymInt) else Index.of(n) for n in numbers)
+    return found if all(isinstance(each, Index) and not sizes.is_unknown(each) for each in found) else None
 
 
 def filled(shape: Sequence[int], order: Sequence[int]) -> list[int]:
@@ -38,8 +74,12 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 def is_certainly_equal(a: int | torch.SymInt, b: int | torch.SymInt) -> bool:
     """Whether two sizes or strides are the same in every call; it asks nothing that would become a guard."""
-    equal: bool | torch.SymBool = a == b
-    return equal if isinstance(equal, bool) else equal.node.statically_known_true()
+    return is_certainly(a == b)
+
+
+def is_certainly(answer: bool | torch.SymBool) -> bool:
+    """Whether the answer is yes in every call."""
+    return answer if isinstance(answer, bool) else answer.node.statically_known_true()
 
 
 def memory_order(tensor: torch.Tensor) -> list[int] | None:
@@ -88,5 +128,12 @@ def symbolic_strides(tensor: torch.Tensor, sizes: Sequence[int | torch.SymInt]) 
     for dim in order:
         stride = extents.get(tensor.stride(dim), tensor.stride(dim))
         strides[dim] = stride
-        extents[tensor.stride(dim) * tensor.size(dim)] = stride * sizes[dim]
+        extents[tensor.stride(dim) * max(tensor.size(dim), 1)] = stride * at_least_one(sizes[dim])
     return strides
+
+
+def extent_of(sizes: Sequence[int | torch.SymInt], strides: Sequence[int | torch.SymInt]) -> int | torch.SymInt:
+    """How many elements there are from the first one to the last one in memory."""
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))

@@ -6,6 +6,7 @@ the time of a trace with symbols.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from onegraph.ir.index import ZERO, Index, product
-from onegraph.ir.types import contiguous_strides
 from onegraph.torchlib.shapes import Condition, Sizes
-from onegraph.torchlib.size_node import SizeNode
+from onegraph.torchlib.strides import contiguous, indices, is_certainly_equal, number
 
 aten = torch.ops.aten
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
@@ -28,34 +28,68 @@ def contiguous_view(sizes: Sizes, func: OpOverload, args: Sequence[Any]) -> Tens
     if func not in VIEWS or args[0].is_conj() or args[0].is_neg():
         return None
     x, wanted = args
-    shape, steps, after = (indices(sizes, numbers) for numbers in (x.shape, x.stride(), wanted))
-    if shape is None or steps is None or after is None or ZERO in after or after.count(OPEN) > 1:
+    shape, after = indices(sizes, x.shape), indices(sizes, wanted)
+    steps, plain = indices(sizes, x.stride()), indices(sizes, contiguous(x.shape))
+    if shape is None or after is None or after.count(OPEN) > 1 or steps != plain:
         return None
     count, rest = product(shape), product([size for size in after if size != OPEN])
-    after = tuple(count // rest if size == OPEN else size for size in after)
-    if (
-        steps != contiguous_strides(shape)
-        or product(after) != count
-        or not all(is_positive(sizes, size) for size in (*shape, *after))
-    ):
+    if OPEN in after and not (rest != ZERO and sizes.holds(Condition("<", ZERO, rest))):
         return None
-    with torch._C._DisableTorchDispatch():
-        elem = torch.empty(0, dtype=x.dtype, device="meta")
-        place = ([number(sizes, each) for each in every] for every in (after, contiguous_strides(after)))
-        elem.set_(x.untyped_storage(), x.storage_offset(), *place)
-    return elem
+    after = tuple(sizes.simplify(count // rest if size == OPEN else size) for size in after)
+    if product(after) != sizes.simplify(count) or not all(sizes.certain(Condition("<=", ZERO, n)) for n in after):
+        return None
+    return over(sizes, x, [number(sizes, size) for size in after])
 
 
-def indices(sizes: Sizes, numbers: Sequence[int | torch.SymInt]) -> tuple[Index, ...] | None:
-    """The numbers as index expressions, if that is what they are."""
-    found = tuple(n.node.value if isinstance(n, torch.SymInt) else Index.of(n) for n in numbers)
-    return found if all(isinstance(each, Index) and not sizes.is_unknown(each) for each in found) else None
+def sliced(sizes: Sizes, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor | None:
+    """The meta tensor that a slice is: where it begins and ends in the dimension is asked."""
+    if not -x.dim() <= dim < x.dim() or not isinstance(step, int) or step < 1:
+        return None
+    size = x.shape[dim]
+    first = 0 if start is None else bounded_place(start, size)
+    last = size if end is None or (isinstance(end, int) and end == sys.maxsize) else bounded_place(end, size)
+    length = (last - first + step - 1) // step if last >= first else 0
+    shape, strides = list(x.shape), list(x.stride())
+    shape[dim], offset = length, x.storage_offset() + first * strides[dim]
+    strides[dim] = strides[dim] * step
+    return over(sizes, x, shape, strides, offset)
 
 
-def is_positive(sizes: Sizes, size: Index) -> bool:
-    """Whether that is so in every call."""
-    return size.symbol is not None or sizes.certain(Condition("<", ZERO, size)) is True
+def bounded_place(place: Any, size: Any) -> Any:
+    if place < 0:
+        return place + size if place >= -size else 0
+    return place if place <= size else size
 
 
-def number(sizes: Sizes, index: Index) -> int | torch.SymInt:
-    return torch.SymInt(SizeNode(sizes, index)) if index.constant is None else index.constant
+def selected(sizes: Sizes, x: Tensor, dim: int, index: Any) -> Tensor | None:
+    """The meta tensor that an item is: whether there is such a place is asked."""
+    if not -x.dim() <= dim < x.dim() or not (index >= -x.shape[dim] and index < x.shape[dim]):
+        return None
+    shape, strides = list(x.shape), list(x.stride())
+    place = index + shape[dim] if index < 0 else index
+    offset = x.storage_offset() + place * strides[dim]
+    del shape[dim], strides[dim]
+    return over(sizes, x, shape, strides, offset)
+
+
+def expanded(sizes: Sizes, x: Tensor, wanted: Sequence[Any], *, implicit: bool = False) -> Tensor | None:
+    """The meta tensor that is as large as wanted, if it is seen which dimensions are repeated."""
+    missing = len(wanted) - x.dim()
+    shape, strides = list(wanted), [0] * max(missing, 0) + list(x.stride())
+    for dim, size in enumerate(wanted):
+        own = x.shape[dim - missing] if dim >= missing else 1
+        if dim >= missing and (is_certainly_equal(size, -1) or is_certainly_equal(size, own)):
+            shape[dim] = own
+        elif is_certainly_equal(own, 1) and size >= 0 and size != 1:  # else the stride is another one
+            strides[dim] = 0
+        else:
+            return None
+    return over(sizes, x, shape, strides) if missing >= 0 else None
+
+
+def over(sizes: Sizes, x: Tensor, shape: Sequence[Any], strides: Sequence[Any] = (), offset: Any = None) -> Tensor:
+    """A meta tensor over the memory of `x`, contiguous if no strides are given."""
+    place = x.storage_offset() if offset is None else offset
+    with torch._C._DisableTorchDispatch(), sizes.trusted():
+        base = torch.empty(0, dtype=x.dtype, device="meta").set_(x.untyped_storage(), 0, (0,), (1,))
+        return base.as_strided(shape, strides or contiguous(shape), place)

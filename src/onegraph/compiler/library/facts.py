@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onegraph.compiler.lower.arguments import index_of
+from onegraph.compiler.lower.arguments import step_of
 from onegraph.ir.index import Index
 from onegraph.torchlib.onednn import multiplies
 from onegraph.torchlib.strides import is_dense
@@ -34,7 +34,7 @@ def is_static(value: Tensor) -> bool:
 
 
 def strides_of(value: Tensor) -> tuple[Index, ...]:
-    return tuple(map(index_of, value.stride()))
+    return tuple(map(step_of, value.stride()))
 
 
 def is_ordinary(value: Tensor, dtypes: Sequence[torch.dtype]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.views import View
-from onegraph.ir.index import Index
+from onegraph.ir.atoms import is_least_one
+from onegraph.ir.index import ZERO, Index, product
 from onegraph.ir.loop import Argument, Named
 from onegraph.ir.types import DType, TensorType, dtype_of_torch
 from onegraph.torchlib.size_expression import Float
@@ -28,7 +29,7 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 def tensor_type(value: torch.Tensor) -> TensorType:
     """Element type, sizes and strides of a fake tensor."""
     strides = value.stride() if value.layout is torch.strided else ()
-    return TensorType(dtype_of(value.dtype), tuple(map(index_of, value.shape)), tuple(map(index_of, strides)))
+    return TensorType(dtype_of(value.dtype), tuple(map(index_of, value.shape)), tuple(map(step_of, strides)))
 
 
 def static(value: Index | int) -> int | None:
@@ -61,6 +62,15 @@ def index_of(value: int | torch.SymInt) -> Index:
     return Index.of(int(value))
 
 
+def step_of(stride: int | torch.SymInt) -> Index:
+    """A stride as an index expression, for a tensor that has elements: no size that it is a product of is 0 there."""
+    result = ZERO
+    for monomial, coefficient in index_of(stride).terms:
+        factors = (atom.a if is_least_one(atom) else Index((((atom,), 1),)) for atom in monomial)
+        result = result + product(list(factors)) * coefficient
+    return result
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fraction:
     """A symbolic floating-point number; `taken` are the numbers that are found in tensors."""
@@ -71,6 +81,10 @@ class Fraction:
     @property
     def value(self) -> Any:
         return self.symbol.node.value
+
+    def simplify(self, index: Index) -> Index:
+        """An index expression of those that the number is computed from, with what is known by now."""
+        return self.symbol.node.sizes.simplify(index)
 
 
 def specialized(value: Any) -> Any:

@@ -110,7 +110,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
             if node.target is torch.ops.aten._local_scalar_dense.default:
                 g.taken[value] = values[node.all_input_nodes[0]]
             else:  # computed once, and not for each element that it is used for
-                g.taken[value] = g.pointwise((), F64, lambda cell: cell.fraction(value, g.taken))
+                g.taken[value] = g.pointwise((), F64, lambda cell: cell.fraction(Fraction(number, g.taken)))
             return Fraction(number, g.taken)
     args = [_argument(arg, values) for arg in node.args]
     kwargs = {name: _argument(arg, values) for name, arg in node.kwargs.items()}

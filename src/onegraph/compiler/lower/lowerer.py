@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -261,21 +261,25 @@ class Cell:
         """An index expression as a number of type i64."""
         return Scalar(self.body, self.body.index(Index.of(index)), I64)
 
-    def fraction(self, value: Float | Index | float, taken: Mapping[Float, View]) -> Scalar:
+    def fraction(self, number: Fraction) -> Scalar:
         """A number that is computed from sizes and from numbers in tensors, in double precision."""
-        match value:
-            case Float() if value in taken:
-                return self.load(taken[value], ()).to(F64)
-            case Float(op, args):
-                return _FRACTIONS[op](*(self.fraction(arg, taken) for arg in args))
-            case Index():
-                return self.index(value).to(F64)
-        return self.literal(value, F64)
+
+        def computed(value: Float | Index | float) -> Scalar:
+            match value:
+                case Float() if value in number.taken:
+                    return self.load(number.taken[value], ()).to(F64)
+                case Float(op, args):
+                    return _FRACTIONS[op](*map(computed, args))
+                case Index():
+                    return self.index(number.simplify(value)).to(F64)
+            return self.literal(value, F64)
+
+        return computed(number.value)
 
     def number(self, value: Fraction | Index | float, dtype: DType) -> Scalar:
         """A number of the program that is not computed from sizes."""
         if isinstance(value, Fraction):
-            return self.fraction(value.value, value.taken).to(dtype)
+            return self.fraction(value).to(dtype)
         return self.literal(value.constant if isinstance(value, Index) else value, dtype)
 
     def symbol(self, value: Scalar) -> Index:

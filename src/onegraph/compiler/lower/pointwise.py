@@ -71,7 +71,7 @@ def _scalar(cell: Cell, arg: Any, wanted: DType | None, common: DType | None, ex
     """An operand as a scalar: loaded, or a number; converted if a type is wanted. Other arguments stay."""
     if wanted is None or common is None:
         if isinstance(arg, Fraction):
-            return cell.fraction(arg.value, arg.taken).to(F32)
+            return cell.fraction(arg).to(F32)
         return cell.load(arg) if isinstance(arg, View) else cell.index(arg) if _is_symbolic(arg) else _plain(arg)
     if isinstance(arg, View):
         value = cell.load(arg)
@@ -79,7 +79,7 @@ def _scalar(cell: Cell, arg: Any, wanted: DType | None, common: DType | None, ex
     if _is_symbolic(arg):
         return cell.index(arg).to(wanted)
     if isinstance(arg, Fraction):
-        value = cell.fraction(arg.value, arg.taken)
+        value = cell.fraction(arg)
         return value.to(wanted) if exact else value.to(common).to(wanted)
     arg = _plain(arg)
     if isinstance(arg, bool | int | float):

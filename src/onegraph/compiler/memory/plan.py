@@ -31,7 +31,7 @@ from onegraph.ir.plan import (
     Slot,
     ViewOf,
 )
-from onegraph.ir.types import U8, TensorType, contiguous_strides
+from onegraph.ir.types import U8, TensorType, contiguous_strides, strides_of_new
 
 WORKSPACE = "workspace"
 PAGE = 4096  # bytes: what is no larger is not worth giving back
@@ -78,7 +78,7 @@ class Planner:
 
     def layout(self, buffer: str) -> tuple[tuple[Int, ...], tuple[Int, ...]]:
         type = self.table[buffer].type
-        return self.integers(type.shape), self.integers(type.strides)
+        return self.integers(type.shape), self.integers(strides_of_new(type))
 
     # ---- memory ------------------------------------------------------------------------------------------------------
 

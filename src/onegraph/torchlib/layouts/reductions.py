@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_contiguous, is_dense
 
 aten = torch.ops.aten
 
 
 def _reduced(x: Tensor, dims: Any, keepdim: bool, dtype: torch.dtype) -> Layout | None:
     rank = max(x.dim(), 1)
-    if not x.is_contiguous() or any(not -rank <= d < rank for d in dims or ()):
+    if not is_contiguous(x) or any(not -rank <= d < rank for d in dims or ()):
         return None
     named = range(x.dim()) if not dims else [d % rank for d in dims]
     if len(set(named)) != len(named):
@@ -27,65 +27,65 @@ def _summed(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return dtype or (x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
 
 
-@rule(aten.sum.default, aten.sum.dim_IntList)
+@rule(aten.sum.default, aten.sum.dim_IntList, general=True)
 def sums(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
     return _reduced(x, dims, keepdim, _summed(x, dtype))
 
 
-@rule(aten.prod.default)
+@rule(aten.prod.default, general=True)
 def product(x: Tensor, *, dtype: Any = None) -> Layout | None:
     return _reduced(x, None, False, _summed(x, dtype))
 
 
-@rule(aten.prod.dim_int)
+@rule(aten.prod.dim_int, general=True)
 def product_along(x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
     return _reduced(x, [dim], keepdim, _summed(x, dtype))
 
 
-@rule(aten.mean.default, aten.mean.dim)
+@rule(aten.mean.default, aten.mean.dim, general=True)
 def mean(x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Layout | None:
     return _reduced(x, dims, keepdim, dtype or x.dtype) if (dtype or x.dtype).is_floating_point else None
 
 
-@rule(aten.amax.default, aten.amin.default)
+@rule(aten.amax.default, aten.amin.default, general=True)
 def amax(x: Tensor, dims: Any = (), keepdim: bool = False) -> Layout | None:
     return _reduced(x, dims, keepdim, x.dtype) if x.numel() and not x.is_complex() else None
 
 
-@rule(aten.max.default, aten.min.default)
+@rule(aten.max.default, aten.min.default, general=True)
 def maximum(x: Tensor) -> Layout | None:
     return _reduced(x, None, False, x.dtype) if x.numel() and not x.is_complex() else None
 
 
-@rule(aten.max.dim, aten.min.dim)
+@rule(aten.max.dim, aten.min.dim, general=True)
 def maximum_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Layout, ...] | None:
     found = _reduced(x, [dim], keepdim, x.dtype) if x.numel() and not x.is_complex() else None
     return None if found is None else (found, laid_out(found[0], torch.int64))
 
 
-@rule(aten.argmax.default, aten.argmin.default)
+@rule(aten.argmax.default, aten.argmin.default, general=True)
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Layout | None:
     if not x.numel() or x.dtype.is_complex or x.dtype is torch.bool:
         return None
     return _reduced(x, None if dim is None else [dim], keepdim, torch.int64)
 
 
-@rule(aten.any.default, aten.all.default)
+@rule(aten.any.default, aten.all.default, general=True)
 def anything(x: Tensor) -> Layout | None:
     return _reduced(x, None, False, torch.uint8 if x.dtype is torch.uint8 else torch.bool)
 
 
-@rule(aten.any.dim, aten.all.dim)
+@rule(aten.any.dim, aten.all.dim, general=True)
 def anything_along(x: Tensor, dim: int, keepdim: bool = False) -> Layout | None:
     return _reduced(x, [dim], keepdim, torch.uint8 if x.dtype is torch.uint8 else torch.bool)
 
 
-@rule(aten.var.correction, aten.std.correction)
+@rule(aten.var.correction, aten.std.correction, general=True)
 def variance(x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Layout | None:
     return _reduced(x, dims, keepdim, x.dtype) if x.is_floating_point() else None
 
 
-@rule(aten.var_mean.correction, aten.std_mean.correction)
+@rule(aten.var_mean.correction, aten.std_mean.correction, general=True)
 def variance_and_mean(
     x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[Layout, ...] | None:
@@ -93,7 +93,7 @@ def variance_and_mean(
     return None if found is None else (found, found)
 
 
-@rule(aten.logsumexp.default)
+@rule(aten.logsumexp.default, general=True)
 def logsumexp(x: Tensor, dims: Any, keepdim: bool = False) -> Layout | None:
     return _reduced(x, dims, keepdim, x.dtype) if x.is_floating_point() and x.numel() else None
 
@@ -105,7 +105,7 @@ def vector_norm(
     return _reduced(x, dims, keepdim, x.dtype) if x.is_floating_point() and dtype is None and x.numel() else None
 
 
-@rule(aten.cumsum.default, aten.cumprod.default)
+@rule(aten.cumsum.default, aten.cumprod.default, general=True)
 def scanned(x: Tensor, dim: int, *, dtype: Any = None) -> Layout | None:
     summed = _summed(x, dtype)
     return None if wrapped(dim, x) is None or summed is torch.bool else laid_out(x.shape, summed)
@@ -134,9 +134,9 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     return laid_out(shape, x.dtype), laid_out(shape, torch.int64)
 
 
-@rule(aten._softmax.default, aten._log_softmax.default)
+@rule(aten._softmax.default, aten._log_softmax.default, general=True)
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Layout | None:
-    if half_to_float or not x.is_floating_point() or not x.is_contiguous():
+    if half_to_float or not x.is_floating_point() or not is_contiguous(x):
         return None
     return laid_out(x.shape, x.dtype)
 

@@ -15,13 +15,16 @@ Rule = Callable[..., "Layout | tuple[Layout, ...] | None"]
 RULES: dict[OpOverload, Rule] = {}
 #: Those whose rules serve symbolic sizes, too: torch's meta kernels ask for the numbers.
 OF_SYMBOLS: set[OpOverload] = set()
+#: Those whose rules serve sizes that may be 0 and 1: they ask what decides what the operator does, and nothing else.
+GENERAL: set[OpOverload] = set()
 
 
-def rule(*ops: OpOverload, of_symbols: bool = False) -> Callable[[Rule], Rule]:
+def rule(*ops: OpOverload, of_symbols: bool = False, general: bool = False) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         for op in ops:
             RULES[op] = function
         OF_SYMBOLS.update(ops if of_symbols else ())
+        GENERAL.update(ops if general else ())
         return function
 
     return register

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
-from onegraph.torchlib.strides import is_dense, suggested_format
+from onegraph.torchlib.strides import is_contiguous, is_dense, suggested_format
 
 aten = torch.ops.aten
 
 
-@rule(aten.cat.default)
+@rule(aten.cat.default, general=True)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
     first = tensors[0]
     d = dim % max(first.dim(), 1)
     if suggested_format(first) is not torch.contiguous_format:  # which tensors with sizes of 1 may do too
         return None
     for x in tensors:
-        alike = x.dim() == first.dim() and x.dtype == first.dtype and x.is_contiguous() and 0 not in x.shape
+        alike = x.dim() == first.dim() and x.dtype == first.dtype and is_contiguous(x) and 0 not in x.shape
         if not alike or any(n != m for k, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if k != d):
             return None
     if not first.dim():
@@ -31,7 +31,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
     return laid_out(shape, first.dtype)
 
 
-@rule(aten.stack.default)
+@rule(aten.stack.default, general=True)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
     first, rank = tensors[0], tensors[0].dim() + 1
     if not -rank <= dim < rank or any(x.shape != first.shape or x.dtype != first.dtype for x in tensors):
@@ -44,7 +44,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Layout | None:
 
 def _plainly_ordered(x: Tensor, rank: int) -> bool:
     """Contiguous, and as a part of images not channels last too, which tensors with sizes of 1 may be."""
-    return x.is_contiguous() and (rank not in (4, 5) or min(x.shape) > 1)
+    return is_contiguous(x) and (rank not in (4, 5) or min(x.shape) > 1)
 
 
 @rule(aten.roll.default)

@@ -1,0 +1,206 @@
+"""Operators on tensors whose sizes are symbols that may be 0 and 1.
+
+Here are the rules for their results, in which nothing is asked that does not decide what the operator does. Any other
+operator is asked of sizes from 2 on (`Sizes.narrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from onegraph.torchlib.layouts import GENERAL, RULES, Layout
+from onegraph.torchlib.layouts.registry import laid_out
+from onegraph.torchlib.quick_meta import MADE_LIKE, has_numbers, is_elementwise, is_in_place, is_lenient, sample
+from onegraph.torchlib.shapes import Sizes
+from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_contiguous, is_certainly_equal
+from onegraph.torchlib.symbolic_views import contiguous_view, expanded, selected, sliced
+
+aten = torch.ops.aten
+
+#: Their kernels ask nothing but what decides what they do, whatever the sizes.
+ASKING = frozenset(
+    {
+        *(aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default),
+        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.detach.default, aten.alias.default),
+        *(
+            aten.scalar_tensor.default,
+            aten.sym_size.int,
+            aten.sym_stride.int,
+            aten.sym_numel.default,
+            aten.sym_storage_offset.default,
+        ),
+    }
+)
+_FILLING = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
+_VIEWS: dict[OpOverload, Callable[..., Tensor | None]] = {
+    aten.slice.Tensor: sliced,
+    aten.select.int: selected,
+    aten.expand.default: expanded,
+}
+
+
+def general_view(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any) -> Tensor | None:
+    """The meta tensor that a view is, or None where there is no rule for the call."""
+    if args and isinstance(args[0], Tensor) and (args[0].is_conj() or args[0].is_neg()):
+        return None
+    rule = _VIEWS.get(func)
+    return contiguous_view(sizes, func, args) if rule is None else rule(sizes, *args, **kwargs)
+
+
+def is_itself(func: OpOverload, tensors: Sequence[Tensor]) -> bool:
+    """Whether a call gives its first argument, which it writes to and which has the sizes of the result."""
+    if not tensors or func not in _FILLING and not (is_lenient(func) and is_in_place(func)):
+        return False
+    shape = certain_broadcast([tensor.shape for tensor in tensors])
+    return shape is not None and is_certainly_shape(tensors[0], shape)
+
+
+def is_certainly_shape(tensor: Tensor, shape: Sequence[Any]) -> bool:
+    """Whether a tensor has these sizes in every call."""
+    return tensor.dim() == len(shape) and all(map(is_certainly_equal, tensor.shape, shape))
+
+
+def general_layout(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
+    """What the results are (one layout or a tuple of them), or None where there is no rule for the call."""
+    if func in FACTORIES:
+        return _made(func, args, kwargs)
+    if func in COPIES:
+        return _copied(*args, **kwargs)
+    if func in GENERAL:
+        return RULES[func](*args, **kwargs)
+    return _elementwise(sizes, func, args, kwargs, tensors) if tensors and is_elementwise(func) else None
+
+
+def certain_broadcast(shapes: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """The common shape, if no size has to be asked whether it is 1; whether two are equal is asked if they are now."""
+    rank = max(map(len, shapes))
+    found: list[Any] = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, rank - len(shape)):
+            if is_certainly_equal(size, 1) or is_certainly_equal(size, found[dim]):
+                continue
+            if is_certainly_equal(found[dim], 1):
+                found[dim] = size
+            elif not are_now_equal(found[dim], size):
+                return None
+    return found
+
+
+def are_now_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes that are symbols are equal in this trace, and then in every call of it."""
+    symbols = isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt)
+    return symbols and a.node.has_hint() and b.node.has_hint() and a.node.hint == b.node.hint and bool(a == b)
+
+
+def _elementwise(
+    sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]
+) -> Layout | None:
+    """The operands are contiguous, or have one dimension at most: so is the result."""
+    flat = all(tensor.dim() <= 1 for tensor in tensors) and func not in MADE_LIKE
+    if not (flat or all(is_certainly_contiguous(sizes, tensor) for tensor in tensors)):
+        return None
+    made = sample(func, args, kwargs)
+    shape = certain_broadcast([tensor.shape for tensor in tensors])
+    if shape is None or type(made) is not Tensor or tuple(made.shape) != (1,) * len(shape):
+        return None
+    alike = [is_certainly_shape(tensor, shape) for tensor in tensors]
+    if func in MADE_LIKE and not alike[0]:
+        return None
+    if (not all(alike) or has_numbers(func, args, tensors)) and not keeps_order(shape):
+        return None
+    return laid_out(shape, made.dtype)
+
+
+def keeps_order(shape: Sequence[Any]) -> bool:
+    """Whether torch's iterator goes through contiguous operands in their order, where it sorts the dimensions.
+
+    It does not where an empty one stands before one of size 1.
+    """
+    for dim, size in enumerate(shape):
+        if any(may_be_one(inner) for inner in shape[dim + 1 :]) and not size > 0:
+            return False
+    return True
+
+
+def may_be_one(size: Any) -> bool:
+    """Whether a size is 1 in some call; it asks nothing."""
+    return not is_certainly(size != 1)
+
+
+# ---- new tensors -----------------------------------------------------------------------------------------------------
+
+
+def _shape_of(size: Sequence[Any]) -> Sequence[Any] | None:
+    return size if all(n >= 0 for n in size) else None
+
+
+def _first(size: Any, *_: Any) -> Sequence[Any] | None:
+    return _shape_of(size)
+
+
+def _second(x: Tensor, size: Any, *_: Any) -> Sequence[Any] | None:
+    return _shape_of(size)
+
+
+def _counted(*numbers: Any) -> Sequence[Any] | None:
+    """As many as there are whole numbers from the first to the last."""
+    start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1)}.get(len(numbers), numbers)
+    if not all(isinstance(n, int | torch.SymInt) for n in (start, end)) or type(step) is not int or step != 1:
+        return None
+    return _shape_of([end - start])
+
+
+FACTORIES: dict[OpOverload, Callable[..., Sequence[Any] | None]] = {
+    **dict.fromkeys((aten.full.default, aten.zeros.default, aten.ones.default, aten.empty.memory_format), _first),
+    **dict.fromkeys(
+        (aten.new_zeros.default, aten.new_ones.default, aten.new_full.default, aten.new_empty.default), _second
+    ),
+    **dict.fromkeys((aten.arange.default, aten.arange.start, aten.arange.start_step), _counted),
+}
+_SIZED = {_first: 0, _second: 1}
+
+
+def _made(func: OpOverload, args: Sequence[Any], kwargs: Any) -> Layout | None:
+    """Contiguous; of the type that the operator gives for one element."""
+    options = dict(kwargs)
+    device = torch.device(options.pop("device", None) or _device(args))
+    ordinary = options.pop("layout", None) in (None, torch.strided) and not options.pop("pin_memory", None)
+    if (
+        device.type != "cpu"
+        or not ordinary
+        or options.pop("memory_format", None) not in (None, torch.contiguous_format)
+    ):
+        return None
+    shape = FACTORIES[func](*args)
+    if shape is None:
+        return None
+    place = _SIZED.get(FACTORIES[func])
+    given = [[1] * len(shape) if at == place else value for at, value in enumerate(args)]
+    return laid_out(shape, sample(func, given, {**options, "device": "cpu"}).dtype)
+
+
+COPIES = frozenset(
+    {
+        *(aten.clone.default, aten._to_copy.default, aten.empty_like.default, aten.zeros_like.default),
+        *(aten.ones_like.default, aten.full_like.default, aten.fill.Scalar, aten.fill.Tensor),
+    }
+)
+_KEPT = (None, torch.preserve_format, torch.contiguous_format)
+
+
+def _copied(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
+    """A contiguous tensor of the sizes of one that is so, dimensions of size 1 included."""
+    ordinary = others.get("layout") in (None, torch.strided) and not others.get("pin_memory")
+    if not ordinary or memory_format not in _KEPT or torch.device(others.get("device") or "cpu").type != "cpu":
+        return None
+    plain = all(map(is_certainly_equal, x.stride(), contiguous(x.shape)))
+    return laid_out(x.shape, dtype or x.dtype) if plain else None
+
+
+def _device(args: Sequence[Any]) -> Any:
+    return args[0].device if args and isinstance(args[0], Tensor) else torch.get_default_device()
