@@ -1,9 +1,30 @@
-"""Where an iterator goes on that is made again, or was moved while tracing."""
+"""Native iterators that can be made again, and where one goes on that is, or that was moved while tracing."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
+#: Native iterators whose `__reduce__` says exactly what is left of them.
+ITERATORS = tuple(
+    type(iterator)
+    for iterator in (
+        iter([]), iter(()), iter(range(0)), iter(range(1 << 64)), iter(""), iter(b""), iter(bytearray()), enumerate(()),
+        zip(), reversed([]), reversed(()), iter(int, 1),
+    )
+)  # fmt: skip
+ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
+
+#: What has no item, by the type of its iterator.
+EMPTY: dict[type, Callable[[], Any]] = {
+    type(make()): make
+    for make in (
+        lambda: iter([]), lambda: iter(()), lambda: iter(""), lambda: iter("\N{SNOWMAN}"), lambda: iter(b""),
+        lambda: iter(bytearray()), lambda: iter(int, 0), lambda: reversed([]),
+        lambda: next(itertools.groupby([0]))[1],
+    )
+}  # fmt: skip
 #: Iterators over lists, which may be shorter than they were when the iterator came to its position.
 OVER_LISTS = (type(iter([])), type(reversed([])))
 

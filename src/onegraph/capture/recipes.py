@@ -6,7 +6,6 @@ import collections
 import functools
 import gc
 import io
-import itertools
 import operator
 import random
 import weakref
@@ -33,28 +32,8 @@ from onegraph.capture.hatches import rebuild_disabled
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
 from onegraph.capture.kinds import isinstance, plain
 from onegraph.capture.layout import HEAP_TYPE, exception_fields, instance_dict, makes_itself, native_method, slots_of
-from onegraph.capture.positions import write_position
+from onegraph.capture.positions import EMPTY, ITERATORS, write_position
 from onegraph.capture.shadows import ATOMS, DELETED, cell_value, keys_of, members_of
-
-#: Native iterators whose `__reduce__` says exactly what is left of them.
-ITERATORS = tuple(
-    type(iterator)
-    for iterator in (
-        iter([]), iter(()), iter(range(0)), iter(range(1 << 64)), iter(""), iter(b""), iter(bytearray()), enumerate(()),
-        zip(), reversed([]), reversed(()), iter(int, 1),
-    )
-)  # fmt: skip
-ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
-
-#: What has no item, by the type of its iterator.
-_EMPTY: dict[type, Callable[[], Any]] = {
-    type(make()): make
-    for make in (
-        lambda: iter([]), lambda: iter(()), lambda: iter(""), lambda: iter("\N{SNOWMAN}"), lambda: iter(b""),
-        lambda: iter(bytearray()), lambda: iter(int, 0), lambda: reversed([]),
-        lambda: next(itertools.groupby([0]))[1],
-    )
-}  # fmt: skip
 
 
 def rebuild_constant(rebuild: Any, value: Any) -> str:
@@ -275,7 +254,7 @@ def rebuild_iterator(rebuild: Any, value: Any) -> str:
     function, args, *state = kind.__reduce__(value)
     if cls is not kind:  # calling it would run the program's own `__new__` and `__init__`
         return rebuild_iterator_subclass(rebuild, value, kind, args, state)
-    if cls in _EMPTY and function is iter and not state and len(args) == 1:  # at its end it reduces to another type
+    if cls in EMPTY and function is iter and not state and len(args) == 1:  # at its end it reduces to another type
         return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
     name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
     if state and state[0] is not None:
@@ -294,7 +273,7 @@ def rebuild_iterator_subclass(rebuild: Any, value: Any, kind: type, args: Any, s
 
 def ended(kind: type) -> Any:
     """An iterator of this type that has come to its end."""
-    iterator = _EMPTY[kind]()
+    iterator = EMPTY[kind]()
     while next(iterator, ended) is not ended:
         pass
     return iterator
