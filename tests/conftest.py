@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import random
@@ -34,6 +35,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if not HAS_TORCH and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
         return any(importlib.util.find_spec(name) is None for name in foreign_packages(collection_path)) or None
     return None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """What is there before a file's tests stays: the garbage collector, which many ask to run, passes over it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
