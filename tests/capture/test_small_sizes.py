@@ -86,6 +86,28 @@ def test_what_depends_on_small_sizes_is_asked(name: str) -> None:
         assert versions(OWN[name], sizes, "native") <= len({*sizes} & {0, 1}) + 2
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: torch.arange(3.0).expand(n, 3),
+        lambda n: torch.arange(3.0 * n).reshape(3, n).t(),
+        lambda n: torch.arange(6.0 * n).reshape(n, 2, 3)[:, 1],
+    ],
+)
+def test_tensors_that_are_not_contiguous(made: Callable[[int], Tensor]) -> None:
+    """One that is expanded is read before the loop over its rows."""
+
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        return x[:, 1] * 2, x * 2, x + x.sum(1, keepdim=True)
+
+    for sizes in ORDERS:
+        onegraph.reset()
+        compiled = onegraph.compile(f)
+        for n in sizes:
+            expected, result = f(made(n)), compiled(made(n))
+            assert same(list(expected), list(result)) and layout(expected) == layout(result), n
+
+
 def test_gradients_of_small_sizes() -> None:
     def f(x: Tensor, w: Tensor) -> Tensor:
         return (F.relu(x * w) + x.sum(0)).sum()

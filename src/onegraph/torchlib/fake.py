@@ -24,7 +24,6 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorConverter,
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
@@ -36,12 +35,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from onegraph.ir.index import ZERO
 from onegraph.torchlib import compilerless, fake_convolution
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import (
     CORRECTIONS,
     LIFTS,
+    Converter,
     common_device,
     is_foreign,
     is_plain,
@@ -50,12 +51,12 @@ from onegraph.torchlib.fake_routes import (
 )
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.general_sizes import ASKING, general_layout, general_view, is_itself
-from onegraph.torchlib.given import bounded_arguments, has_symbols, symbols_of
+from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols, symbols_of
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
-from onegraph.torchlib.shapes import Sizes
+from onegraph.torchlib.shapes import Condition, Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import extent_of, symbolic_strides
 
@@ -97,7 +98,7 @@ class FakeMode(FakeTensorMode):
         self.enter_stack = []
         self._stack = ""
         self._mode_key = _MODE_KEY
-        self.fake_tensor_converter = _Converter()
+        self.fake_tensor_converter = Converter()
         self._fakes = WeakTensorKeyDictionary()
         self._storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
         self._symbolic_storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
@@ -142,6 +143,9 @@ class FakeMode(FakeTensorMode):
             # A storage of symbolic size: comparing with that of a plain size would guard the sizes.
             sizes: list[Any] = [symbolic_dims.get(dim, size) for dim, size in enumerate(tensor.size())]
             strides = symbolic_strides(tensor, sizes)
+            for size, step in zip(sizes, tensor.stride(), strict=True):
+                if step == 0 and isinstance(size, torch.SymInt):  # kernels read it before the loop over this dimension
+                    self.sizes.holds(Condition("<", ZERO, size.node.index))
             whole = self._symbolic_storage(tensor, tensor.storage_offset() + extent_of(sizes, strides))
             with self.sizes.trusted():
                 elem = torch.empty(0, dtype=tensor.dtype, device=_META)
@@ -246,6 +250,8 @@ class FakeMode(FakeTensorMode):
                 return found
             if func not in ASKING:
                 self.sizes.narrow(symbols_of(args, kwargs))
+                if are_settled(args, kwargs) and not is_mutable(func):
+                    return self._settled(func, args, kwargs)
         if tensors and plain and (not symbolic or func in OF_SYMBOLS):
             with torch._C._DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
@@ -262,7 +268,7 @@ class FakeMode(FakeTensorMode):
                 return args[0]
             if (view := general_view(self.sizes, func, args, kwargs)) is not None:
                 return self._wrap(view, _CPU)
-            layout = general_layout(self.sizes, func, args, kwargs, tensors)
+            layout = general_layout(func, args, kwargs, tensors)
         with self.sizes.trusted():
             return None if layout is None else self._laid_out(layout)
 
@@ -326,9 +332,12 @@ class FakeMode(FakeTensorMode):
         except DATA_DEPENDENT_ERRORS:
             raise
         except (RuntimeError, NotImplementedError):
-            args, kwargs = self._specialized(args), self._specialized(dict(kwargs))
-            tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
-            return self._dispatch_static(func, args, kwargs, tensors)
+            return self._settled(func, args, kwargs)
+
+    def _settled(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        args, kwargs = self._specialized(args), self._specialized(dict(kwargs))
+        tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
+        return self._run(func, args, kwargs, tensors, False)
 
     def _specialized(self, arguments: Any) -> Any:
         """The arguments with plain sizes; tensors over the same storages."""
@@ -479,19 +488,6 @@ class FakeMode(FakeTensorMode):
                 result.constant = func(*map_leaves(value, args), **map_leaves(value, dict(kwargs)))
             self._constants.append(result)
         return result
-
-
-class _Converter(FakeTensorConverter):
-    """What the table of special operators uses to turn results into fakes."""
-
-    def __init__(self) -> None:
-        super().__init__(copy_data=False, export=False)
-
-    def from_real_tensor(self, fake_mode: FakeMode, t: Tensor, make_constant: bool = False, *_: Any, **__: Any) -> Any:
-        return fake_mode._constant(t) if make_constant else fake_mode.fakeify(t)
-
-    def from_meta_and_device(self, fake_mode: FakeMode, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
-        return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)
 
 
 def is_faking() -> bool:

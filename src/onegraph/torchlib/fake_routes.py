@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import FakeTensor, UnsupportedFakeTensorException
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, UnsupportedFakeTensorException
 
 from onegraph.torchlib import fake_convolution
 from onegraph.torchlib.aten import has_device_argument
@@ -206,3 +206,16 @@ def refuse_unsupported(tensor: Tensor) -> None:
         raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
     if is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")
+
+
+class Converter(FakeTensorConverter):
+    """What the table of special operators uses to turn results into fakes."""
+
+    def __init__(self) -> None:
+        super().__init__(copy_data=False, export=False)
+
+    def from_real_tensor(self, fake_mode: Any, t: Tensor, make_constant: bool = False, *_: Any, **__: Any) -> Any:
+        return fake_mode._constant(t) if make_constant else fake_mode.fakeify(t)
+
+    def from_meta_and_device(self, fake_mode: Any, t: Tensor, device: torch.device, *_: Any, **__: Any) -> Any:
+        return t if isinstance(t, FakeTensor) else FakeTensor(fake_mode, t, device)

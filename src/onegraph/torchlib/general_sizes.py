@@ -17,7 +17,7 @@ from onegraph.torchlib.layouts import GENERAL, RULES, Layout
 from onegraph.torchlib.layouts.registry import laid_out
 from onegraph.torchlib.quick_meta import MADE_LIKE, has_numbers, is_elementwise, is_in_place, is_lenient, sample
 from onegraph.torchlib.shapes import Sizes
-from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_contiguous, is_certainly_equal
+from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_equal
 from onegraph.torchlib.symbolic_views import contiguous_view, expanded, selected, sliced
 
 aten = torch.ops.aten
@@ -65,7 +65,7 @@ def is_certainly_shape(tensor: Tensor, shape: Sequence[Any]) -> bool:
     return tensor.dim() == len(shape) and all(map(is_certainly_equal, tensor.shape, shape))
 
 
-def general_layout(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
+def general_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Any:
     """What the results are (one layout or a tuple of them), or None where there is no rule for the call."""
     if func in FACTORIES:
         return _made(func, args, kwargs)
@@ -73,7 +73,7 @@ def general_layout(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: 
         return _copied(*args, **kwargs)
     if func in GENERAL:
         return RULES[func](*args, **kwargs)
-    return _elementwise(sizes, func, args, kwargs, tensors) if tensors and is_elementwise(func) else None
+    return _elementwise(func, args, kwargs, tensors) if tensors and is_elementwise(func) else None
 
 
 def certain_broadcast(shapes: Sequence[Sequence[Any]]) -> list[Any] | None:
@@ -97,12 +97,10 @@ def are_now_equal(a: Any, b: Any) -> bool:
     return symbols and a.node.has_hint() and b.node.has_hint() and a.node.hint == b.node.hint and bool(a == b)
 
 
-def _elementwise(
-    sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]
-) -> Layout | None:
+def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Layout | None:
     """The operands are contiguous, or have one dimension at most: so is the result."""
     flat = all(tensor.dim() <= 1 for tensor in tensors) and func not in MADE_LIKE
-    if not (flat or all(is_certainly_contiguous(sizes, tensor) for tensor in tensors)):
+    if not (flat or all(map(is_as_new, tensors))):
         return None
     made = sample(func, args, kwargs)
     shape = certain_broadcast([tensor.shape for tensor in tensors])
@@ -114,6 +112,11 @@ def _elementwise(
     if (not all(alike) or has_numbers(func, args, tensors)) and not keeps_order(shape):
         return None
     return laid_out(shape, made.dtype)
+
+
+def is_as_new(tensor: Tensor) -> bool:
+    """Whether a tensor has the strides of a new one in every call, in dimensions of size 1, too."""
+    return all(map(is_certainly_equal, tensor.stride(), contiguous(tensor.shape)))
 
 
 def keeps_order(shape: Sequence[Any]) -> bool:
@@ -198,8 +201,7 @@ def _copied(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **
     ordinary = others.get("layout") in (None, torch.strided) and not others.get("pin_memory")
     if not ordinary or memory_format not in _KEPT or torch.device(others.get("device") or "cpu").type != "cpu":
         return None
-    plain = all(map(is_certainly_equal, x.stride(), contiguous(x.shape)))
-    return laid_out(x.shape, dtype or x.dtype) if plain else None
+    return laid_out(x.shape, dtype or x.dtype) if is_as_new(x) else None
 
 
 def _device(args: Sequence[Any]) -> Any:

@@ -114,3 +114,9 @@ def symbols_of(args: Any, kwargs: Any) -> set[Symbol]:
             if isinstance(number, torch.SymInt) and isinstance(number.node.value, Index):
                 found |= number.node.value.symbols
     return found
+
+
+def are_settled(args: Any, kwargs: Any) -> bool:
+    """Whether all sizes and strides of tensors, and all numbers, are constants by now."""
+    numbers = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in leaves(args, kwargs))
+    return not numbers and not symbols_of(args, kwargs)
