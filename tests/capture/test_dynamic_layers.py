@@ -55,7 +55,7 @@ def test_a_long_memory_takes_any_batch() -> None:
 @pytest.mark.parametrize(
     "layers",
     [
-        (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 1, stride=2)),
+        (nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2)),
         (nn.Conv2d(4, 4, 3, groups=4, padding=1), nn.Conv2d(4, 8, 3, dilation=2)),
         (nn.ConvTranspose2d(4, 8, 3, stride=2), nn.Conv2d(8, 4, 3)),
     ],
