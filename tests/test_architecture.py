@@ -21,6 +21,12 @@ RANK = {
     "tools": 5,
     "__main__": 6,
 }
+# The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
+ROOMS = (
+    "pyobject", "bytecode", "interp", "breaks", "calls", "guards", "directives", "heap", "symbolic", "graph", "resume",
+    "policy", "residual", "tracer",
+)  # fmt: skip
+MAX_FOLDER_FILES = 16
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "misc", "manager", "managers", "common"}
@@ -142,6 +148,20 @@ def layers_are_kept(name: str, tree: ast.Module) -> Iterator[str]:
             yield f"{own} imports {target}"
 
 
+def room(name: str) -> int:
+    """The place of a module of capture in the order of its rooms; what is in no room stands on top of them."""
+    part = name.split(".")[2]
+    return ROOMS.index(part) if part in ROOMS else len(ROOMS)
+
+
+def rooms_are_kept(name: str, tree: ast.Module) -> Iterator[str]:
+    if layer(name) != "capture":
+        return
+    for target in sorted(imports_of(tree)):
+        if layer(target) == "capture" and room(target) > room(name):
+            yield f"{name.split('.')[2]} imports {target}"
+
+
 RULES: list[Rule] = [
     stock_compiler_is_not_used,
     private_torch_only_in_torchlib,
@@ -151,6 +171,7 @@ RULES: list[Rule] = [
     no_global_statement,
     functions_are_short,
     layers_are_kept,
+    rooms_are_kept,
 ]
 
 
@@ -188,6 +209,12 @@ def test_no_import_cycle() -> None:
     assert not cycle, " -> ".join(cycle)
 
 
+def test_folders_of_capture_are_small() -> None:
+    folders = {path.parent for path in (PACKAGE / "capture").rglob("*.py")}
+    sizes = {folder.relative_to(PACKAGE): len([*folder.glob("*.py")]) for folder in folders}
+    assert not {folder: files for folder, files in sizes.items() if files > MAX_FOLDER_FILES}
+
+
 def test_files_are_small() -> None:
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "csrc").glob("*.[ch]")]
     sizes = {path.relative_to(ROOT): path.read_text().count("\n") for path in sources}
@@ -219,6 +246,8 @@ def test_names_say_what_a_file_is_about() -> None:
         (layers_are_kept, "onegraph.capture.x", "from onegraph import compile"),
         (layers_are_kept, "onegraph.base.x", "import onegraph"),
         (layers_are_kept, "onegraph.elsewhere.x", ""),
+        (rooms_are_kept, "onegraph.capture.heap.x", "from onegraph.capture.policy.python import builtins"),
+        (rooms_are_kept, "onegraph.capture.tracer.x", "from onegraph.capture.translate import translate"),
     ],
 )
 def test_each_rule_finds_what_it_forbids(rule: Rule, name: str, source: str) -> None:

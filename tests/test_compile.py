@@ -18,7 +18,7 @@ import torch
 import onegraph
 from onegraph import _C
 from onegraph.base import events as ev
-from onegraph.capture.tracer import Tracer
+from onegraph.capture.tracer.tracer import Tracer
 from tests.capture.test_breaks import Watch
 from tests.capture.test_small_programs import tree_equal
 
@@ -329,7 +329,7 @@ def test_no_handler_of_the_program_sees_a_defect_of_ours(
         except Exception:
             return x
 
-    in_onegraph = FunctionType(missing.__code__, {"__name__": "onegraph.capture.tracer", "_C": _C})
+    in_onegraph = FunctionType(missing.__code__, {"__name__": "onegraph.capture.tracer.tracer", "_C": _C})
     monkeypatch.setattr(Tracer, "call_native", lambda *args: in_onegraph(*args))
     x = torch.rand(3)
     with pytest.raises((AttributeError, NameError), match="no_such"):

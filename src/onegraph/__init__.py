@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from onegraph.base.errors import InvalidArgument as InvalidArgument
     from onegraph.base.errors import OnegraphError as OnegraphError
     from onegraph.base.errors import RecompileLimitError as RecompileLimitError
-    from onegraph.capture.hatches import disable as disable
-    from onegraph.capture.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
-    from onegraph.capture.hatches import error_on_graph_break as error_on_graph_break
-    from onegraph.capture.hatches import graph_break as graph_break
-    from onegraph.capture.hatches import skip as skip
-    from onegraph.capture.hatches import skip_frame as skip_frame
-    from onegraph.capture.stance import run as run
-    from onegraph.capture.stance import set_stance as set_stance
-    from onegraph.capture.treatment import allow_in_graph as allow_in_graph
-    from onegraph.capture.treatment import assume_constant_result as assume_constant_result
-    from onegraph.capture.treatment import disallow_in_graph as disallow_in_graph
-    from onegraph.capture.treatment import forbid_in_graph as forbid_in_graph
-    from onegraph.capture.treatment import nonstrict_trace as nonstrict_trace
-    from onegraph.capture.treatment import substitute_in_graph as substitute_in_graph
+    from onegraph.capture.directives.hatches import disable as disable
+    from onegraph.capture.directives.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
+    from onegraph.capture.directives.hatches import error_on_graph_break as error_on_graph_break
+    from onegraph.capture.directives.hatches import graph_break as graph_break
+    from onegraph.capture.directives.hatches import skip as skip
+    from onegraph.capture.directives.hatches import skip_frame as skip_frame
+    from onegraph.capture.directives.stance import run as run
+    from onegraph.capture.directives.stance import set_stance as set_stance
+    from onegraph.capture.directives.treatment import allow_in_graph as allow_in_graph
+    from onegraph.capture.directives.treatment import assume_constant_result as assume_constant_result
+    from onegraph.capture.directives.treatment import disallow_in_graph as disallow_in_graph
+    from onegraph.capture.directives.treatment import forbid_in_graph as forbid_in_graph
+    from onegraph.capture.directives.treatment import nonstrict_trace as nonstrict_trace
+    from onegraph.capture.directives.treatment import substitute_in_graph as substitute_in_graph
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
     from onegraph.compile import is_dynamo_compiling as is_dynamo_compiling
@@ -61,20 +61,20 @@ _HOME = {
     "list_backends": "onegraph.compile",
     "register_backend": "onegraph.compile",
     "reset": "onegraph.compile",
-    "disable": "onegraph.capture.hatches",
-    "disable_nested_graph_breaks": "onegraph.capture.hatches",
-    "error_on_graph_break": "onegraph.capture.hatches",
-    "graph_break": "onegraph.capture.hatches",
-    "skip_frame": "onegraph.capture.hatches",
-    "allow_in_graph": "onegraph.capture.treatment",
-    "assume_constant_result": "onegraph.capture.treatment",
-    "disallow_in_graph": "onegraph.capture.treatment",
-    "forbid_in_graph": "onegraph.capture.treatment",
-    "nonstrict_trace": "onegraph.capture.treatment",
-    "substitute_in_graph": "onegraph.capture.treatment",
-    "run": "onegraph.capture.stance",
-    "set_stance": "onegraph.capture.stance",
-    "skip": "onegraph.capture.hatches",
+    "disable": "onegraph.capture.directives.hatches",
+    "disable_nested_graph_breaks": "onegraph.capture.directives.hatches",
+    "error_on_graph_break": "onegraph.capture.directives.hatches",
+    "graph_break": "onegraph.capture.directives.hatches",
+    "skip_frame": "onegraph.capture.directives.hatches",
+    "allow_in_graph": "onegraph.capture.directives.treatment",
+    "assume_constant_result": "onegraph.capture.directives.treatment",
+    "disallow_in_graph": "onegraph.capture.directives.treatment",
+    "forbid_in_graph": "onegraph.capture.directives.treatment",
+    "nonstrict_trace": "onegraph.capture.directives.treatment",
+    "substitute_in_graph": "onegraph.capture.directives.treatment",
+    "run": "onegraph.capture.directives.stance",
+    "set_stance": "onegraph.capture.directives.stance",
+    "skip": "onegraph.capture.directives.hatches",
     "is_dynamo_compiling": "onegraph.compile",
     "FailOnRecompileError": "onegraph.base.errors",
     "ForbiddenCallError": "onegraph.base.errors",

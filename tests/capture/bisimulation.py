@@ -14,7 +14,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
-from onegraph.capture.shadows import Unfilled
+from onegraph.capture.pyobject.contents import Unfilled
 from onegraph.torchlib.fake import FakeTensor
 
 ATOMS = (type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented))

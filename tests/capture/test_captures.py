@@ -12,7 +12,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import Location
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, FrameStart
-from onegraph.capture.shapes import History
+from onegraph.capture.symbolic.shapes import History
 
 FOLDER = Path(__file__).with_name("captures")
 

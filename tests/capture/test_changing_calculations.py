@@ -16,7 +16,7 @@ import torch
 
 import onegraph
 from onegraph.base import events as ev
-from onegraph.capture.digits import NEEDS
+from onegraph.capture.pyobject.digits import NEEDS
 from tests.capture.test_breaks import Watch
 
 VALUES = (8, 12, 20, 21, 33, 9, 57, 40, 10)

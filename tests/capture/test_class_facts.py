@@ -11,7 +11,7 @@ import torch
 
 import onegraph
 from onegraph import _C
-from onegraph.capture.class_facts import AsDefined
+from onegraph.capture.heap.class_facts import AsDefined
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,13 @@ from typing import Any
 import pytest
 
 from onegraph.autograd import runtime
-from onegraph.capture import guard_program, guards, recipes, residual, shapes, trace, world
-from onegraph.capture.predicates import Predicate
+from onegraph.capture.guards import guard as guards
+from onegraph.capture.guards import program as guard_program
+from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.heap import recipes, world
+from onegraph.capture.residual import rebuild as residual
+from onegraph.capture.symbolic import shapes
+from onegraph.capture.tracer import trace
 from tests.fuzz.twin import Way, compare
 
 OPERATIONS = Path(__file__).parents[2] / "csrc" / "guard_ops.def"

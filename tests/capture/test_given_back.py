@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import onegraph
-from onegraph.capture import resume_function
+from onegraph.capture.resume import resume_function
 
 X = torch.ones(3)
 SOURCES = {

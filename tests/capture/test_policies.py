@@ -23,7 +23,7 @@ import pytest
 import torch
 
 import onegraph
-from onegraph.capture.policy.iteration import Calls, qualified
+from onegraph.capture.policy.python.iteration import Calls, qualified
 
 CALLS: list[int] = []
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import onegraph
-from onegraph.capture.trace import Trace
+from onegraph.capture.tracer.trace import Trace
 from tests.capture.test_small_programs import tree_equal
 
 GLOBAL = types.SimpleNamespace(number=2.0, flag=True, items=[1, 2], table={"k": 3}, tensor=torch.ones(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from onegraph.capture.source import Arg, Attr, DictOf, Item, describe
+from onegraph.capture.guards.source import Arg, Attr, DictOf, Item, describe
 
 
 def test_a_path_is_hashed_once() -> None:

@@ -18,7 +18,7 @@ import onegraph
 from onegraph.base import events as ev
 from onegraph.capture.bytecode import decode
 from onegraph.capture.bytecode.flow import bound_names, slot_kinds
-from onegraph.capture.steps import in_steps
+from onegraph.capture.resume.generator_steps import in_steps
 from tests.capture.test_breaks import Watch
 
 

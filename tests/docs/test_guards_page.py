@@ -16,9 +16,9 @@ from import_graph import ROOT
 
 import onegraph
 from onegraph.capture import assumptions
-from onegraph.capture.answers import QUESTIONS, Question
-from onegraph.capture.guard_program import GuardProgram, Reason, assemble
-from onegraph.capture.guards import Guard, Kind, ShapeCondition
+from onegraph.capture.guards.answer_guards import QUESTIONS, Question
+from onegraph.capture.guards.guard import Guard, Kind, ShapeCondition
+from onegraph.capture.guards.program import GuardProgram, Reason, assemble
 from tests.capture.test_small_programs import tree_equal
 
 PAGE = ROOT / "docs" / "programming_model" / "guards.md"
@@ -104,8 +104,8 @@ HEAD = """# What is guarded
 
 A trace asks the world many things, and compiled code relies on the answers. Each answer is guarded, also the answer
 that there is nothing: a key that a dict lacks, an attribute that an object has not, a class that is no subclass yet.
-Where the answer is another in a later call, the program is traced again. The table is made from `capture/answers.py`;
-the tests run every row, and look whether the change is seen.
+Where the answer is another in a later call, the program is traced again. The table is made from
+`capture/guards/answer_guards.py`; the tests run every row, and look whether the change is seen.
 
 What Python's and torch's own modules keep is guarded as the program's own. Not guarded is what functions of torch ask
 that run as they are, and the code and the defaults of functions that a library has defined in its modules."""

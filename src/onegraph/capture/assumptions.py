@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from onegraph.capture.guard_program import GuardProgram, assemble
-from onegraph.capture.guards import Guard, GuardSet, Kind
-from onegraph.capture.late_guards import Backwards
-from onegraph.capture.shapes import Symbols
-from onegraph.capture.source import Source
+from onegraph.capture.graph.late_guards import Backwards
+from onegraph.capture.guards.guard import Guard, GuardSet, Kind
+from onegraph.capture.guards.program import GuardProgram, assemble
+from onegraph.capture.guards.source import Source
+from onegraph.capture.symbolic.shapes import Symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,28 +20,28 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import ForbiddenCallError, GraphBreakError
 from onegraph.capture.assumptions import Assumptions
-from onegraph.capture.bound_names import guards_of_names
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
 from onegraph.capture.captured import GRAPH, Capture, CapturedGraph, Failing, FrameStart, Skipped
-from onegraph.capture.class_facts import guards_of_classes
-from onegraph.capture.collector import COLLECTOR
-from onegraph.capture.distinct import guard_distinct
-from onegraph.capture.fallback import fallback_of
-from onegraph.capture.generators import waiting
-from onegraph.capture.growth import Grown, refuse_grown
-from onegraph.capture.guard_program import refuse_too_many
+from onegraph.capture.directives.handlers import is_strict
+from onegraph.capture.graph.fallback import fallback_of
+from onegraph.capture.graph.late_guards import backwards_of
+from onegraph.capture.graph.memory import guard_bases, guard_histories, guard_memory, guard_places
+from onegraph.capture.graph.record import Recorder
+from onegraph.capture.guards.program import refuse_too_many
+from onegraph.capture.heap.bound_names import guards_of_names
+from onegraph.capture.heap.class_facts import guards_of_classes
+from onegraph.capture.heap.distinct import guard_distinct
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
-from onegraph.capture.kinds import isinstance
-from onegraph.capture.late_guards import backwards_of
-from onegraph.capture.memory import guard_bases, guard_histories, guard_memory, guard_places
-from onegraph.capture.policy.hatches import is_strict
-from onegraph.capture.record import Recorder
-from onegraph.capture.residual import Rebuild
-from onegraph.capture.resume import Continuation, deepest, plan_resume, write_value
-from onegraph.capture.shadows import ATOMS
-from onegraph.capture.shapes import ShapePolicy
-from onegraph.capture.trace import Trace
+from onegraph.capture.pyobject.contents import ATOMS
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.residual.generators import waiting
+from onegraph.capture.residual.rebuild import Rebuild
+from onegraph.capture.resume.continuation import Continuation, deepest, plan_resume, write_value
+from onegraph.capture.symbolic.growth import Grown, refuse_grown
+from onegraph.capture.symbolic.shapes import ShapePolicy
+from onegraph.capture.tracer.garbage_collector import COLLECTOR
+from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
 

@@ -15,10 +15,10 @@ import torch
 
 from onegraph.base import events as ev
 from onegraph.capture.assumptions import Assumptions
-from onegraph.capture.fallback import Fallback
-from onegraph.capture.residual import residual_text
-from onegraph.capture.resume import Continuation, Exit
-from onegraph.capture.value_text import short
+from onegraph.capture.graph.fallback import Fallback
+from onegraph.capture.pyobject.value_text import short
+from onegraph.capture.residual.rebuild import residual_text
+from onegraph.capture.resume.continuation import Continuation, Exit
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.graph_text import graph_text

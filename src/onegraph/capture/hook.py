@@ -24,16 +24,16 @@ from onegraph.base.events import Location
 from onegraph.base.pipeline import timed
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.captured import Failing, FrameStart, Skipped
-from onegraph.capture.foreign import foreign_replacement, foreign_stance
-from onegraph.capture.guard_program import GuardProgram
-from onegraph.capture.kinds import isinstance
-from onegraph.capture.recompiling import explain_failure
-from onegraph.capture.record import is_recording
+from onegraph.capture.directives.skipped_code import OWN, has_builtins, is_skipped
+from onegraph.capture.directives.stance import may_compile
+from onegraph.capture.graph.record import is_recording
+from onegraph.capture.guards.program import GuardProgram
+from onegraph.capture.guards.recompiling import explain_failure
+from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.replacement import Translated
-from onegraph.capture.resume_function import places
-from onegraph.capture.shapes import History
-from onegraph.capture.skip import OWN, has_builtins, is_skipped
-from onegraph.capture.stance import may_compile
+from onegraph.capture.resume.resume_function import places
+from onegraph.capture.symbolic.shapes import History
+from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.translate import run_as_written, translate
 from onegraph.torchlib.around import eager_state
 from onegraph.torchlib.fake import is_faking

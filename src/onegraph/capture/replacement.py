@@ -10,9 +10,9 @@ from typing import Any
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.capture.captured import GRAPH, Capture, FrameStart
-from onegraph.capture.guard_program import GuardProgram
-from onegraph.capture.residual import compile_residual
-from onegraph.capture.splice import splice
+from onegraph.capture.guards.program import GuardProgram
+from onegraph.capture.residual.rebuild import compile_residual
+from onegraph.capture.resume.splice import splice
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, OnegraphError
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
-from onegraph.capture.collector import COLLECTOR
 from onegraph.capture.replacement import Translated, checked, replacement
-from onegraph.capture.shapes import ShapePolicy
+from onegraph.capture.symbolic.shapes import ShapePolicy
+from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.torchlib.state import autocast_uncached
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from onegraph.capture.bytecode import decode, encode
-from onegraph.capture.class_bodies import as_function
 from onegraph.capture.interp.frame import NAMESPACE
+from onegraph.capture.resume.class_bodies import as_function
 
 SOURCE = '''
 G = 3

@@ -12,7 +12,7 @@ import pytest
 from onegraph.capture.bytecode import NULL_FIRST, decode
 from onegraph.capture.interp.frame import NULL, Abort, Frame, Stopped, Unsupported
 from onegraph.capture.interp.machine import Machine
-from onegraph.capture.interp.opcodes import HANDLERS
+from onegraph.capture.interp.ops.table import HANDLERS
 
 
 class Recording(Machine):

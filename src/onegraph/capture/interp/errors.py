@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from onegraph.capture.interp.frame import Frame
 from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import note_frame
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance
 
 
 class Errors:

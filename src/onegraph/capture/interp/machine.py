@@ -26,17 +26,7 @@ from typing import Any
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
-from onegraph.capture.interp import (  # noqa: F401  (they fill the table of handlers)
-    op_calls,
-    op_containers,
-    op_control,
-    op_exceptions,
-    op_functions,
-    op_generators,
-    op_names,
-    op_operators,
-    op_stack,
-)
+from onegraph.capture.interp import ops  # noqa: F401  (they fill the table of handlers)
 from onegraph.capture.interp.attributes import Attributes
 from onegraph.capture.interp.builders import Builders
 from onegraph.capture.interp.calls import Calls
@@ -45,9 +35,9 @@ from onegraph.capture.interp.frame import Abort, Frame, Stopped, Unsupported
 from onegraph.capture.interp.lookup import ClassLookup
 from onegraph.capture.interp.loop import run
 from onegraph.capture.interp.names import Names
-from onegraph.capture.interp.opcodes import GENERATOR, HANDLERS, YIELD, Handler
+from onegraph.capture.interp.ops.table import GENERATOR, HANDLERS, YIELD, Handler
 from onegraph.capture.interp.protocols import Protocols
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance
 
 _ASYNCHRONOUS = 0x80 | 0x200  # coroutines and asynchronous generators
 _HOST_FRAMES = 4  # Python frames of the interpreter for one interpreted frame

@@ -9,7 +9,7 @@ from typing import Any
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.native import run_native_instruction
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance
 
 
 class Names:

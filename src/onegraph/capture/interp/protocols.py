@@ -31,7 +31,7 @@ from onegraph.capture.interp.rests import (
     text_rest,
     unpacking_rest,
 )
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "+": (operator.add, "add"),

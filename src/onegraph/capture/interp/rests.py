@@ -17,7 +17,7 @@ from typing import Any
 
 from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.lookup import type_name
-from onegraph.capture.kinds import defines, isinstance
+from onegraph.capture.pyobject.exact_types import defines, isinstance
 
 #: An instruction, or a native function with the number of arguments that it is called with.
 Place = str | tuple[Callable[..., Any], int]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onegraph.capture.interp.frame import NULL, Frame
-from onegraph.capture.kinds import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance
 
 Substitute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 

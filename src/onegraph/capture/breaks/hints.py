@@ -1,0 +1,211 @@
+"""Why a function, an object or an operator that is not captured breaks the graph: the reason with the hint that fits.
+
+A module that is named here is the reason of all functions and objects in it; the longest name counts.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import io
+import linecache
+import random
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak, Reason
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
+
+
+def _modules(reason: Reason, names: str) -> dict[str, Reason]:
+    return dict.fromkeys(names.split(), reason)
+
+
+#: Modules of torch whose Python functions work on real tensors and the state of the process.
+TORCH_MODULES = {
+    **_modules(b.COMMUNICATION, "torch.distributed"),
+    **_modules(b.DATA_LOADING, "torch.utils.data"),
+    **_modules(b.PROCESS, "torch.multiprocessing"),
+    **_modules(b.PROFILER, "torch.profiler torch.autograd.profiler"),
+    **_modules(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
+    **_modules(b.CONTROL_FLOW_OPERATOR, "torch._higher_order_ops.cond torch._higher_order_ops.while_loop"),
+}
+#: Modules of Python whose functions talk to other threads, processes and machines, and whose objects may change at any
+#: time.
+OUTSIDE_MODULES = {
+    **_modules(b.THREADS, "threading _threading_local queue concurrent sched"),
+    **_modules(b.ASYNCHRONOUS, "asyncio"),
+    **_modules(b.PROCESS, "multiprocessing subprocess"),
+    **_modules(
+        b.NETWORK,
+        "socket selectors ssl http urllib.request urllib.error urllib.robotparser socketserver ftplib smtplib",
+    ),
+    **_modules(b.DATABASE, "sqlite3 shelve dbm"),
+    **_modules(b.FILE_SYSTEM, "tempfile shutil"),
+    **_modules(b.SIGNALS, "signal"),
+    **_modules(b.INTERPRETER_STATE, "faulthandler tracemalloc"),
+}
+#: Modules whose Python functions would break in each of their steps.
+STEPS_BREAK = _modules(b.PYTHON_RANDOM, "random")
+#: Native modules.
+NATIVE_MODULES = {
+    **OUTSIDE_MODULES,
+    **_modules(b.THREADS, "_thread _queue"),
+    **_modules(b.FILE_SYSTEM, "posix io _io"),
+    **_modules(b.NETWORK, "_socket _ssl select"),
+    **_modules(b.DATABASE, "_sqlite3 _dbm _gdbm"),
+    **_modules(b.SIGNALS, "_signal"),
+    **_modules(b.CLOCK, "time"),
+    **_modules(b.PYTHON_RANDOM, "random _random"),
+    **_modules(b.NUMPY, "numpy"),
+    **_modules(b.NUMPY_RANDOM, "numpy.random"),
+    **_modules(b.FOREIGN_LIBRARY, "_ctypes ctypes"),
+    **_modules(b.PICKLING, "_pickle"),
+    **_modules(b.GARBAGE_COLLECTOR, "gc"),
+    **_modules(b.INTERPRETER_STATE, "sys _tracemalloc"),
+    **_modules(b.EXIT_HANDLER, "atexit"),
+    **_modules(b.CONTEXT_VARIABLE, "_contextvars"),
+}
+
+
+def public_name(function: Any) -> str:
+    """The name of a function as a program writes it, as far as can be told."""
+    name = getattr(function, "__qualname__", repr(function)).replace("TensorBase.", "Tensor.")
+    module = getattr(function, "__module__", None) or ""
+    if module in ("", "builtins", "_io") or module.startswith("torch."):
+        return name
+    return f"{module}.{name}".replace("posix.", "os.")
+
+
+def longest(table: dict[str, Reason], module: str) -> Reason | None:
+    """The entry of the module or of the nearest package above it."""
+    while module:
+        if module in table:
+            return table[module]
+        module = module.rpartition(".")[0]
+    return None
+
+
+# ---- functions -------------------------------------------------------------------------------------------------------
+
+
+def reason_of_function(function: types.FunctionType) -> Reason | None:
+    """Why a Python function must run for real, or None if it is traced."""
+    module = function.__globals__.get("__name__") or ""
+    if module.startswith("torch."):  # torch wraps some functions to hide them from its own compiler
+        inner = getattr(function, "__wrapped__", function)
+        module = getattr(inner, "__globals__", function.__globals__).get("__name__") or ""
+    return _reason_of_module(module)
+
+
+@functools.cache
+def _reason_of_module(module: str) -> Reason | None:
+    return longest(TORCH_MODULES if module.startswith("torch.") else OUTSIDE_MODULES | STEPS_BREAK, module)
+
+
+def refused_native(function: Any, module: str, name: str) -> GraphBreak:
+    """The graph break of a native function without a policy."""
+    home = getattr(function, "__module__", None) or module
+    known = longest(NATIVE_MODULES, home)
+    if known is b.NUMPY_RANDOM or known is b.NUMPY:
+        name = getattr(function, "__name__", name)
+    full = f"{home}.{name}".replace("posix.", "os.") if home and home != "builtins" else name
+    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
+
+
+def refuse_outside_class(cls: type, is_library: Callable[[str], bool]) -> None:
+    """Break the graph where making an instance of a native class acts on the world outside, or may do so."""
+    if issubclass(cls, torch.Generator):
+        raise GraphBreak(b.GENERATOR_MADE)
+    for name in ("__new__", "__init__") if not issubclass(cls, io.BytesIO | io.StringIO) else ():
+        home = home_of_method(cls, name)
+        known = longest(NATIVE_MODULES, home)
+        if known is not None and known not in (b.NUMPY, b.NUMPY_RANDOM):
+            raise refused_native(cls, cls.__module__, cls.__qualname__)
+        if known is None and not is_library(home):
+            raise GraphBreak(b.UNKNOWN_NATIVE_CLASS, name=f"{cls.__module__}.{cls.__qualname__}")
+
+
+def home_of_method(cls: type, name: str) -> str:
+    """The module of the class that a native method of a class belongs to; of a Python one, that of this package."""
+    owner = next(kind for kind in cls.__mro__ if name in kind.__dict__)
+    method = owner.__dict__[name]
+    if isinstance(method, types.FunctionType | staticmethod | classmethod):
+        return __name__
+    native = getattr(method, "__objclass__", getattr(method, "__self__", owner))
+    return (native if isinstance(native, type) else owner).__module__ or ""
+
+
+def refused_method(owner: type, name: str) -> GraphBreak:
+    """The graph break of a native method of a type without a policy."""
+    known = longest(NATIVE_MODULES, owner.__module__)
+    full = f"{owner.__qualname__}.{name}"
+    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+
+
+@once_for_each_class
+def _reason_of_class(cls: type) -> Reason:
+    module = cls.__module__
+    if issubclass(cls, random.Random):
+        return b.PYTHON_RANDOM
+    if issubclass(cls, torch.Generator):
+        return b.GENERATOR_ARGUMENT
+    if issubclass(cls, types.GeneratorType):
+        return b.OUTSIDE_GENERATOR
+    if issubclass(cls, io.IOBase):
+        return b.OPEN_FILE
+    if issubclass(cls, contextvars.ContextVar):
+        return b.CONTEXT_VARIABLE
+    if cls.__name__ in ("lock", "RLock") and module == "_thread":
+        return b.LOCK
+    if defines(cls, "__next__") and module in ("builtins", "itertools", "_collections"):
+        return b.OUTSIDE_ITERATOR
+    if issubclass(cls, bytearray | memoryview) or module == "array":
+        return b.BUFFER
+    if module.partition(".")[0] == "numpy":
+        return b.NUMPY_RANDOM if module.startswith("numpy.random") else b.NUMPY_ARRAY
+    if defines(cls, "__del__"):
+        return b.FINALIZER
+    return longest(OUTSIDE_MODULES, module) or b.OPAQUE_OBJECT
+
+
+def refused_object(value: Any) -> GraphBreak:
+    """The graph break of a use of a native object from outside."""
+    cls = type(value)
+    full = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
+    name = value.name if isinstance(value, contextvars.ContextVar) else full
+    return GraphBreak(_reason_of_class(cls), name=name, what=f"a {full}")
+
+
+def reason_of_write(owner: Any) -> Reason:
+    """Why an attribute of a class, a module or a function cannot be written."""
+    if isinstance(owner, type):
+        return b.CLASS_WRITE
+    return b.MODULE_WRITE if isinstance(owner, types.ModuleType) else b.FUNCTION_WRITE
+
+
+# ---- truth -----------------------------------------------------------------------------------------------------------
+
+
+def reason_of_truth(frame: Frame) -> Reason:
+    """Why the program asks for the truth of a tensor, as the instruction, its neighbours and its line tell."""
+    instrs = frame.bytecode.instrs
+    here = instrs[frame.ip]
+    if here.op != "TO_BOOL":
+        return b.DATA_DEPENDENT_TRUTH
+    following = instrs[frame.ip + 1]
+    if following.op == "UNARY_NOT" or (frame.ip and instrs[frame.ip - 1].op == "COPY"):
+        return b.DATA_DEPENDENT_LOGIC
+    if instrs[min(frame.ip + 2, len(instrs) - 1)].op == "LOAD_ASSERTION_ERROR":
+        return b.DATA_DEPENDENT_ASSERT
+    line = frame.position[0] if frame.position else None
+    source = linecache.getline(frame.bytecode.code.co_filename, line).strip() if line else ""
+    return b.DATA_DEPENDENT_LOOP if source.startswith(("while ", "while(")) else b.DATA_DEPENDENT_BRANCH

@@ -1,0 +1,201 @@
+"""The table of native calls, and the rules for the functions that are not in it.
+
+HANDLERS    function -> handler(tracer, args, kwargs): replaced by a version that knows the shadow world
+DEPTHS      function -> how much of its arguments it looks at: "identity", "level", "pairs" (in lists of them) or "deep"
+PURE        modules whose native functions may run while tracing; anything else native breaks the graph
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+import itertools
+import operator
+import re
+import sys
+import types
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Literal
+
+import torch
+
+from onegraph.capture.breaks import TORCH_CONTEXT, Reason
+from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
+from onegraph.capture.calls.arity import Handler, refusing
+from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
+
+Depth = Literal["identity", "level", "pairs", "deep"]
+HANDLERS: dict[int, Handler] = {}
+PASSING: set[int] = set()
+DEPTHS: dict[int, Depth] = {}
+BREAKS: dict[int, tuple[Reason, str]] = {}
+_KEEP: list[Any] = []
+
+
+def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handler]:
+    """Handle calls of these functions (by identity) with the decorated one.
+
+    With `passing` the handler asks `tracer.take_rest()` first, and passes it on with `call_before`.
+    """
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            HANDLERS[id(function)] = refusing(function, handler)
+            if passing:
+                PASSING.add(id(function))
+            _KEEP.append(function)
+        return handler
+
+    return register
+
+
+def native(depth: Depth, *functions: Any) -> None:
+    """Run these functions natively; they look at their arguments to this depth."""
+    for function in functions:
+        DEPTHS[id(function)] = depth
+        _KEEP.append(function)
+
+
+def breaks(reason: Reason, *functions: Any) -> None:
+    """Calls of these functions break the graph for this reason."""
+    for function in functions:
+        BREAKS[id(function)] = (reason, public_name(function))
+        _KEEP.append(function)
+
+
+def break_at(function: FunctionType) -> tuple[Reason, str] | None:
+    """The reason and the name of a Python function that must run for real, or None if it is traced.
+
+    torch's compiler puts wrappers in the place of some functions of torch: they break for the same reason.
+    """
+    reason = reason_of_function(function)
+    if reason is not None:
+        return reason, f"{function.__module__}.{function.__qualname__}"
+    owner, _, name = function.__qualname__.rpartition(".")
+    foreign = (function.__module__ or "").startswith("torch._dynamo")  # they are marks
+    if name == "__enter__" and owner not in CONTEXTS and not foreign and runs_natively(function):
+        return TORCH_CONTEXT, f"{function.__module__}.{owner}"
+    return BREAKS.get(id(getattr(function, "__wrapped__", None)))
+
+
+#: Context managers of torch, in Python, that tracing follows: new tensors are made on their device, autocast.
+CONTEXTS = frozenset({"DeviceContext", "autocast", "device", "StreamContext", "_DeviceGuard"})
+
+#: Modules whose native functions have no effect but on their arguments.
+PURE_MODULES = frozenset(
+    """builtins math cmath _operator operator itertools _functools functools _collections collections _struct _bisect
+    _heapq _json _sre _abc abc _weakref _string string _datetime datetime unicodedata binascii zlib array _stat _typing
+    typing types _ast enum numbers dataclasses copy re inspect""".split()
+)
+
+#: Pure modules with functions that write to their arguments.
+WRITING_MODULES = frozenset("_heapq _bisect _collections operator _operator _struct array".split())
+#: Methods of native containers that only read; any other may write.
+READS = frozenset(
+    """get keys values items copy index count union intersection difference symmetric_difference issubset issuperset
+    isdisjoint __getitem__ __contains__ __len__ __iter__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ __str__
+    __hash__ __reversed__ __getattribute__ __add__ __mul__ __rmul__ __or__ __and__ __sub__ __xor__""".split()
+)
+#: Methods of lists and tuples that compare their argument with the items.
+COMPARING = frozenset({"count", "index", "remove", "__contains__"})
+#: Methods of dicts and sets that look for their first argument.
+KEYED = frozenset(
+    "get pop setdefault move_to_end add discard remove __contains__ __getitem__ __setitem__ __delitem__".split()
+)
+#: Types whose native methods may run on values that the trace owns.
+SAFE_RECEIVERS: tuple[type, ...] = (
+    int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
+    type({}.keys()), type({}.values()), type({}.items()), type(iter([])), type(iter(())), type(iter({})),
+    type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(iter(range(0))), type(iter("")),
+    type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
+    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+)  # fmt: skip
+
+#: Native types whose instances have no state that changes, or none that the program can see: known by identity.
+IMMUTABLE: tuple[type, ...] = (
+    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+    decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
+    operator.methodcaller, torch.torch_version.TorchVersion,
+)  # fmt: skip
+
+#: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
+ITERATORS: tuple[type, ...] = (
+    *(type(iter(kind)) for kind in ([], (), "", b"", bytearray(), range(0), range(1 << 64), {}, {}.values())),
+    type(iter({}.items())), type(iter(set())), type(iter(int, 0)), type(reversed([])), type(reversed({})),
+    type(reversed({}.values())), type(reversed({}.items())), enumerate, zip, map, filter, reversed, types.GeneratorType,
+    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
+)  # fmt: skip
+
+#: Enumerations of torch's native code: their members have equals, but nothing that changes.
+NATIVE_ENUMS = tuple(
+    kind for kind in vars(torch._C).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
+)
+#: Those that do not tell what is left of them.
+UNREDUCED: tuple[type, ...] = tuple(
+    kind for kind in ITERATORS if kind.__module__ == "itertools" and "__reduce__" not in vars(kind)
+)
+
+#: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
+LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test", "os"}
+
+#: Python functions of these modules are interpreted although they belong to torch.
+INTERPRETED = (
+    "torch.nn.modules",
+    "torch.nn.utils",
+    "torch.nn.parameter",
+    "torch.nn.parallel",
+    "torch.nn.attention",
+    "torch.optim",
+    "torch.utils._foreach_utils",
+    "torch.distributions",
+    "torch.utils._contextlib",
+    "torch.autograd.grad_mode",
+    "torch._functorch.apis",
+    "torch._functorch.vmap",
+    "torch._higher_order_ops.associative_scan",
+    "torch._dynamo.external_utils",
+    "torch.ao",
+    "torch.backends",
+)
+
+
+@once_for_each_class
+def is_outside_class(cls: type) -> bool:
+    """Whether other threads or the world outside may change instances of the class at any time."""
+    return any(kind.__module__.partition(".")[0] in OUTSIDE_MODULES for kind in cls.__mro__)
+
+
+def is_library(module: str) -> bool:
+    """Whether a module belongs to Python or torch, whose own constants are not guarded."""
+    return module.partition(".")[0] in LIBRARIES
+
+
+#: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
+#: have a policy of their own; tracing itself has modes of torch functions.)
+SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
+#: What torch calls that which seeds, saves and sets random numbers, for all devices.
+RANDOM_STATE = re.compile(r"(manual_|initial_)?seed(_all)?|\w*rng_state\w*|\w+_rng|default_generators?|Generator")
+
+
+def runs_natively(function: FunctionType) -> bool:
+    """Whether a Python function is called as it is: torch's own functions, whose operations the recorder sees."""
+    module = function.__globals__.get("__name__") or ""
+    ours = module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
+    return ours and not touches_state(function.__code__) and not warns_unseen(function.__code__)
+
+
+@functools.cache
+def touches_state(code: types.CodeType) -> bool:
+    """Whether code names what sets something in torch, or the state of random numbers: not to be used while tracing."""
+    return any(
+        RANDOM_STATE.fullmatch(name) or (SETS.fullmatch(name) and hasattr(torch._C, name)) for name in code.co_names
+    )
+
+
+@functools.cache
+def warns_unseen(code: types.CodeType) -> bool:
+    """Whether a function for users warns, and the recorder does not see it, which looks for warnings itself."""
+    seen = code.co_name.startswith("_") or any(name.startswith("has_torch_function") for name in code.co_names)
+    return "warnings" in code.co_names and "warn" in code.co_names and not seen

@@ -1,0 +1,1 @@
+"""What the program says about how it is to be captured, and what that does to a call."""

@@ -1,0 +1,1 @@
+"""The graph that a trace records, and its inputs."""

@@ -1,0 +1,118 @@
+"""Where a compiled graph fails, nothing of its frame has happened yet: the frame can still run as it was written.
+
+What the program does before the failing operator is then done, and its own handlers see the error. That is right while
+the graph has left nothing behind; if it has, its error is raised as it is. The hook runs the frame (csrc/graph.c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch.amp import autocast_mode
+
+from onegraph import _C
+from onegraph.base.context import Context
+from onegraph.base.errors import BackendError
+from onegraph.base.events import GraphFailed
+from onegraph.capture.graph.record import Recorder
+from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
+
+#: Functions in a graph that open a state which the graph closes again.
+OPENING = frozenset({autocast_mode._enter_autocast, torch._C._functorch._vmap_increment_nesting, *ATTENTION_CHOICES})
+#: Methods that change a tensor without writing to it.
+MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is known from before a call of a graph."""
+
+    versions: tuple[int | None, ...]
+    random: torch.Tensor | None
+    state: GlobalState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """What can be done about a failed call of a graph.
+
+    `written` are the inputs that the graph writes to, by position; `repeatable` says that all of its effects are known.
+    `grad_enabled` and `grad_after` say whether gradients are recorded where it begins and where it ends.
+    """
+
+    cx: Context
+    grad_enabled: bool
+    grad_after: bool
+    repeatable: bool
+    written: tuple[int, ...]
+    random: bool
+    opening: bool
+    outputs: int
+
+    def around(self, compiled: Callable[..., Any]) -> Any:
+        """The graph as the residual code calls it."""
+        needed = self.opening or (self.repeatable and (self.written or self.random))
+        misfit = self.misfit if self.outputs else None
+        return _C.Graph(compiled, self.failed, self.before if needed else None, self.outputs, misfit)
+
+    def misfit(self, result: Any) -> NoReturn:
+        """Raise BackendError for a result that is no tuple or list of the outputs."""
+        kind = type(result).__name__
+        found = f"a {kind} of {len(result)}" if isinstance(result, tuple | list) else kind
+        raise BackendError(
+            f"what the backend made of the graph of {self.cx.frame} returned {found}, where a tuple of {self.outputs} "
+            "is needed: one item for each output of the graph"
+        )
+
+    def before(self, *inputs: Any) -> Before:
+        return Before(
+            self._versions(inputs),
+            torch.default_generator.get_state() if self.random and self.repeatable else None,
+            GlobalState.snapshot() if self.opening else None,
+        )
+
+    def failed(self, error: Exception, before: Before | None, *inputs: Any) -> bool:
+        """Put back what the failed graph has changed; whether that is all."""
+        if before is not None and before.state is not None:
+            before.state.restore()
+        resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
+        resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
+        # The error goes on: blocks in which the graph begins or ends, and which it leaves or enters, are left for good.
+        torch._C._set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
+        if resolved and before is not None and before.random is not None:
+            torch.default_generator.set_state(before.random)
+        self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
+        return resolved
+
+    def _versions(self, inputs: Sequence[Any]) -> tuple[int | None, ...]:
+        if not self.repeatable:
+            return ()
+        written = [inputs[index] for index in self.written]
+        with torch._C.DisableTorchFunction():  # once: a step of an optimizer writes to hundreds
+            return tuple([None if tensor.is_inference() else tensor._version for tensor in written])
+
+
+def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:
+    """The fallback of a finished graph with the inputs `used` and this number of outputs."""
+    effects, nodes = recorder.fake.effects, recorder.graph.nodes
+    repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
+    written = tuple(index for index, name in enumerate(used) if name in recorder.written)
+    opening = any(node.target in OPENING for node in nodes)
+    modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled)]
+    return Fallback(cx, grad_enabled, bool(modes[-1]), repeatable, written, effects.random, opening, outputs)
+
+
+def is_marking(node: torch.fx.Node) -> bool:
+    """Whether the node may do what no schema tells of: it calls a function of the program, or sets an attribute."""
+    if node.op == "call_method":
+        return node.target in MARKING
+    own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
+    return own or node.target is setattr
+
+
+def is_of_torch(target: Any) -> bool:
+    module = getattr(target, "__module__", None) or ""
+    return module.partition(".")[0] in ("torch", "builtins", "_operator", "math", "")

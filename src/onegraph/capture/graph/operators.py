@@ -1,0 +1,354 @@
+"""Operators and displays over the shadow world: before native code looks into a shadow, the shadow is filled.
+
+How far it looks decides how much is filled, and guarded: `[*a]` one level, `a == b` everything.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import (
+    CHANGING_NUMBER,
+    DATA_DEPENDENT_MEMBERSHIP,
+    DATA_DEPENDENT_TRUTH,
+    TEXT_OF_CONTAINER,
+    GraphBreak,
+)
+from onegraph.capture.calls.registry import HANDLERS
+from onegraph.capture.graph.record import Recorder
+from onegraph.capture.heap.attributes import Attributes
+from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
+from onegraph.capture.interp.rests import ITERATOR, Rest
+from onegraph.capture.pyobject.contents import ATOMS, members_of
+from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
+from onegraph.capture.symbolic.changing import Numbers
+from onegraph.capture.symbolic.shapes import specialized
+from onegraph.ir.index import Index
+from onegraph.torchlib.shapes import SIGNS, Float, SizeNode, Whole
+
+#: What symbolic numbers compute with tensors, and those of which nothing is known with each other.
+SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+#: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
+FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
+SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+CONTAINERS = dict | list | tuple | set | frozenset | collections.deque
+#: What native code looks into where it compares or prints.
+LOOKED_INTO = CONTAINERS | SimpleNamespace | BaseException
+NUMBERS = int | float | torch.SymInt | torch.SymFloat
+OPERANDS = NUMBERS | torch.Tensor
+INTEGERS = int | torch.SymInt
+FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
+UNARY = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
+#: The exponents up to which no power of a symbolic integer is too large.
+SMALL_EXPONENT = 16
+
+
+def may_raise(op: str, a: Any, b: Any) -> bool:
+    """Whether an operator on symbolic integers is an error for these, or gives another type for others."""
+    numbers = not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor)
+    if not (numbers and (isinstance(a, SYMBOLIC) or isinstance(b, SYMBOLIC))):
+        return False
+    if op == "**":
+        return not (type(b) is int and 0 <= b <= SMALL_EXPONENT)
+    return op in ("/", "//", "%") and bool(b == 0)  # which is guarded
+
+
+class Operators(Attributes):
+    """The part of the tracer that operates on values as a whole."""
+
+    recorder: Recorder
+    numbers: Numbers
+
+    def concrete(self, value: Any, what: str) -> Any:
+        """A number that native code can look at: a size as it is in this trace, which is guarded."""
+        if isinstance(value, SYMBOLIC):
+            if self.numbers.decide(value):
+                raise GraphBreak(CHANGING_NUMBER, what=what)
+            return specialized(value)
+        return value
+
+    def truth_value(self, value: Any) -> Any:
+        """What a comparison of symbolic numbers gave, where it matters that it is True or False itself."""
+        return self.concrete(value, "truth value") if isinstance(value, torch.SymBool) else value
+
+    def is_symbolic(self, *values: Any, kinds: Any = torch.SymInt | torch.SymFloat) -> bool:
+        """Whether these are numbers, and symbols of these kinds are among them, all of which have values."""
+        if self.numbers.sizes.is_static or not any(isinstance(value, kinds) for value in values):
+            return False
+        symbols = (value for value in values if isinstance(value, SYMBOLIC))
+        return all(isinstance(value, NUMBERS) for value in values) and all(symbol.node.is_known for symbol in symbols)
+
+    def computed(self, function: Any, *values: Any) -> Any:
+        """What a function gives for numbers; symbols are among them."""
+        return self._number(self.numbers.sizes.computed(function, tuple(map(expression, values))))
+
+    def _number(self, result: Any) -> Any:
+        match result:
+            case Index() if result.constant is not None:
+                return result.constant
+            case Index() | Whole():
+                return torch.SymInt(SizeNode(self.numbers.sizes, result))
+            case Float():
+                return torch.SymFloat(SizeNode(self.numbers.sizes, result))
+            case tuple():
+                return tuple(map(self._number, result))
+        return result
+
+    def asked(self, function: Any, *values: Any) -> Any:
+        """What a function says of numbers; symbols are among them."""
+        return self.numbers.sizes.ask(function, tuple(map(expression, values)))
+
+    def number_attribute(self, obj: Any, name: str) -> Any:
+        """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
+        found = vars(self.type_of(obj)).get(name) if self.is_symbolic(obj) else None
+        if id(found) in HANDLERS:
+            return types.MethodType(found, obj)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.computed(found.__get__, obj)
+        return getattr(self.concrete(obj, f"attribute {name}"), name)
+
+    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
+        super().generic_setattr(self.concrete(obj, "attribute"), name, value)
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        if op.rstrip("=") in FUNCTIONS and self.is_symbolic(a, b):
+            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
+        if op.rstrip("=") in FLOATING_OPERATORS and takes_unknown(a, b):
+            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
+        if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
+            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
+        elif may_raise(op.rstrip("="), a, b):
+            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
+        if type(a) is str and op in ("%", "%="):
+            measured = measures(a, b)
+            text = super().binary(op, a, self.shown(b))
+            if measured:
+                refuse_marked(text)
+            return self.world.with_addresses(text)
+        if is_reflected(a, b):
+            return FUNCTIONS[op.rstrip("=")](a, b)
+        if op[-1] == "=":
+            self.world.touch(a)
+        return super().binary(op, self._filled(a), self._filled(b))
+
+    def unary(self, op: str, obj: Any) -> Any:
+        if op in UNARY and self.is_symbolic(obj):
+            return self.computed(UNARY[op], obj)
+        if op == "~":
+            obj = self.concrete(obj, "operator ~")
+        return super().unary(op, self._filled(obj))
+
+    def compare(self, op: str, a: Any, b: Any) -> Any:
+        if type(a) is MappingProxyType:  # which hands on the question
+            return self.compare(op, behind_proxy(a), b)
+        if type(b) is MappingProxyType and isinstance(a, dict):
+            return self.compare(op, a, behind_proxy(b))
+        if self.is_symbolic(a, b) and not (isinstance(a, INTEGERS) and isinstance(b, INTEGERS)):
+            return self.asked(FUNCTIONS[op], a, b)
+        if op in ("==", "!=") and any(
+            self.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
+        ):
+            return op == "!="
+        refuse_marked(a, b)
+        for value in (a, b):
+            if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
+                self.world.refuse_opaque(value)
+        left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
+        self.world.told_apart(a, b)
+        try:
+            answer = FUNCTIONS[op](left, right) if is_reflected(left, right) else super().compare(op, left, right)
+            if isinstance(answer, torch.SymBool) and not self.numbers.decide(answer):
+                return bool(answer)  # which native code takes where it takes no symbolic one
+            return answer
+        except GraphBreak as broken:
+            raise membership(broken) from None
+
+    def convert(self, obj: Any, kind: str) -> str:
+        obj = self.concrete(obj, "text")
+        if isinstance(obj, torch.Tensor):
+            return self.recorder.texts.mark(obj, kind)
+        if kind != "str":  # which shows the characters of a mark
+            refuse_marked(obj)
+        if kind == "str" and is_message(obj):
+            return str(obj)
+        return self.world.with_addresses(super().convert(self._printable(obj), kind))
+
+    def format(self, obj: Any, spec: Any) -> str:
+        obj = self.concrete(obj, "text")
+        if isinstance(obj, torch.Tensor):
+            return self.recorder.texts.mark(obj, "format", spec)
+        if spec:
+            refuse_marked(obj)
+        elif is_message(obj):
+            return str(obj)
+        return self.world.with_addresses(super().format(self._printable(obj), spec))
+
+    def contains(self, item: Any, container: Any) -> bool:
+        refuse_marked(item, container)
+        try:
+            return super().contains(item, container)
+        except GraphBreak as broken:
+            raise membership(broken) from None
+
+    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
+        refuse_marked(obj)
+        return super().iter(obj, rest)
+
+    def list_extend(self, container: list[Any], items: Any) -> None:
+        super().list_extend(container, self._items_of(items))
+
+    def list_to_tuple(self, items: list[Any]) -> tuple[Any, ...]:
+        return super().list_to_tuple(self._filled(items))
+
+    def set_update(self, container: set[Any], items: Any) -> None:
+        super().set_update(container, self._items_of(items))
+        if set.__len__(container) > 1:
+            refuse_marked(*container)
+        for item in container:
+            self.world.hashed(item)
+
+    def star_arguments(self, function: Any, args: Any) -> tuple[Any, ...]:
+        return super().star_arguments(function, self._items_of(args))
+
+    def star_keywords(self, named: Any) -> dict[str, Any]:
+        return super().star_keywords(self._filled(named))
+
+    def unpack_ex(self, obj: Any, before: int, after: int) -> Any:
+        return super().unpack_ex(self._items_of(obj), before, after)
+
+    def dict_update(self, container: dict[Any, Any], other: Any) -> None:
+        super().dict_update(container, self._filled(other))
+
+    def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
+        super().dict_merge(container, self._filled(other), function)
+
+    def _items_of(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor) and obj.dim():
+            return obj.unbind(0)
+        return self._filled(obj)
+
+    def _filled(self, value: Any) -> Any:
+        if type(value) in ATOMS or isinstance(value, torch.Tensor):
+            return value
+        return self.world.realize_items(value)
+
+    def _filled_deep(self, value: Any) -> Any:
+        if type(value) in ATOMS or isinstance(value, torch.Tensor):
+            return value
+        return self.world.realize_deep(value) if isinstance(value, LOOKED_INTO) else value
+
+    def shown(self, value: Any) -> Any:
+        """An argument of a native function that prints it, or a tuple or dict of them."""
+        texts = self.recorder.texts
+        match plain(value):
+            case torch.Tensor():
+                return Shown(value, texts)
+            case tuple() if type(value) is tuple:
+                return tuple(Shown(v, texts) if isinstance(v, torch.Tensor) else self._printable(v) for v in value)
+            case dict() if type(value) is dict:
+                items = self.world.realize(value).items()
+                return {k: Shown(v, texts) if isinstance(v, torch.Tensor) else self._printable(v) for k, v in items}
+            case _:
+                return self._printable(value)
+
+    def _printable(self, value: Any) -> Any:
+        """A value that is about to be printed; native code cannot print the tensors in a container yet."""
+        if type(value).__repr__ is not object.__repr__ or type(value).__str__ is not object.__str__:
+            self.world.refuse_opaque(value)
+        if hides_text(self._filled_deep(value), set()):
+            raise GraphBreak(TEXT_OF_CONTAINER)
+        return self.concrete_deep(value, "text")
+
+    def concrete_deep(self, value: Any, what: str) -> Any:
+        """A value whose containers native code will look into."""
+        if self.numbers.sizes.is_static or not contains_symbolic(value, set()):
+            return value
+        match plain(value):
+            case torch.Size():
+                return torch.Size([self.concrete(item, what) for item in tuple.__iter__(value)])
+            case tuple() if type(value) is tuple:
+                return tuple(self.concrete_deep(item, what) for item in value)
+            case tuple() if defines(type(value), "_make"):
+                return type(value)._make([self.concrete_deep(item, what) for item in tuple.__iter__(value)])
+            case list():
+                list.__setitem__(value, slice(None), [self.concrete_deep(item, what) for item in list.__iter__(value)])
+            case dict():
+                for key, item in list(dict.items(value)):
+                    dict.__setitem__(value, key, self.concrete_deep(item, what))
+            case _ if isinstance(value, VIEWS):
+                self.concrete_deep(behind_proxy(value), what)
+        return self.concrete(value, what)
+
+    def set_add(self, container: set[Any], item: Any) -> None:
+        self.world.added(item, container)
+        super().set_add(container, self.concrete_deep(item, "hash"))
+
+    def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
+        self.world.added(key, container)
+        super().map_add(container, self.concrete_deep(key, "hash"), value)
+
+
+def takes_unknown(a: Any, b: Any) -> bool:
+    """Whether these are numbers, and one is a floating-point number that is not known while tracing."""
+    unknown = any(isinstance(value, torch.SymFloat) and not value.node.is_known for value in (a, b))
+    return unknown and isinstance(a, NUMBERS) and isinstance(b, NUMBERS)
+
+
+def is_reflected(a: Any, b: Any) -> bool:
+    """Whether a plain number meets a symbolic one: native code of its own would ask for the digits of the other."""
+    return type(a) in (int, float) and isinstance(b, torch.SymInt | torch.SymFloat)
+
+
+def expression(value: Any) -> Any:
+    """What a symbolic number is computed from; a plain one is itself."""
+    return value.node.value if isinstance(value, SYMBOLIC) else value
+
+
+def contains_symbolic(value: Any, seen: set[int]) -> bool:
+    """Whether a value is a symbolic number or holds one in a list, tuple or dict."""
+    if isinstance(value, VIEWS):
+        return contains_symbolic(behind_proxy(value), seen)
+    if not isinstance(value, list | tuple | dict) or id(value) in seen:
+        return isinstance(value, SYMBOLIC)
+    seen.add(id(value))
+    items = dict.values(value) if isinstance(value, dict) else members_of(value)
+    return any(contains_symbolic(item, seen) for item in items)
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is an exception whose text is a text that is not known yet."""
+    native = isinstance(value, BaseException) and type(value).__str__ is BaseException.__str__
+    args = BaseException.args.__get__(value) if native else ()
+    return len(args) == 1 and is_marked(args[0])
+
+
+def hides_text(value: Any, seen: set[int]) -> bool:
+    """Whether a container, at any depth, holds tensors or texts that are not known yet: it cannot be printed."""
+    if isinstance(value, VIEWS):
+        return hides_text(behind_proxy(value), seen)
+    if not isinstance(value, LOOKED_INTO) or id(value) in seen:
+        return isinstance(value, torch.Tensor)
+    seen.add(id(value))
+    match plain(value):
+        case dict():
+            items = [*dict.keys(value), *dict.values(value)]
+        case SimpleNamespace():
+            items = list(vars(value).values())
+        case BaseException():
+            items = list(BaseException.args.__get__(value))
+        case _:
+            items = members_of(value)
+    return any(is_marked(item) or hides_text(item, seen) for item in items)
+
+
+def membership(broken: GraphBreak) -> GraphBreak:
+    """The break of a container that has asked whether tensors are equal, in the place of any question for truth."""
+    asked = broken.reason is DATA_DEPENDENT_TRUTH and not broken.frames
+    return GraphBreak(DATA_DEPENDENT_MEMBERSHIP) if asked else broken

@@ -1,0 +1,498 @@
+"""Recording: every tensor operation of the traced program becomes one node of an FX graph.
+
+A graph node is what PyTorch's own `__torch_function__` protocol intercepts: whoever calls a torch function, Python or
+native code, the one active `Recorder` sees it, runs it on fake tensors and notes the call. What the protocol does not
+see (autocast, RNG state, transforms ...) is handled by `onegraph.capture.policy`.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from onegraph.base.events import Location
+from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
+from onegraph.capture.breaks import (
+    GENERATOR_ARGUMENT,
+    OPERATOR_WARNING,
+    SHARED_HISTORY,
+    UNSEEN,
+    UNTRACEABLE_OPERATOR,
+    GraphBreak,
+)
+from onegraph.capture.breaks.operator_reasons import (
+    depends_on_place,
+    first_line,
+    operator_break,
+    refused_after,
+    refused_at_once,
+    refused_result,
+)
+from onegraph.capture.guards.source import Source
+from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
+from onegraph.capture.pyobject.contents import members_of
+from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.torchlib import warned
+from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.selection import selection
+from onegraph.torchlib.shapes import Computed
+from onegraph.torchlib.state import function_modes
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One placeholder: where its value is found at each call, or what number it holds, and the value of this call."""
+
+    name: str
+    source: Source | Computed
+    example: Any
+
+
+@dataclass(slots=True)
+class SeenInput:
+    """A tensor among the inputs, and its version at the last look."""
+
+    name: str
+    value: torch.Tensor
+    version: int | None
+    recorded: bool
+
+
+class Recorder(TorchFunctionMode):
+    """Records torch calls into `graph`.
+
+    `lift` turns a real tensor that a library owns (a module-level constant) into a fake one with its placeholder;
+    `symbol_node` gives the argument that stands for a symbolic number.
+    """
+
+    def __init__(
+        self,
+        fake: FakeMode,
+        locate: Callable[[], Location | None],
+        lift: Callable[[torch.Tensor], FakeTensor],
+        symbol_node: Callable[[Recorder, Any], Any],
+    ) -> None:
+        super().__init__()
+        self.fake = fake
+        self.graph = torch.fx.Graph()
+        self.inputs: list[GraphInput] = []
+        self.nodes: dict[int, torch.fx.Node] = {}
+        self.texts = Texts()
+        #: Whether the program may take numbers out of tensors; the symbolic one in a tensor of one element, or None.
+        self.takes_numbers: Callable[[], bool] = lambda: False
+        self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
+        self._locate = locate
+        self._lift = lift
+        self._symbol_node = symbol_node
+        self._numbers: dict[Any, torch.fx.Node] = {}
+        self._keep: list[Any] = []
+        self._last_input: torch.fx.Node | None = None
+        #: The inputs that were written to, by name, and how many of the writes autograd has seen.
+        self.written: dict[str, int] = {}
+        #: The inputs, by name, for which gradients are recorded since a write.
+        self.given_history: set[str] = set()
+        #: The inputs that had one before a write that is recorded.
+        self.with_history: set[str] = set()
+        #: The inputs, by name, for which gradients are recorded and which have views that were made in `no_grad`.
+        self.viewed_plainly: set[str] = set()
+        #: Whether the program was told how tensors lie in memory.
+        self.told_layouts = False
+        #: The storages in which the program has asked where its tensors are.
+        self.placed: set[int] = set()
+        self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
+        self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
+
+    # ---- inputs ------------------------------------------------------------------------------------------------------
+
+    def add_input(self, value: Any, name: str, source: Source | Computed, example: Any) -> torch.fx.Node:
+        """A placeholder for a fake tensor or a symbolic integer, behind the earlier ones."""
+        if self._last_input is None:
+            first = next(iter(self.graph.nodes), None)
+            context = self.graph.inserting_before(first) if first is not None else self.graph.inserting_after(None)
+        else:
+            context = self.graph.inserting_after(self._last_input)
+        with context:
+            node = self.graph.placeholder(name)
+        node.target = node.name  # the parameter's name, which that of another input must not hide
+        node.meta["example_value"] = value
+        self._last_input = node
+        self.inputs.append(GraphInput(node.name, source, example))
+        self.bind(value, node)
+        if isinstance(value, torch.Tensor):
+            seen = SeenInput(node.name, value, writes_to(value), is_recorded(value))
+            self._inputs_on.setdefault(storage_of(value), []).append(seen)
+            self._refuse_shared_history()
+        return node
+
+    def forget(self) -> None:
+        """Let go of the inputs, and of the fakes of the graph's values."""
+        self.inputs.clear()
+        self.nodes.clear()
+        self._keep.clear()
+        self._inputs_on.clear()
+        self._made.clear()
+
+    def is_input(self, value: Any) -> bool:
+        return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"
+
+    def placed_inputs(self) -> list[tuple[GraphInput, torch.Tensor]]:
+        """The inputs, and their fakes, in storages in which the program has asked where its tensors are."""
+        fakes = {seen.name: seen.value for storage in self.placed for seen in self._inputs_on.get(storage, ())}
+        return [(given, fakes[given.name]) for given in self.inputs if given.name in fakes]
+
+    def inputs_in(self, tensor: torch.Tensor) -> list[GraphInput]:
+        """The inputs that share the storage of a tensor, or have a part of it."""
+        names = {seen.name for seen in self._inputs_on.get(storage_of(tensor), ())}
+        return [given for given in self.inputs if given.name in names]
+
+    def has_recorded_input(self) -> bool:
+        """Whether gradients are recorded for any of the inputs."""
+        return any(seen.recorded for inputs in self._inputs_on.values() for seen in inputs)
+
+    def bind(self, value: Any, node: torch.fx.Node) -> None:
+        self.nodes[id(value)] = node
+        self._keep.append(value)
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a torch function on fakes, and record it when it makes or changes a tensor."""
+        refused = refused_at_once(func, args, self.is_input)
+        if refused is not None:
+            raise refused
+        args, kwargs = self._lifted(args), self._lifted(kwargs or {})
+        if not self.fake.sizes.is_static:
+            args, kwargs = indexed(args, kwargs)
+            chosen = selection(func, args)
+            if chosen is not None:
+                return chosen.made(lambda func, *args: self.__torch_function__(func, types, args), *args)
+        if func is torch.Tensor.__setitem__:
+            args = (*args[:2], bounded(args[2], {args[0].dtype}, is_scalar=True))
+        if depends_on_place(func):
+            self.placed.update(storage_of(arg) for arg in args[:1] if has_storage(arg))
+        if func is CUSTOM_FUNCTION:
+            return self._custom_function(*args, **kwargs)
+        try:
+            result = self._run(func, args, kwargs)
+        except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
+            number = self.number_in(args[0]) if func is torch.Tensor.item and self.takes_numbers() else None
+            if number is not None:
+                return number
+            numbers = self._numbers_in(kwargs)
+            if numbers:
+                return self.__torch_function__(func, types, args, {**kwargs, **numbers})
+            raise refused_after(func, args, error) from None
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AssertionError) as error:
+            if type(error) is TypeError and not contains_tensor((args, kwargs)):
+                raise
+            raise refused_after(func, args, error) from error
+        if self.fake.effects.writes:
+            try:
+                self.note_writes()
+            except RuntimeError as error:
+                raise refused_after(func, args, error) from error
+        refused = refused_result(func, result)
+        if refused is not None:
+            raise refused
+        if contains_tensor(result) or result is None:
+            self.record(func, args, kwargs, result)
+        elif getattr(func, "__name__", "") in LAYOUT_QUESTIONS:
+            self.told_layouts = True
+        return result
+
+    def _numbers_in(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The numbers in the tensors among the keyword arguments (`value=lr`), as an operator takes them."""
+        if not self.takes_numbers():
+            return {}
+        numbers = {name: self.number_in(v) for name, v in kwargs.items() if isinstance(v, torch.Tensor) and not v.dim()}
+        return {name: number for name, number in numbers.items() if number is not None}
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""
+        try:
+            with warned.raised():
+                return func(*args, **kwargs)
+        except Warning as warning:
+            if self.fake.effects.writes or warned.are_errors():
+                raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
+        return self._run_warned(func, args, kwargs)
+
+    def _run_warned(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that has a warning: one that torch gives once in a process is given now, for the program."""
+        given: Warning | None = None
+        for _ in range(2):
+            try:
+                with warned.ruled("error"):
+                    result = func(*args, **kwargs)
+            except Warning as warning:
+                if given is not None:
+                    raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
+                given = warning
+                continue
+            break
+        at = self._locate()
+        if given is not None and at is not None:
+            warnings.warn_explicit(given, None, at.filename, at.line)
+        return result
+
+    def note_writes(self) -> None:
+        """Find the inputs that the last operators have written to; such a write is known if their version shows it.
+
+        Raises:
+            RuntimeError: what autograd raises for the real input, of which the fake does not know what it is a view of.
+        """
+        effects = self.fake.effects
+        for storage, adding in effects.writes.items():
+            inputs = self._inputs_on.get(storage, ())
+            changed = [seen for seen in inputs if writes_to(seen.value) != seen.version]
+            for seen in changed or inputs:
+                before, seen.version = seen.version or 0, writes_to(seen.value)
+                self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
+                if seen.recorded and torch.is_grad_enabled():
+                    self.with_history.add(seen.name)
+                    refuse_view_of_leaf(next(given.example for given in self.inputs if given.name == seen.name))
+                if is_recorded(seen.value) and not seen.recorded:
+                    self.given_history.add(seen.name)
+                    self._refuse_shared_history()
+            effects.unknown = effects.unknown or bool(inputs) and (adding or not changed)
+        effects.writes.clear()
+
+    def _refuse_shared_history(self) -> None:
+        """Break the graph where an input has been given a history, and another one may have got it too."""
+        for given in self.inputs if self.given_history else ():
+            if given.name in self.given_history and any(
+                other is not given
+                and isinstance(other.example, torch.Tensor)
+                and storage_of(other.example) == storage_of(given.example)
+                for other in self.inputs
+            ):
+                raise GraphBreak(SHARED_HISTORY, name=given.name)
+
+    def writes_since_made(self, result: torch.Tensor) -> int:
+        """How often a result, or what it is a view of, was written to after an operator has made it."""
+        with torch._C.DisableTorchFunction():
+            whole = result._base if result._base is not None else result
+        return (writes_to(whole) or 0) - self._made[id(whole)] if id(whole) in self._made else 0
+
+    def note_unseen_writes(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Note that something of which the fakes know nothing writes to these."""
+        for tensor in tensors:
+            self.fake.effects.writes[storage_of(tensor)] = True
+            self.fake.forget_value(tensor)
+        self.note_writes()
+
+    def _custom_function(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """A custom autograd function under vmap is its forward where no gradients are recorded."""
+        if torch.is_grad_enabled() or not cls.generate_vmap_rule:
+            raise GraphBreak(CUSTOM_FUNCTION_BREAK, name=f"{cls.__name__}.apply", why="under a transform of torch.func")
+        with self:
+            return cls.forward(*args, **kwargs)
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Append the call to the graph and bind the tensors of its result."""
+        if isinstance(result, torch.Tensor) and id(result) in self.nodes and returns_itself(func):
+            self.told_layouts = True
+            return
+        if func is torch.Tensor.new and len(args) == 2 and isinstance(args[1], torch.Size):
+            args, kwargs = args[:1], {**kwargs, "size": args[1]}  # graphs have tuples, which are taken for contents
+        kind, target, node_args = self._spelling(func, args)
+        node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
+        node.meta["location"] = self._locate()
+        self.bind_result(node, result)
+
+    def bind_result(self, node: torch.fx.Node, result: Any) -> None:
+        node.meta["example_value"] = result
+        match result:
+            case torch.Tensor():
+                self.nodes.setdefault(id(result), node)
+                self._keep.append(result)
+                self._made.setdefault(id(result), writes_to(result) or 0)
+                if not torch.is_grad_enabled() and has_storage(result):
+                    inputs = self._inputs_on.get(storage_of(result), ())
+                    self.viewed_plainly.update(seen.name for seen in inputs if is_recorded(seen.value))
+            case tuple() | list():
+                for index, item in enumerate(result):
+                    if contains_tensor(item):
+                        self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
+
+    def rebind(self, node: torch.fx.Node, results: Sequence[Any]) -> None:
+        """The node gives these results anew, some of which others have given."""
+        for result in results:
+            self.nodes.pop(id(result), None)
+        self.bind_result(node, tuple(results))
+
+    def forget_nodes(self, nodes: Collection[torch.fx.Node]) -> None:
+        """Take nodes out of the graph that no others take anything from."""
+        self.nodes = {key: node for key, node in self.nodes.items() if node not in nodes}
+        for node in sorted(nodes, reverse=True):
+            self.graph.erase_node(node)
+
+    def _spelling(self, func: Any, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
+        """The node kind, target and arguments that reproduce the call: methods and properties by name."""
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and hasattr(func, "__self__"):
+            return "call_function", getattr, (args[0], func.__self__.__name__)
+        if name == "__set__" and hasattr(func, "__self__"):
+            return "call_function", setattr, (args[0], func.__self__.__name__, *args[1:])
+        method = METHOD_NAMES.get(func)
+        if method is not None and args and isinstance(args[0], torch.Tensor):
+            return "call_method", method, args
+        return "call_function", func, args
+
+    def as_argument(self, value: Any) -> Any:
+        """A value as an FX argument: tensors and symbolic integers by their nodes."""
+        match plain(value):
+            case torch.Tensor():
+                if id(value) not in self.nodes:
+                    raise GraphBreak(UNSEEN, name="native code")
+                return self.nodes[id(value)]
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return self._symbol_node(self, value)
+            case torch.Size():
+                return tuple(self.as_argument(item) for item in value)
+            case tuple() if hasattr(value, "_fields"):
+                return type(value)(*(self.as_argument(item) for item in value))
+            case tuple():
+                return tuple(self.as_argument(item) for item in value)
+            case list():
+                return [self.as_argument(item) for item in value]
+            case dict():
+                return {key: self.as_argument(item) for key, item in value.items()}
+            case slice():
+                return slice(self.as_argument(value.start), self.as_argument(value.stop), self.as_argument(value.step))
+            case str():
+                refuse_marked(value)
+                return value
+            case _ if type(value).__module__ == "numpy" and hasattr(value, "item") and type(value.item()) is not bool:
+                return value.item()
+            case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
+                return value
+            case torch.Generator():
+                raise GraphBreak(GENERATOR_ARGUMENT)
+            case _:
+                raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
+
+    def as_traced(self, value: Any) -> Any:
+        """A value that native code has given: a real tensor as the fake that stands for it."""
+        return self._lifted(value)
+
+    def number(self, key: Any, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """The node that computes a number from sizes; one for each `key`."""
+        if key not in self._numbers:
+            self._numbers[key] = self.graph.call_function(function, args)
+        return self._numbers[key]
+
+    def is_number(self, node: torch.fx.Node) -> bool:
+        """Whether the node computes a symbolic number."""
+        value = node.meta.get("example_value")
+        return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) or node in self._numbers.values()
+
+    def _lifted(self, value: Any) -> Any:
+        """The same arguments with foreign real tensors replaced by fakes."""
+        match plain(value):
+            case FakeTensor():
+                return value
+            case torch.Tensor():
+                return value if id(value) in self.nodes else self._lift(value)
+            case tuple() if type(value) is tuple:
+                return tuple(self._lifted(item) for item in value)
+            case list() if any(map(contains_real, members_of(value))):
+                return [self._lifted(item) for item in value]
+            case dict() if any(map(contains_real, dict.values(value))):
+                return {key: self._lifted(item) for key, item in value.items()}
+            case _:
+                return value
+
+
+def is_recording() -> bool:
+    """Whether torch functions that are called now are recorded."""
+    return any(isinstance(mode, Recorder) for mode in function_modes())
+
+
+#: What a graph's code can show, and what its nodes may refer to.
+GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, torch._ops.OpOverload, bytes, enum.Enum)
+#: The functions that tensors have as methods, by the name of the method.
+METHOD_NAMES: dict[Any, str] = {
+    getattr(torch.Tensor, name): name
+    for name in sorted(dir(torch.Tensor), key=lambda name: name.startswith("_"), reverse=True)
+    if callable(getattr(torch.Tensor, name)) and name not in ("__class__", "__init_subclass__", "__subclasshook__")
+}
+
+
+def has_storage(value: Any) -> bool:
+    """Whether the value is a tensor of its own: those of `vmap` are others in disguise."""
+    return isinstance(value, torch.Tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()._cdata
+
+
+def writes_to(tensor: torch.Tensor) -> int | None:
+    """How often the tensor was written to; None for one of inference mode, which does not tell."""
+    with torch._C.DisableTorchFunction():
+        return None if tensor.is_inference() else tensor._version
+
+
+def is_recorded(tensor: torch.Tensor) -> bool:
+    """Whether gradients are recorded for the tensor."""
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad
+
+
+def is_view_of_leaf(tensor: torch.Tensor) -> bool:
+    """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
+    with torch._C.DisableTorchFunction():
+        return tensor.requires_grad and tensor._base is not None and tensor._base.is_leaf
+
+
+def refuse_view_of_leaf(tensor: torch.Tensor) -> None:
+    if is_view_of_leaf(tensor):
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def contains_tensor(value: Any) -> bool:
+    match plain(value):
+        case torch.Tensor():
+            return True
+        case tuple() | list():
+            return any(map(contains_tensor, members_of(value)))
+        case dict():
+            return any(map(contains_tensor, dict.values(value)))
+        case _:
+            return False
+
+
+def contains_real(value: Any) -> bool:
+    match plain(value):
+        case FakeTensor():
+            return False
+        case torch.Tensor():
+            return True
+        case tuple() | list():
+            return any(map(contains_real, members_of(value)))
+        case _:
+            return False
+
+
+#: What `autograd.Function.apply` calls inside of a functorch transform.
+CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
+
+LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
+RETURNS_ITSELF = frozenset(
+    {"contiguous", "to", "type", "cpu", "float", "double", "half", "bfloat16", "detach_", "__get__"}
+)
+
+
+def returns_itself(func: Any) -> bool:
+    """Whether getting an argument back from the function means that it did nothing."""
+    return getattr(func, "__name__", "") in RETURNS_ITSELF

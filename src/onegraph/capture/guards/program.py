@@ -1,0 +1,382 @@
+"""The assembly of guards into a program that C evaluates.
+
+`assemble` shares the loads of common prefixes (each source is loaded once), checks the cheap facts of a value before
+anything is read through it, and returns the program with one explanation for each instruction.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import FunctionType
+from typing import Any, assert_never
+
+from onegraph import _C
+from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.capture.guards.guard import Guard, GuardSet, ShapeCondition, type_text
+from onegraph.capture.guards.source import (
+    Arg,
+    Attr,
+    CellOf,
+    Const,
+    DictOf,
+    FreeCell,
+    Globals,
+    Item,
+    Source,
+    Through,
+    TypeOf,
+    base_of,
+)
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.value_text import short
+from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, Named, parts_of, passes_away
+
+mro_of = type.__dict__["__mro__"].__get__
+
+#: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
+OPCODES: dict[str, str] = {
+    "type": "TYPE_IS",
+    "is": "IS",
+    "equal": "EQ",
+    "length": "LEN",
+    "keys": "KEYS",
+    "has": "HAS",
+    "lacks": "LACKS",
+    "lacks_attr": "LACKS_ATTR",
+    "tensor": "TENSOR",
+    "same": "SAME",
+    "different": "DIFFERENT",
+    "check": "CHECK",
+    "together": "CHECK",
+    "memory": "MEMORY",
+    "class": "FACT",
+    "names": "FACT",
+}
+#: How many values a program of guards can load.
+REGISTERS = 65_000
+#: Kinds that say which object a value is, or its type.
+IDENTITIES = frozenset({"is", "type"})
+#: Kinds that say how values stand to each other.
+RELATIONS = frozenset({"same", "different", "together", "memory"})
+
+
+#: What an instruction of a guard program is for: the state of the process, a guard or a condition.
+Reason = Guard | ShapeCondition | _C.GlobalState
+
+
+@dataclass(frozen=True, slots=True)
+class GuardProgram:
+    """An assembled program with the text of what each instruction checks, and what it knows weakly."""
+
+    native: Any
+    explanations: tuple[Reason, ...]
+    listing: Callable[[], str]
+    known: tuple[Known, ...]
+
+    def is_dead(self) -> bool:
+        """Whether it can never hold again."""
+        return any(each.is_dead() for each in self.known)
+
+    def failing(self, function: object, values: tuple[Any, ...]) -> Reason | None:
+        """The first guard that does not hold for a call, or None."""
+        index = self.native.failing(function, values)
+        return None if index < 0 else self.explanations[index]
+
+
+class Assembler:
+    """Turns guards into instructions; `registers` maps each loaded source to its register.
+
+    The objects in `known` (by identity) are held weakly: what a guard compares with is found where it reads.
+    """
+
+    def __init__(self, frame_globals: dict[str, Any], known: dict[int, Known]) -> None:
+        self.frame_globals = frame_globals
+        self.known = known
+        self.referents: dict[Known, int] = {}
+        self.code: list[tuple[Any, ...]] = []
+        self.why: list[Reason] = []
+        self.consts: list[Any] = []
+        self.const_index: dict[tuple[int, type], int] = {}
+        self.registers: dict[Source, int] = {}
+        self.results: dict[tuple[Any, ...], int] = {}
+        self.objects = 0
+        self.pending: dict[Source, list[Guard]] = {}
+        #: The integer register of each operation: it runs once.
+        self.numbers: dict[tuple[Any, ...], int] = {}
+
+    def const(self, value: Any) -> int:
+        key = (id(value), type(value))
+        if key not in self.const_index:
+            self.const_index[key] = len(self.consts)
+            self.consts.append(value)
+        return self.const_index[key]
+
+    def emit(self, why: Reason, *instruction: Any) -> None:
+        self.code.append(instruction)
+        self.why.append(why)
+
+    def load(self, source: Source, why: Reason) -> int:
+        """The register that holds the value at `source`, loading it (and its own checks first) when needed."""
+        if source in self.registers:
+            return self.registers[source]
+        operands = self.load_operands(source, why)
+        register = self.registers[source] = self.new_register()
+        self.emit(why, operands[0], register, *operands[1:])
+        for guard in self.pending.pop(source, ()):
+            self.check(guard)
+        return register
+
+    def new_register(self) -> int:
+        self.objects += 1
+        return self.objects - 1
+
+    def load_operands(self, source: Source, why: Reason) -> tuple[Any, ...]:
+        match source:
+            case Arg(index, _):
+                return ("ARG", index)
+            case CellOf(FreeCell(index, _)):
+                return ("FREE", index)
+            case FreeCell(index, _):
+                return ("FREECELL", index)
+            case Globals(_, _, namespace) if namespace is self.frame_globals:
+                return ("GLOBALS",)
+            case Globals(_, _, namespace):
+                return ("CONST", self.const(namespace))
+            case Const(identity, _, _) if identity in self.known:
+                return ("REFERENT", self.const(self.known[identity]))
+            case Const() if type(source.held) is Known:
+                return ("REFERENT", self.const(source.held))
+            case Const(_, _, value):
+                return ("CONST", self.const(value))
+            case Attr(base, name):
+                return ("ATTR", self.load(base, why), self.const(name))
+            case Item(base, Known() as key):
+                return ("ITEM_AT", self.load(base, why), self.referent(key, why))
+            case Item(base, key):
+                return ("ITEM", self.load(base, why), self.const(key))
+            case DictOf(base):
+                return ("DICTOF", self.load(base, why))
+            case CellOf(base):
+                return ("CELL", self.load(base, why))
+            case TypeOf(base):
+                return ("TYPE", self.load(base, why))
+            case Through(base, function):
+                register = self.load(base, why)
+                return ("CALL", self.const(function), register)
+            case _:
+                assert_never(source)
+
+    def referent(self, known: Known, why: Reason) -> int:
+        """The register of an object that is known weakly."""
+        if known not in self.referents:
+            register = self.referents[known] = self.new_register()
+            self.emit(why, "REFERENT", register, self.const(known))
+        return self.referents[known]
+
+    def check_weakly(self, guard: Guard, register: int) -> None:
+        """The identity of a value, or of its type, with what is known weakly. A wrapper has its functions."""
+        if guard.kind == "type":
+            kind = self.new_register()
+            self.emit(guard, "TYPE", kind, register)
+            self.emit(guard, "SAME", kind, self.referent(self.known[id(guard.arg)], guard))
+        elif type(guard.arg) in WRAPPERS:
+            self.emit(guard, "TYPE_IS", register, self.const(type(guard.arg)))
+            for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
+                held = self.new_register()
+                self.emit(guard, "ATTR", held, register, self.const(name))
+                if part is None:
+                    self.emit(guard, "IS", held, self.const(None))
+                else:
+                    self.emit(guard, "SAME", held, self.referent(self.known[id(part)], guard))
+        else:
+            self.emit(guard, "SAME", register, self.referent(self.known[id(guard.arg)], guard))
+
+    def check(self, guard: Guard) -> None:
+        register = self.load(guard.source, guard)
+        opcode = OPCODES[guard.kind]
+        if is_weak(guard):
+            self.check_weakly(guard, register)
+            return
+        match guard.kind:
+            case "length":
+                self.emit(guard, opcode, register, guard.arg)
+            case "has" | "lacks" if type(guard.arg) is Known:
+                self.emit(guard, f"{opcode}_AT", register, self.referent(guard.arg, guard))
+            case "same":
+                self.emit(guard, opcode, register, self.load(guard.arg, guard))
+            case "different":
+                others = array("H", [self.load(other, guard) for other in guard.arg])
+                self.emit(guard, opcode, register, self.const(others.tobytes()))
+            case "check":
+                self.emit(guard, opcode, self.const(guard.arg), register)
+            case "together":
+                others, predicate = guard.arg
+                self.emit(guard, opcode, self.const(predicate), self.together([register, *others], guard))
+            case "class" | "names":
+                self.emit(guard, opcode, register, self.const(_C.Fact(guard.arg)))
+            case "memory":
+                others, memory = guard.arg
+                registers = [register, *(self.load(other, guard) for other in others)]
+                self.emit(guard, opcode, self.const((memory, *registers)))
+            case _:
+                self.emit(guard, opcode, register, self.const(guard.arg))
+
+    def together(self, sources: Sequence[Any], why: Reason) -> int:
+        """The register of several values, as nested pairs; the first of them may be in a register."""
+        first, *others = sources
+        register = first if isinstance(first, int) else self.load(first, why)
+        for other in others:
+            register = self.result(why, "PAIR", register, self.load(other, why))
+        return register
+
+    def result(self, why: Reason, *operation: Any) -> int:
+        """The register of what an instruction gives for these operands: it runs once."""
+        if operation not in self.results:
+            opcode, *operands = operation
+            register = self.results[operation] = self.new_register()
+            self.emit(why, opcode, register, *operands)
+        return self.results[operation]
+
+    def condition(self, condition: ShapeCondition) -> None:
+        """Integer steps.
+
+        They are ("size", source, dim), ("stride", source, dim), ("int", source), ("computed", sources, function),
+        ("const", number) or (opcode,).
+        """
+        stack: list[int] = []
+
+        def push(opcode: str, *operands: Any) -> None:
+            operation = (opcode, *operands)
+            if operation not in self.numbers:
+                self.emit(condition, opcode, len(self.numbers), *operands)
+                self.numbers[operation] = len(self.numbers)
+            stack.append(self.numbers[operation])
+
+        *steps, last = condition.steps
+        is_equation = last == ("IEQ",)
+        for step in steps if is_equation else condition.steps:
+            match step:
+                case ("size", source, dim):
+                    push("ISIZE", self.load(source, condition), dim)
+                case ("stride", source, dim):
+                    push("ISTRIDE", self.load(source, condition), dim)
+                case ("int", source):
+                    push("IPY", self.load(source, condition))
+                case ("computed", sources, function):
+                    given = self.together(sources, condition)
+                    push("IPY", self.result(condition, "CALL", self.const(function), given))
+                case ("const", value):
+                    push("ICONST", value)
+                case ("INOT",):
+                    push("INOT", stack.pop())
+                case (operator,):
+                    right, left = stack.pop(), stack.pop()
+                    push(operator, left, right)
+                case _:
+                    raise AssertionError(f"unknown step {step}")
+        if is_equation:
+            right, left = stack.pop(), stack.pop()
+            self.emit(condition, "ISAME", left, right)
+        else:
+            self.emit(condition, "ICHECK", stack.pop())
+
+
+def assemble(
+    guards: GuardSet,
+    conditions: tuple[ShapeCondition, ...],
+    state: Any | None,
+    frame_globals: dict[str, Any],
+    facts: Sequence[Guard] = (),
+) -> GuardProgram:
+    """The program that checks `state` (the global state), the `facts`, all of `guards`, then the shape conditions."""
+    known = known_weakly([*facts, *guards])
+    assembler = Assembler(frame_globals, known)
+    if state is not None:
+        assembler.emit(state, "STATE", assembler.const(state))
+    for guard in facts:  # before anything is loaded that would have to be kept while one of them is looked at
+        assembler.check(guard)
+    relations = []
+    for guard in guards:
+        if guard.kind in RELATIONS:
+            relations.append(guard)
+        else:
+            assembler.pending.setdefault(guard.source, []).append(guard)
+    for checks in assembler.pending.values():
+        checks.sort(key=lambda guard: list(OPCODES).index(guard.kind))
+    for source in [source for source in assembler.pending if source in assembler.registers]:  # loaded for the facts
+        for guard in assembler.pending.pop(source):
+            assembler.check(guard)
+    for guard in [*guards]:
+        if guard.kind not in RELATIONS:
+            assembler.load(guard.source, guard)
+    for guard in relations:
+        assembler.check(guard)
+    for condition in conditions:
+        assembler.condition(condition)
+    native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
+    why = [letting_go(reason) for reason in assembler.why] if known else assembler.why
+    return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
+
+
+def refuse_too_many(guards: GuardSet) -> None:
+    """Break the graph where a program could not hold all that its guards read."""
+    if len(guards) < REGISTERS // 16:  # each reads a few objects that no other one reads
+        return
+    read: set[Source] = set()
+    for guard in guards:
+        source: Source | None = guard.source
+        while source is not None and source not in read:
+            read.add(source)
+            source = base_of(source)
+    if len(read) > REGISTERS:
+        raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
+
+
+def is_weak(guard: Guard) -> bool:
+    """Whether the guard compares with something that it must not keep alive."""
+    return guard.kind in IDENTITIES and passes_away(guard.arg)
+
+
+def known_weakly(guards: Sequence[Guard]) -> dict[int, Known]:
+    """What guards compare with and must not keep alive, by identity. The bases of a class live as long as it does."""
+    known: dict[int, Known] = {}
+    for guard in guards:
+        if guard.kind == "class" and type(guard.source.held) is Known:
+            known[guard.source.identity] = guard.source.held
+        if not is_weak(guard):
+            continue
+        if type(guard.arg) in WRAPPERS:
+            known.update((id(part), Known(part)) for part in parts_of(guard.arg) if part is not None)
+        elif id(guard.arg) not in known:
+            bases = mro_of(guard.arg)[1:] if isinstance(guard.arg, type) else ()
+            known.update((id(each), Known(each)) for each in (guard.arg, *filter(passes_away, bases)))
+    return known
+
+
+def letting_go(why: Reason) -> Reason:
+    """An explanation that does not hold what is known weakly."""
+    if not isinstance(why, Guard) or not is_weak(why):
+        return why
+    if why.kind == "type":
+        return replace(why, arg=Named(type_text(why.arg)))
+    named = isinstance(why.arg, type | FunctionType)
+    return replace(why, arg=Named(short(why.arg) if named else f"that {type(why.arg).__name__}"))
+
+
+def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:
+    """The program as text."""
+    return "\n".join(map(listing_line, code, why))
+
+
+def listing_line(instruction: tuple[Any, ...], why: Reason) -> str:
+    text = " ".join(str(operand) for operand in instruction)
+    match why:
+        case ShapeCondition(_, condition, location):
+            return f"{text:<24} # {condition}" + (f"  ({location})" if location else "")
+        case Guard():
+            return f"{text:<24} # {why}" + (f"  ({why.location})" if why.location else "")
+        case _:
+            return f"{text:<24} # state of the process"

@@ -1,0 +1,145 @@
+"""The globals of modules over the shadow world: read once, written at the end.
+
+A program may also ask for them as a dict (`vars(module)`, `function.__globals__`). Then they are the shadow of that
+dict, and names are read and written in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from onegraph.capture.guards.source import Globals, Item, Source
+from onegraph.capture.heap.shadows import Namespace, Record
+from onegraph.capture.pyobject.contents import DELETED
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import instance_dict
+
+#: What a library consists of.
+CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+def is_of_module(namespace: dict[Any, Any]) -> bool:
+    """Whether a dict is that of a module, which holds it as long as the process has the module."""
+    name = dict.get(namespace, "__name__")
+    return type(name) is str and instance_dict(sys.modules.get(name)) is namespace
+
+
+def note_bound(space: Namespace, name: str) -> None:
+    """Note what a library has under a name, if that is code or nothing: its data are its own business."""
+    found = space.real.get(name, DELETED)
+    if found is DELETED or is_code(found):
+        space.bound[name] = found
+
+
+def is_code(value: Any) -> bool:
+    return isinstance(value, CODE)
+
+
+class Namespaces:
+    """The part of the world that holds globals. `library` tells of a module's name whether it is a library's."""
+
+    admit: Callable[..., Any]
+    guard: Callable[..., None]
+    keep: Callable[[Any], Any]
+    lookup: Callable[..., Any]
+    present: Callable[..., bool]
+    touch: Callable[[Any], None]
+    shadow_of: dict[int, Any]
+    real_of: dict[int, Any]
+    records: dict[int, Record]
+    origin: dict[int, Source]
+
+    def __init__(self, library: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.namespaces: dict[int, Namespace] = {}
+        self._library = library
+
+    def namespace(self, real: dict[str, Any]) -> Namespace:
+        """The globals that this dict holds, or the one that it is the shadow of."""
+        real = self.real_of.get(id(real), real)
+        if id(real) not in self.namespaces:
+            module = str(real.get("__name__", "?"))
+            source = Globals(id(real), module, real)
+            self.namespaces[id(real)] = Namespace(real, source, not self._library(module))
+            self.keep(real)
+            if id(real) in self.shadow_of:
+                self.guard(self.origin[id(self.shadow_of[id(real)])], "is", real)
+        return self.namespaces[id(real)]
+
+    def namespace_dict(self, real: dict[str, Any]) -> dict[str, Any]:
+        """The globals as a dict of the program."""
+        space = self.namespace(real)
+        shadow: dict[str, Any] = self.admit(space.real, space.source)
+        return shadow
+
+    def known_namespace(self, real: dict[Any, Any]) -> Namespace | None:
+        """The globals that a dict holds, if it is that of a module, or functions of the trace have it."""
+        return self.namespace(real) if id(real) in self.namespaces or is_of_module(real) else None
+
+    def go_on_as(self, entry: Record) -> None:
+        """From here on the shadow of the dict is what the program has seen of the globals, and what it has written."""
+        space = self.namespaces.get(id(entry.real))
+        if space is None:
+            return
+        for name, value in space.read.items():
+            entry.snapshot[name] = value
+            dict.__setitem__(entry.shadow, name, value)
+        dict.update(entry.shadow, space.written)
+        space.read.clear()
+        space.written.clear()
+
+    def read_global(self, real: dict[str, Any], builtins: dict[str, Any] | None, name: str) -> Any:
+        """The value of a global or builtin name; raises KeyError."""
+        try:
+            return self._own_global(real, name)
+        except KeyError:
+            if builtins is None:
+                raise
+        if id(builtins) in self.shadow_of:
+            return self._own_global(builtins, name)
+        note_bound(self.namespace(builtins), name)
+        return builtins[name]
+
+    def _own_global(self, real: dict[str, Any], name: str) -> Any:
+        space = self.namespace(real)
+        shadow = self.shadow_of.get(id(space.real))
+        if shadow is not None and (name in shadow or name in self.records[id(shadow)].original_keys()):
+            return self.lookup(shadow, name)
+        if name in space.written:
+            return space.written[name]
+        if name in space.read:
+            return space.read[name]
+        if not space.guarded:
+            note_bound(space, name)
+        if name not in space.real:
+            if space.guarded:
+                self.guard(space.source, "lacks", name)
+            raise KeyError(name)
+        found = space.real[name]
+        guarded = space.guarded or not is_code(found) or self._is_given(found)
+        value = space.read[name] = self.admit(found, Item(space.source, name), guarded)
+        return value
+
+    def _is_given(self, found: Any) -> bool:
+        """Whether a module of a library has a function of the program, which may be given other code."""
+        return isinstance(found, FunctionType) and not self._library(found.__module__ or "")
+
+    def write_global(self, real: dict[str, Any], name: str, value: Any) -> None:
+        space = self.namespace(real)
+        shadow = self.shadow_of.get(id(space.real))
+        if shadow is None:
+            space.written[name] = value
+        else:
+            self.touch(shadow)
+            dict.__setitem__(shadow, name, value)
+
+    def delete_global(self, real: dict[str, Any], name: str) -> None:
+        """Delete a global; raises KeyError. (One that is bound again stands behind the others.)"""
+        shadow = self.namespace_dict(real)
+        self.lookup(shadow, name)
+        self.present(shadow, name)
+        self.touch(shadow)
+        dict.__delitem__(shadow, name)

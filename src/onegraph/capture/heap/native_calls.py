@@ -1,0 +1,176 @@
+"""What kind of native function is about to be called, and what it would see of its arguments."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import io
+import operator
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
+from onegraph.capture.calls.registry import (
+    BREAKS,
+    DEPTHS,
+    HANDLERS,
+    PURE_MODULES,
+    Depth,
+    break_at,
+    is_library,
+)
+from onegraph.capture.heap.attributes import find_in_class
+from onegraph.capture.pyobject.contents import ATOMS
+from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+
+NATIVE_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+#: The methods that say which number an object is.
+NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
+SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+#: Types whose native methods call nothing of the program. (The interpreter runs generators.)
+QUIET = ATOMS | {
+    torch.SymInt, torch.SymFloat, torch.SymBool, range, slice,
+    *(type(iterator) for iterator in (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()))),
+    *(type(iterator) for iterator in (iter({}.items()), iter(set()), reversed([]), reversed({}), (_ for _ in ()))),
+}  # fmt: skip
+
+#: Classes whose objects call what they are made with.
+CALLING = (collections.defaultdict, functools._lru_cache_wrapper)
+
+
+def taken(native: Any, name: str, owner: type, result: Any) -> Any:
+    """What a native function makes of what the method `name` of a class has given: it may refuse it, or convert it."""
+    asked = type(owner.__name__, (), {name: lambda self: result})
+    return native(asked())
+
+
+def refuse_tensor_like(value: Any) -> None:
+    """Break the graph where torch would hand an operation to the program, or ask it which number an object is."""
+    match plain(value):
+        case tuple() | list():
+            for item in value:
+                refuse_tensor_like(item)
+        case dict():
+            for item in value.values():
+                refuse_tensor_like(item)
+        case torch.Tensor():
+            pass
+        case _ if type(value) not in ATOMS and not is_library(type(value).__module__ or ""):
+            if defines(type(value), "__torch_function__"):
+                raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
+            if any(isinstance(getattr(type(value), name, None), types.FunctionType) for name in NUMBERS):
+                raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
+
+
+def is_buffer(cls: type) -> bool:
+    """Whether a class is that of a file in memory, whose finalizer only closes it."""
+    return cls in (io.StringIO, io.BytesIO)
+
+
+def keeps_texts(function: Any) -> bool:
+    """Whether a native function only keeps the strings that it is given."""
+    return isinstance(kept_by(function), list | dict | set) or (
+        isinstance(function, type) and issubclass(function, BaseException)
+    )
+
+
+#: Native functions that hand on the items that they are given, without looking at them.
+HANDING = frozenset(map(id, (iter, reversed, zip, list, tuple, slice, operator.concat, operator.iconcat)))
+
+
+def takes_symbols(function: Any) -> bool:
+    """Whether symbolic numbers may stay what they are among the arguments of a native function, at any depth."""
+    keeps = keeps_texts(function) and not isinstance(kept_by(function), dict | set)
+    return is_torch(function) or id(function) in HANDING or keeps
+
+
+def kept_by(function: Any) -> Any:
+    """The container of a method that keeps what it is given."""
+    return function if isinstance(function, type) else getattr(function, "__self__", function)
+
+
+def bound_to(function: Any) -> Any:
+    """What a native function is bound to, if anything. A class is not asked."""
+    return None if isinstance(function, type) else getattr(function, "__self__", None)
+
+
+def run_among(names: dict[str, Any], hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call native code in a frame with these globals: a class takes the name of its module from them."""
+    return types.FunctionType(_hooked.__code__, names)(hook, function, args, kwargs)
+
+
+def _hooked(hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with hook:
+        return function(*args, **kwargs)
+
+
+def is_torch(function: Any) -> bool:
+    """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
+    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    return module.partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
+
+
+def receiver_of(function: Any) -> Any:
+    """The object that a native function is a method of. (pybind11 binds its functions to records that are none.)"""
+    owner = bound_to(function)
+    if isinstance(owner, types.ModuleType) and type(function) is not types.MethodWrapperType:  # one of its functions
+        return None
+    if not (isinstance(owner, type) or defines(type(owner), function.__name__)):
+        return None
+    return owner
+
+
+def depth_of(function: Any) -> Depth:
+    """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
+    known = DEPTHS.get(id(function))
+    receiver = bound_to(function)
+    if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
+        known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+    return known or "deep"
+
+
+def refuse_calls(function: Any, given: Sequence[Any], refuse_opaque: Callable[[Any], None]) -> None:
+    """Break the graph where a native function may call one that breaks it. Most classes only keep what they get."""
+    if isinstance(function, operator.methodcaller) and given and isinstance(given[0], types.ModuleType):
+        raise refused_native(function, "operator", "methodcaller")
+    if not isinstance(function, type) or issubclass(function, CALLING):
+        for value in given:
+            refuse_called(value, refuse_opaque)
+
+
+def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
+    """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
+    known = BREAKS.get(id(value))
+    match plain(value):
+        case functools.partial():
+            refuse_called(value.func, refuse_opaque)
+        case types.FunctionType():
+            known = known or break_at(value)
+        case type():
+            refuse_outside_class(value, is_library)
+        case types.BuiltinFunctionType() | types.MethodWrapperType():
+            receiver = receiver_of(value)
+            known = known or BREAKS.get(id(find_in_class(type(receiver), value.__name__)[1]))
+            refuse_opaque(receiver)
+            if known is None and receiver is None:
+                refuse_unknown(value)
+    if known is not None:
+        raise GraphBreak(known[0], name=known[1], what=known[1])
+
+
+def refuse_unknown(function: Any) -> None:
+    """Break the graph at a native function of a module that may do anything."""
+    module = getattr(function, "__module__", None) or ""
+    known = module in PURE_MODULES or module.partition(".")[0] == "torch"
+    if not (known or id(function) in HANDLERS or id(function) in DEPTHS):
+        raise refused_native(function, module, function.__name__)

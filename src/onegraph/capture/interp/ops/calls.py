@@ -1,0 +1,57 @@
+"""Calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onegraph.capture.bytecode import Instr
+from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.ops.table import opcode
+from onegraph.capture.interp.rests import CALLED
+
+
+def split_pair(pair: list[Any], args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """The callable and its positional arguments: of the pair's slots one may be NULL, else they are (method, self)."""
+    first, second = pair
+    if first is NULL:
+        return second, args
+    if second is NULL:
+        return first, args
+    return first, (second, *args)
+
+
+@opcode("CALL")
+def call(machine: Any, frame: Frame, instr: Instr) -> None:
+    stack = frame.stack
+    base = len(stack) - instr.arg
+    function, args = split_pair(stack[base - 2 : base], tuple(stack[base:]))
+    result = machine.call_before(CALLED, function, args, {})
+    del stack[base - 2 :]
+    stack.append(result)
+
+
+@opcode("CALL_KW")
+def call_kw(machine: Any, frame: Frame, instr: Instr) -> None:
+    stack = frame.stack
+    count, names = instr.arg
+    base = len(stack) - count
+    named = len(stack) - len(names)
+    function, args = split_pair(stack[base - 2 : base], tuple(stack[base:named]))
+    result = machine.call_before(CALLED, function, args, dict(zip(names, stack[named:], strict=True)))
+    del stack[base - 2 :]
+    stack.append(result)
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(machine: Any, frame: Frame, instr: Instr) -> None:
+    stack = frame.stack
+    base = len(stack) - 1 - instr.arg
+    args = stack[base]
+    kwargs = stack[base + 1] if instr.arg else {}
+    first, second = stack[base - 2 : base]
+    function = second if first is NULL else first
+    if type(args) is not tuple:
+        args = machine.star_arguments(function, args)
+    result = machine.call_before(CALLED, function, args, machine.star_keywords(kwargs))
+    del stack[base - 2 :]
+    stack.append(result)

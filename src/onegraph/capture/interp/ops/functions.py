@@ -1,0 +1,63 @@
+"""Making functions; intrinsics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onegraph.capture.bytecode import Instr
+from onegraph.capture.interp.frame import Frame, Unsupported
+from onegraph.capture.interp.native import run_native_instruction
+from onegraph.capture.interp.ops.table import opcode
+from onegraph.capture.pyobject.exact_types import isinstance
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(machine: Any, frame: Frame, instr: Instr) -> None:
+    """A function's closure must be there when it is made, so the attributes that follow are taken with it."""
+    attributes = {}
+    index = frame.ip + 1
+    below = -2
+    while (following := frame.bytecode.instrs[index]).op == "SET_FUNCTION_ATTRIBUTE":
+        attributes[following.arg] = frame.stack[below]
+        index += 1
+        below -= 1
+    frame.stack[-1] = machine.make_function(frame, frame.stack[-1], attributes)
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE")
+def set_function_attribute(machine: Any, frame: Frame, instr: Instr) -> None:
+    del frame.stack[-2]
+
+
+@opcode("CALL_INTRINSIC_1")
+def call_intrinsic_1(machine: Any, frame: Frame, instr: Instr) -> None:
+    value = frame.stack[-1]
+    match instr.arg:
+        case "LIST_TO_TUPLE":
+            result = machine.list_to_tuple(value)
+        case "UNARY_POSITIVE":
+            result = machine.unary("+", value)
+        case "IMPORT_STAR":
+            result = machine.import_star(frame, value)
+        case "STOPITERATION_ERROR":
+            result = _stop_iteration_error(frame, value)
+        case "ASYNC_GEN_WRAP":
+            raise Unsupported("an asynchronous generator")
+        case _:
+            result = run_native_instruction(instr, (value,))
+    frame.stack[-1] = result
+
+
+def _stop_iteration_error(frame: Frame, raised: BaseException) -> BaseException:
+    if not isinstance(raised, StopIteration):
+        return raised
+    error = RuntimeError("generator raised StopIteration")
+    error.__cause__ = error.__context__ = raised
+    return error
+
+
+@opcode("CALL_INTRINSIC_2")
+def call_intrinsic_2(machine: Any, frame: Frame, instr: Instr) -> None:
+    result = run_native_instruction(instr, tuple(frame.stack[-2:]))
+    frame.stack.pop()
+    frame.stack[-1] = result

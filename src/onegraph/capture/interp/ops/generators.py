@@ -1,0 +1,66 @@
+"""Generators."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, NoReturn
+
+from onegraph.capture.bytecode import Instr
+from onegraph.capture.interp.frame import Frame, Unsupported
+from onegraph.capture.interp.ops.table import GENERATOR, YIELD, opcode
+from onegraph.capture.pyobject.exact_types import isinstance
+
+_ITERABLE_COROUTINE = 0x100
+_COROUTINE = 0x80
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(machine: Any, frame: Frame, instr: Instr) -> int:
+    """The generator goes on behind this instruction, whose value it drops."""
+    frame.stack.append(None)
+    frame.ip += 1
+    return GENERATOR
+
+
+@opcode("YIELD_VALUE")
+def yield_value(machine: Any, frame: Frame, instr: Instr) -> int:
+    """What is sent, or thrown, is handled when the frame goes on."""
+    frame.result = frame.stack.pop()
+    return YIELD
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(machine: Any, frame: Frame, instr: Instr) -> None:
+    value = frame.stack[-1]
+    if isinstance(value, types.CoroutineType):
+        if not frame.bytecode.code.co_flags & (_COROUTINE | _ITERABLE_COROUTINE):
+            raise TypeError("cannot 'yield from' a coroutine object in a non-coroutine generator")
+    elif not isinstance(value, types.GeneratorType):
+        frame.stack[-1] = machine.iter(value)
+
+
+@opcode("SEND")
+def send(machine: Any, frame: Frame, instr: Instr) -> int | None:
+    stack = frame.stack
+    done, value = machine.send(stack[-2], stack[-1])
+    stack[-1] = value
+    return instr.target if done else None
+
+
+@opcode("END_SEND")
+def end_send(machine: Any, frame: Frame, instr: Instr) -> None:
+    del frame.stack[-2]
+
+
+@opcode("CLEANUP_THROW")
+def cleanup_throw(machine: Any, frame: Frame, instr: Instr) -> None:
+    exception = frame.stack[-1]
+    if not isinstance(exception, StopIteration):
+        frame.stack.pop()
+        machine.raise_again(exception)
+    frame.stack[-3:] = None, exception.value
+
+
+@opcode("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR", "BEFORE_ASYNC_WITH")
+def asynchronous(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
+    raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")

@@ -1,0 +1,223 @@
+"""Functions of numbers, of which some are symbols: what they give is computed where the program runs.
+
+All functions of `math` are such, the builtin ones, and the methods of integers and floating-point numbers. What gives
+neither numbers nor a truth value is given the numbers of the trace, which are guarded.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onegraph.capture.calls.registry import HANDLERS, policy
+from onegraph.capture.graph.operators import INTEGERS, NUMBERS, contains_symbolic
+from onegraph.capture.policy.python.iteration import StandIn, hidden
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib.given import Within
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a number stands among the arguments of a call."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A list or a tuple among the arguments of a call."""
+
+    kind: type
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calculation:
+    """A call as a function of the numbers in it: of those in lists and tuples, of those by name, besides constants."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        return str(getattr(self.function, "__name__", self.function))
+
+    def __call__(self, *numbers: Any) -> Any:
+        args = [_filled(arg, numbers) for arg in self.args]
+        return self.function(*args, **{name: _filled(value, numbers) for name, value in self.kwargs})
+
+
+def _filled(value: Any, numbers: tuple[Any, ...]) -> Any:
+    match value:
+        case Place(number):
+            return numbers[number]
+        case Several(kind, items):
+            return kind([_filled(item, numbers) for item in items])
+    return value
+
+
+def _opened(value: Any, numbers: list[Any]) -> Any:
+    """The value with places for its numbers, which are added to those of the call."""
+    if isinstance(value, NUMBERS) and not isinstance(value, bool):
+        numbers.append(value)
+        return Place(len(numbers) - 1)
+    if type(value) in SEVERAL:
+        return Several(SEVERAL[type(value)], tuple([_opened(item, numbers) for item in value]))
+    return value
+
+
+def calculated(tracer: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function gives for arguments with symbols among their numbers; NotImplemented for others."""
+    if tracer.is_symbolic(*args) and not kwargs:
+        return tracer.computed(function, *args)
+    numbers: list[Any] = []
+    opened = [_opened(arg, numbers) for arg in args]
+    named = [(name, _opened(value, numbers)) for name, value in kwargs.items()]
+    if not tracer.is_symbolic(*numbers) or not all(map(_is_plain, (*opened, *(value for _, value in named)))):
+        return NotImplemented
+    return tracer.computed(Calculation(function, tuple(opened), tuple(named)), *numbers)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether an argument is made of numbers, `None` and texts."""
+    if isinstance(value, Several):
+        return all(map(_is_plain, value.items))
+    return value is None or isinstance(value, Place | bool | str)
+
+
+def _calculated(function: Any) -> None:
+    @policy(function)
+    def calculate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = calculated(tracer, function, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        call = tracer.run_torch if isinstance(function, types.FunctionType) else tracer.call_native
+        return call(function, args, kwargs)
+
+
+def _over_items(function: Any, sequences: int) -> None:
+    @policy(function)
+    def calculate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The first arguments are iterable, and asked for their items."""
+        items = [list(tracer.iterate(arg)) for arg in args[:sequences]]
+        args = (*items, *args[sequences:])
+        result = calculated(tracer, function, args, kwargs)
+        return tracer.call_native(function, args, kwargs) if result is NotImplemented else result
+
+
+@policy(math.prod)
+def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = list(tracer.iterate(args[0]))
+    result = kwargs.get("start", 1)
+    if tracer.is_symbolic(result, *items) and all(isinstance(item, INTEGERS) for item in (result, *items)):
+        for item in items:
+            result = tracer.binary("*", result, item)
+        return result
+    result = calculated(tracer, math.prod, (items,), kwargs)
+    return tracer.call_native(math.prod, (items,), kwargs) if result is NotImplemented else result
+
+
+@policy(torch.Size.numel)
+def numel(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return prod(tracer, args, kwargs)
+
+
+@policy(torch.sym_sum)
+def sym_sum(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
+    return tracer.call(sum, (items,), {})
+
+
+@policy(operator.length_hint)
+def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    if not isinstance(args[0], StandIn):
+        result = calculated(tracer, operator.length_hint, args, kwargs)
+        return tracer.run_native(operator.length_hint, args, kwargs) if result is NotImplemented else result
+    count = getattr(args[0], "count_left", None)
+    if count is None:
+        raise hidden(args[0])
+    return int(count())
+
+
+def _of_contents(function: Any, is_method: bool = False) -> None:
+    """A function that makes a tensor of numbers; one of a tensor makes it of the same type, and on its device."""
+
+    @policy(function)
+    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if tracer.numbers.sizes.is_static or not contains_symbolic(args, set()):
+            return tracer.call_native(function, args, kwargs)
+        named = {"dtype": args[0].dtype, "device": args[0].device, **kwargs} if is_method else kwargs
+        made = tensor_of(tracer, args[-1], named) if len(args) == 1 + is_method else None
+        if made is not None:
+            return made
+        return tracer.call_native(function, tracer.concrete_deep(args, "contents of a tensor"), kwargs)
+
+
+def tensor_of(tracer: Any, contents: Any, kwargs: dict[str, Any]) -> Any:
+    """A tensor of one number, or of several in a list; None for what has to be made as Python makes it."""
+    if tracer.is_symbolic(contents):
+        return scalar_tensor(tracer, contents, kwargs)
+    if type(contents) not in SEVERAL or kwargs.get("requires_grad"):
+        return None
+    items = list(tracer.iterate(contents))
+    if not tracer.is_symbolic(*items):
+        return None
+    floating = any(isinstance(item, float | torch.SymFloat) for item in items)
+    named = {"dtype": torch.get_default_dtype() if floating else torch.int64, **kwargs}
+    scalars = [scalar_tensor(tracer, item, named) for item in items]
+    return None if any(scalar is None for scalar in scalars) else tracer.call_native(torch.stack, (scalars,), {})
+
+
+def scalar_tensor(tracer: Any, number: Any, kwargs: dict[str, Any]) -> Any:
+    """A tensor of one number; None where the type of its elements does not hold it as `torch.tensor` has it."""
+    whole = isinstance(number, INTEGERS)
+    dtype = kwargs.get("dtype") or (torch.int64 if whole else torch.get_default_dtype())
+    if isinstance(number, bool) or not (dtype.is_floating_point or whole and dtype is torch.int64):
+        return None
+    limit = EXACT if whole else torch.finfo(dtype).max
+    if tracer.is_symbolic(number) and dtype is not torch.int64 and not tracer.asked(Within(limit), number):
+        return None
+    return tracer.call_native(torch.scalar_tensor, (number,), {**kwargs, "dtype": dtype})
+
+
+_of_contents(torch.tensor)
+_of_contents(torch.as_tensor)
+_of_contents(torch.asarray)
+_of_contents(torch.Tensor.new_tensor, is_method=True)
+
+#: The integers that are floating-point numbers of 64 bits.
+EXACT = 1 << 53
+
+
+#: What stands for lists and tuples of numbers.
+SEVERAL: dict[type, type] = {list: list, tuple: tuple, torch.Size: torch.Size}
+#: The functions that take their numbers in iterables, and how many of those.
+ITERATING = {"fsum": 1, "dist": 2, "sumprod": 2}
+METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
+def _functions() -> Iterator[Any]:
+    """The functions of numbers that have no policy of their own."""
+    yield from (function for function in vars(math).values() if isinstance(function, types.BuiltinFunctionType))
+    yield from (abs, operator.abs, operator.index, round, pow, divmod)
+    yield from (function for name, function in vars(torch).items() if name in SYMBOLIC_FUNCTIONS)
+    for kind in (int, float):
+        yield from (method for name, method in vars(kind).items() if type(method) in METHODS and name not in OF_OBJECTS)
+
+
+#: What torch has for numbers that may be symbols.
+SYMBOLIC_FUNCTIONS = ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_sqrt")
+#: Methods of all objects.
+OF_OBJECTS = ("__getattribute__", "__repr__", "__str__", "__format__")
+for _name, _count in ITERATING.items():
+    if hasattr(math, _name):
+        _over_items(getattr(math, _name), _count)
+for _function in _functions():
+    if id(_function) not in HANDLERS:
+        _calculated(_function)

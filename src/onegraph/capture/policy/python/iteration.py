@@ -1,0 +1,323 @@
+"""Functions over iterables: the items come from the tracer, and so do the comparisons and the keys."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import math
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
+from onegraph.capture.calls.registry import policy
+from onegraph.capture.heap.recipes import NativeLike, recipe
+from onegraph.capture.heap.tensor_texts import refuse_marked
+from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
+from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.pyobject.exact_types import isinstance
+
+PLAIN_NUMBERS = (int, float, complex, bool)
+
+
+@policy(sum)
+def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Plain numbers are added as Python adds them, which is more exact than one by one."""
+    total = kwargs.get("start", args[1] if len(args) > 1 else 0)
+    if isinstance(total, str | bytes | bytearray):
+        return sum((), total)  # type: ignore[arg-type]  # which is refused
+    plain: list[Any] | None = [] if type(total) in PLAIN_NUMBERS else None
+    for item in tracer.iterate(args[0]):
+        if plain is not None and type(item) in PLAIN_NUMBERS:
+            plain.append(item)
+            continue
+        if plain is not None:
+            total, plain = sum(plain, total), None
+        total = tracer.binary("+", total, item)
+    return total if plain is None else sum(plain, total)
+
+
+@policy(functools.reduce)
+def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    items = tracer.iterate(args[1])
+    if len(args) > 2:
+        total = args[2]
+    else:
+        total = next(items, reduce_)
+        if total is reduce_:
+            raise TypeError("reduce() of empty iterable with no initial value")
+    known = type(args[1]) in (list, tuple)
+    for index, item in enumerate(items, 1 if len(args) > 2 else 2):
+        rest = reducing_rest(args[0], args[1], index) if known else None
+        total = tracer.call_before(rest, args[0], (total, item), {})
+    return total
+
+
+def _extreme(function: Any, symbol: str) -> None:
+    @policy(function)
+    def extreme(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        items = list(tracer.iterate(args[0])) if len(args) == 1 else list(args)
+        if not items and "default" in kwargs:
+            return kwargs["default"]
+        if not items:
+            raise ValueError(f"{function.__name__}() arg is an empty sequence")
+        key = kwargs.get("key")
+        if key is None and len(items) > 1 and tracer.is_symbolic(*items):
+            return tracer.computed(function, *items)
+        keyed = items if key is None else []
+        for item in items if key is not None else ():
+            keyed.append(tracer.call_before(extreme_rest(function, key, items, list(keyed)), key, (item,), {}))
+        best = 0
+        for index in range(1, len(items)):
+            if ordered(tracer, function.__name__, symbol, keyed[index], keyed[best]):
+                best = index
+        return items[best]
+
+
+_extreme(min, "<")
+_extreme(max, ">")
+
+
+class StandIn(NativeLike):
+    """An iterator of ours in the place of a native one, whose kind it has for the program."""
+
+    kind: type
+
+    def __iter__(self) -> StandIn:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+    def copied(self) -> StandIn:
+        """What `copy.copy` gives. (Native code asks for `__copy__`, which the native iterators have not.)"""
+        raise hidden(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise hidden(self)
+
+    def __repr__(self) -> str:
+        raise hidden(self)
+
+
+def hidden(iterator: StandIn) -> GraphBreak:
+    """The graph break of native code that looks for the state of an iterator."""
+    return GraphBreak(OUTSIDE_ITERATOR, what=f"a {qualified(iterator.kind)}")
+
+
+def qualified(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Calling(StandIn):
+    """An iterator that calls a function of the program: what it stands for would not come back to the tracer."""
+
+    def __init__(self, tracer: Any, function: Any, iterators: list[Any]) -> None:
+        self.tracer = tracer
+        self.function = function
+        self.iterators = iterators
+
+    def copied(self) -> Calling:
+        return type(self)(self.tracer, self.function, self.iterators)
+
+
+class Mapped(Calling):
+    kind = map
+
+    def __next__(self) -> Any:
+        items = []
+        for iterator in self.iterators:
+            items.append(self.tracer.next(iterator))
+        return self.tracer.call(self.function, tuple(items), {})
+
+
+class Filtered(Calling):
+    kind = filter
+
+    def __next__(self) -> Any:
+        while True:
+            item = self.tracer.next(self.iterators[0])
+            if self.tracer.truth(item if self.function is None else self.tracer.call(self.function, (item,), {})):
+                return item
+
+
+@recipe(Mapped, Filtered)
+def rebuild_calling(rebuild: Any, value: Calling) -> str:
+    parts = rebuild.values((value.function, *value.iterators))
+    return rebuild.assign(f"{rebuild.const(value.kind)}({parts})")
+
+
+@policy(map)
+def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) < 2 or kwargs:
+        return map(*args, **kwargs)  # raises
+    return Mapped(tracer, args[0], [tracer.iter(iterable) for iterable in args[1:]])
+
+
+@policy(filter)
+def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or kwargs:
+        return filter(*args, **kwargs)  # raises
+    return Filtered(tracer, args[0], [tracer.iter(args[1])])
+
+
+class Calls:
+    """A function of the program that native code calls: the call comes back to the tracer."""
+
+    __slots__ = ("function", "tracer")
+
+    def __init__(self, tracer: Any, function: Any) -> None:
+        self.tracer = tracer
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self.tracer.call(self.function, args, {})
+
+
+class Asks(Calls):
+    """A predicate of the program that native code calls."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> bool:
+        return bool(self.tracer.truth(super().__call__(*args)))
+
+
+@recipe(Calls)
+def rebuild_calls(rebuild: Any, value: Calls) -> str:
+    return rebuild.value(value.function)
+
+
+#: Iterators that call a function of the program -> which argument it is, its name if any, and what stands for it.
+CALLING: dict[type, tuple[int, str | None, type[Calls]]] = {
+    type(iter(int, 0)): (0, None, Calls),
+    itertools.accumulate: (1, "func", Calls),
+    itertools.dropwhile: (0, None, Asks),
+    itertools.filterfalse: (0, None, Asks),
+    itertools.groupby: (1, "key", Calls),
+    itertools.starmap: (0, None, Calls),
+    itertools.takewhile: (0, None, Asks),
+}
+
+
+def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
+    """Such an iterator calls what stands for the function, and says of itself that it calls the function."""
+
+    @policy(kind)
+    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) > index and args[index] is not None:
+            args = (*args[:index], calls(tracer, args[index]), *args[index + 1 :])
+        elif name is not None and kwargs.get(name) is not None:
+            kwargs = {**kwargs, name: calls(tracer, kwargs[name])}
+        return tracer.run_native(kind, args, kwargs)
+
+    @policy(kind.__reduce__)
+    def reduce(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function, made_of, *state = tracer.run_native(kind.__reduce__, args, kwargs)
+        return function, tuple(part.function if isinstance(part, Calls) else part for part in made_of), *state
+
+
+for _kind, _function in CALLING.items():
+    _over(_kind, *_function)
+
+
+@policy(iter)
+def iter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or kwargs or not callable(args[0]):
+        return SUBSTITUTES[id(iter)](tracer, args, kwargs)
+    return tracer.run_native(iter, (Calls(tracer, args[0]), args[1]), kwargs)
+
+
+@policy(object.__reduce_ex__)
+def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value, *protocol = args
+    if isinstance(value, tuple(CALLING)):
+        return tracer.call(tracer.getattr(value, "__reduce__"), (), {})
+    return tracer.run_native(object.__reduce_ex__.__get__(tracer.world.realize(value)), tuple(protocol), kwargs)
+
+
+@policy(collections._count_elements)
+def count_elements(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    counts, items = args
+    return tracer.run_native(collections._count_elements, (counts, list(tracer.iterate(items))), kwargs)
+
+
+@policy(any)
+def any_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(all)
+def all_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return all(tracer.truth(item) for item in tracer.iterate(args[0]))
+
+
+@policy(sorted)
+def sorted_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    items = list(tracer.iterate(args[0]))
+    return sort(tracer, items, kwargs)
+
+
+def ordered(tracer: Any, name: str, symbol: str, a: Any, b: Any) -> bool:
+    """Whether a comparison holds; of tensors, it is not known."""
+    answer = tracer.compare(symbol, a, b)
+    if isinstance(answer, torch.Tensor):
+        raise GraphBreak(DATA_DEPENDENT_ORDER, name=name)
+    return bool(tracer.truth(answer))
+
+
+#: Types whose comparison with themselves and each other is native.
+PLAIN = (int, float, str)
+
+
+def reversed_by(tracer: Any, reverse: Any) -> Any:
+    """Whether a list is sorted in reverse."""
+    if isinstance(reverse, bool):
+        return reverse
+    list.sort([], reverse=reverse)  # refuses what is no number
+    return tracer.truth(reverse)
+
+
+def ranks(tracer: Any) -> Any:
+    """The class of keys that the tracer compares."""
+
+    def compared(a: Any, b: Any) -> int:
+        refuse_marked(a, b)
+        known = type(a) in PLAIN and type(b) in PLAIN
+        return -1 if (a < b if known else ordered(tracer, "sort", "<", a, b)) else 0
+
+    return functools.cmp_to_key(compared)
+
+
+@policy(list.sort)
+def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """In its place, natively: the keys and the comparisons see the list empty, and must not write to it."""
+    items, key = tracer.world.realize(args[0]), kwargs.get("key")
+    reverse = reversed_by(tracer, kwargs.get("reverse", False))
+    if key is None and all(type(item) in PLAIN for item in items):
+        refuse_marked(*items)
+        return list.sort(items, reverse=reverse)
+    rank = ranks(tracer)
+    list.sort(items, key=rank if key is None else lambda item: rank(tracer.call(key, (item,), {})), reverse=reverse)
+
+
+def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    key = kwargs.get("key")
+    reverse, keys = kwargs.get("reverse", False), items if key is None else []
+    for item in items if key is not None else ():
+        keys.append(tracer.call_before(ordering_rest(key, items, list(keys), reverse), key, (item,), {}))
+    reverse = reversed_by(tracer, reverse)
+    refuse_marked(*keys)
+    plain = all(type(each) in PLAIN for each in keys)
+    rank = (lambda each: each) if plain else ranks(tracer)
+    keyed = sorted(zip(keys, items, strict=True), key=lambda entry: rank(entry[0]), reverse=reverse)
+    return [item for _, item in keyed]
+
+
+@policy(math.prod)
+def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    total = kwargs.get("start", 1)
+    for item in tracer.iterate(args[0]):
+        total = tracer.binary("*", total, item)
+    return total

@@ -1,0 +1,130 @@
+"""nn.Module: its own machinery is known, so that guards come from what the user's code reads, not from internals."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import torch
+from torch.nn.modules import module as module_internals
+from torch.utils.hooks import RemovableHandle
+
+from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
+from onegraph.capture.calls.registry import policy
+from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
+from onegraph.capture.pyobject.exact_types import isinstance
+
+TABLES = ("_parameters", "_buffers", "_modules")
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
+    "_global_parameter_registration_hooks",
+)
+Module = torch.nn.Module
+
+
+class NoGlobalHooks(Predicate):
+    """No hooks are registered for the calls of all modules, or for what all modules are given.
+
+    Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
+    """
+
+    def __init__(self) -> None:
+        self.seen = RemovableHandle.next_id
+
+    def __call__(self, _: object) -> bool:
+        newest = RemovableHandle.next_id
+        if newest != self.seen and has_global_hooks():
+            return False
+        self.seen = newest
+        return True
+
+    def text(self, *what: str) -> str:
+        return "no hooks are registered for all modules"
+
+
+def has_hooks(module: Module) -> bool:
+    state = module.__dict__
+    return any(state.get(name) for name in HOOKS)
+
+
+def got_hooks(attributes: dict[str, Any]) -> bool:
+    """Whether the traced program itself has given the module a hook."""
+    return any(isinstance(attributes.get(name), dict) and attributes[name] for name in HOOKS)
+
+
+def has_global_hooks() -> bool:
+    return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
+
+
+@policy(Module._wrapped_call_impl, Module._call_impl, passing=True)
+def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
+    rest = tracer.take_rest()
+    module = args[0]
+    real = tracer.world.real(module)
+    if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
+        raise GraphBreak(MODULE_BACKWARD_HOOK)
+    if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
+        return tracer.interpret(Module._call_impl, args, kwargs)
+    if real is not module:
+        guard_hooks(tracer, real, tracer.world.origin[id(module)])
+    return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
+
+
+def guard_hooks(tracer: Any, module: Module, source: Source) -> None:
+    """Guard that the module at this place has no hooks, and that there are none for all modules."""
+    tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
+    for name in HOOKS:
+        if name in module.__dict__:
+            tracer.world.guard(Item(DictOf(source), name), "length", 0)
+
+
+@policy(Module.__getattr__)
+def get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Parameters, buffers and submodules, looked up directly. Torch itself keeps a name in one table only."""
+    module, name = args
+    attributes = tracer.world.attributes(module)
+    tables = [tracer.world.lookup(attributes, table) for table in TABLES if dict.__contains__(attributes, table)]
+    for table in tables:
+        if dict.__contains__(table, name):
+            return tracer.world.lookup(table, name)
+    for table in tables:
+        tracer.world.present(table, name)
+    raise AttributeError(f"'{type(module).__name__}' object has no attribute '{name}'")
+
+
+@policy(Module.__setattr__)
+def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Plain attributes and registered buffers directly; new parameters and modules by torch's own code."""
+    module, name, value = args
+    attributes = tracer.world.attributes(module)
+    held = [
+        table
+        for table in TABLES
+        if dict.__contains__(attributes, table) and name in attributes_of(tracer, attributes, table)
+    ]
+    plain = held == ["_buffers"] and (value is None or isinstance(value, torch.Tensor))
+    if plain and not has_global_hooks():
+        tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
+        tracer.setitem(tracer.world.lookup(attributes, "_buffers"), name, value)
+    elif held or isinstance(value, Module) or builtins.isinstance(value, torch.nn.Parameter):
+        tracer.interpret(Module.__setattr__, args, kwargs)
+    else:
+        tracer.generic_setattr(module, name, value)
+
+
+def attributes_of(tracer: Any, attributes: dict[str, Any], table: str) -> dict[str, Any]:
+    return tracer.world.lookup(attributes, table)
+
+
+@policy(Module._get_name)
+def name(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return type(args[0]).__name__

@@ -1,0 +1,185 @@
+"""Torch functions that tracing must know more about than their operations."""
+
+from __future__ import annotations
+
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.amp import autocast_mode
+from torch.autograd import forward_ad
+from torch.autograd.profiler import record_function
+
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.heap.tensor_texts import MARK
+from onegraph.capture.policy.torch.questions import answer
+from onegraph.capture.pyobject.exact_types import defines
+from onegraph.torchlib import recurrent
+from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.recurrent import is_lstm_of_symbols
+from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
+from onegraph.torchlib.state import function_modes
+
+breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
+breaks(b.DEFAULT_DEVICE, torch.set_default_device)
+breaks(b.STATE_CHANGE, torch.use_deterministic_algorithms, torch.set_num_threads, torch.set_float32_matmul_precision)
+breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, torch.inference_mode.__exit__)
+breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
+breaks(b.FUNCTION_TRANSFORM, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
+breaks(b.FUNCTION_TRANSFORM, torch.func.jvp, torch.func.vjp, torch.func.linearize)
+breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
+breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
+breaks(b.FUNCTIONAL_CALL, torch.func.functional_call)
+breaks(b.GRADIENT_CALL, torch.autograd.grad)
+breaks(b.GRADIENT_CALL, forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.dual_level)
+breaks(b.GRADIENT_CALL, forward_ad.dual_level.__enter__, forward_ad.dual_level.__exit__)
+breaks(b.GRADIENT_CALL, forward_ad.make_dual, forward_ad.unpack_dual)
+breaks(b.BACKWARD_CALL, torch.autograd.backward, torch.Tensor.backward)
+breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
+breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.disable_saved_tensors_hooks)
+breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
+breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
+breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
+breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
+breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
+breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
+breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
+breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, torch.Tensor._make_wrapper_subclass)
+breaks(b.PARAMETER_MADE, torch.Tensor._make_subclass)
+native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
+
+
+@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling)
+def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The program is told so. Layers of torch, which choose by it among results, give what they give eagerly."""
+    return not is_layer_of_torch(tracer.frames[-1].globals.get("__name__"))
+
+
+def is_layer_of_torch(module: Any) -> bool:
+    return isinstance(module, str) and module.startswith("torch.nn.modules.")
+
+
+@policy(torch._C._has_torch_function)
+def has_torch_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    (values,) = args
+    return has_own_function(tracer, tuple(tracer.world.realize(values)), kwargs)
+
+
+@policy(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """The recorder is no mode of the program, and the traced tensors are of no class of it."""
+    if any(mode is not tracer.recorder for mode in function_modes()):
+        return bool(args)
+    kinds = (value if isinstance(value, type) else type(value) for value in args)
+    return any(defines(kind, "__torch_function__") and not issubclass(kind, torch.Tensor) for kind in kinds)
+
+
+@policy(torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
+def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return False
+
+
+@policy(torch._native_multi_head_attention)
+def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Without weights the operator gives None in their place, and an empty tensor on fakes."""
+    result, weights = tracer.run_native(torch._native_multi_head_attention, args, kwargs)
+    needed = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
+    return result, weights if needed else None
+
+
+@policy(torch.lstm)
+def lstm(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator asks how many elements there are: where that is a symbol, its layers are called one by one."""
+    given = tracer.world.realize_deep(args)
+    function = recurrent.lstm if is_lstm_of_symbols(*given) and not kwargs else torch.lstm
+    return tracer.run_native(function, given, kwargs)
+
+
+@policy(torch.nn.functional.interpolate)
+def interpolate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return to_symbolic_sizes(tracer, torch.nn.functional.interpolate, interpolation_of_symbols, args, kwargs)
+
+
+@policy(torch.linspace)
+def linspace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return to_symbolic_sizes(tracer, torch.linspace, linspace_of_symbols, args, kwargs)
+
+
+def to_symbolic_sizes(
+    tracer: Any, function: Any, of_symbols: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What the function gives; where it would ask for the numbers that are symbols, by another way to it."""
+    call = of_symbols(tracer.world.realize_deep(args), tracer.world.realize_deep(kwargs))
+    return tracer.run_native(function, args, kwargs) if call is None else call()
+
+
+@policy(torch._check_tensor_all)
+def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The check is made when the graph runs. Its message may print tensors, which the graph cannot."""
+    message = kwargs.get("message", args[1] if len(args) > 1 else None)
+    text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
+    torch._assert_async(args[0].all(), MARK.sub("<a tensor>", text))
+
+
+@policy(record_function.__init__)
+def label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole."""
+    made = signature(record_function.__init__).bind(*args, **kwargs).arguments
+    values = {"args": None, **made, "run_callbacks_on_exit": False, "record": None, "_cupti_monitor_external_id": None}
+    it = values.pop("self")
+    for name, value in values.items():
+        tracer.setattr(it, name, value)
+
+
+@policy(record_function.__enter__)
+def begin_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if tracer.getattr(args[0], "run_callbacks_on_exit"):  # made by the program outside of the compiled function
+        raise GraphBreak(b.PROFILER, name="record_function")
+    return args[0]
+
+
+@policy(record_function.__exit__)
+def end_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if tracer.getattr(args[0], "run_callbacks_on_exit"):
+        raise GraphBreak(b.PROFILER, name="record_function")
+
+
+@policy(autocast_mode.autocast.__enter__)
+def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
+    mode = args[0]
+    if mode._enabled and not any(outer.device == mode.device for outer, _ in tracer.open_autocasts):
+        answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
+    values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
+    node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
+    tracer.open_autocasts.append((mode, node))
+    with torch._C.DisableTorchFunction():
+        return autocast_mode.autocast.__enter__(mode)
+
+
+def leave_autocasts(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+    """End the open contexts with the graph; the calls that open them again behind it."""
+    for mode, node in reversed(tracer.open_autocasts):
+        tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
+        with torch._C.DisableTorchFunction():
+            autocast_mode.autocast.__exit__(mode, None, None, None)
+    return [(autocast_mode.autocast.__enter__, (mode,), {}) for mode, _ in tracer.open_autocasts]
+
+
+@policy(autocast_mode.autocast.__exit__)
+def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    mode, *exception = args
+    if not tracer.open_autocasts or tracer.open_autocasts[-1][0] is not mode:
+        raise GraphBreak(b.FOREIGN_AUTOCAST)
+    _, node = tracer.open_autocasts.pop()
+    tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
+    with torch._C.DisableTorchFunction():
+        return autocast_mode.autocast.__exit__(mode, *exception)

@@ -1,0 +1,1 @@
+"""Facts about Python objects, found without running the program's code."""

@@ -1,0 +1,1 @@
+"""The code that replaces a frame: it calls the graph, and makes the results and the side effects."""

@@ -1,0 +1,482 @@
+"""Residual code: what runs in place of a captured frame, written as Python text.
+
+    def f(self, x):
+        s0 = self.__dict__                 # loads of the graph's inputs by their sources, shared prefixes once
+        s1 = s0['scale']
+        o0, o1 = graph(x, s1)              # the compiled graph
+        t0 = [o0, x]                       # values that outlive the trace, rebuilt with their aliasing
+        s0['calls'] = 3                    # writes of the traced program, replayed
+        return t0
+
+The text is compiled to a code object with the frame's own signature and free variables, whose constants hold the
+graph and the other objects known by identity. It is readable, and steppable in a debugger.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import itertools
+import linecache
+import math
+import operator
+from collections.abc import Callable, Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CellType, CodeType, FunctionType
+from typing import Any, assert_never
+
+import torch
+
+from onegraph.base.gone import when_gone
+from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
+from onegraph.capture.graph.record import Recorder
+from onegraph.capture.guards.source import (
+    Arg,
+    Attr,
+    CellOf,
+    Const,
+    DictOf,
+    FreeCell,
+    Globals,
+    Item,
+    Source,
+    Through,
+    TypeOf,
+    root_of,
+)
+from onegraph.capture.heap.deques import write_deque
+from onegraph.capture.heap.recipes import RECIPES, rebuild_object
+from onegraph.capture.heap.shadows import Record, differs
+from onegraph.capture.heap.tensor_texts import Printed, is_marked, refuse_pieces
+from onegraph.capture.heap.world import World
+from onegraph.capture.interp.defects import Defect
+from onegraph.capture.interp.lookup import mro_of
+from onegraph.capture.interp.tracebacks import pass_through, stand_ins
+from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value, keys_of, members_of, same_key
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.value_text import written_atom
+from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
+from onegraph.capture.residual.iterators import write_draws
+
+
+class Rebuild:
+    """Writes the expressions that make the values of a finished trace again."""
+
+    def __init__(
+        self,
+        world: World,
+        recorder: Recorder,
+        code: CodeType,
+        symbol_text: Callable[[Rebuild, Any], str],
+    ) -> None:
+        self.world = world
+        self.recorder = recorder
+        self.code = code
+        self.loads: list[str] = []
+        self.lines: list[str] = []
+        #: What is done behind the writes.
+        self.late: list[str] = []
+        self.consts: list[Any] = []
+        self.outputs: list[torch.fx.Node] = []
+        self.nonlocals: list[str] = []
+        self._symbol_text = symbol_text
+        self._const_names: dict[int, str] = {}
+        self._source_names: dict[Source, str] = {}
+        self._value_names: dict[int, str] = {}
+        self._in_progress: set[int] = set()
+        self._settled: set[int] = set()
+        self._names = 0
+        self._arguments = argument_names(code)
+
+    # ---- names -------------------------------------------------------------------------------------------------------
+
+    def const(self, value: Any) -> str:
+        """The local name of a constant object."""
+        if id(value) not in self._const_names:
+            self._const_names[id(value)] = f"k{len(self.consts)}_"
+            self.consts.append(value)
+        return self._const_names[id(value)]
+
+    def fresh(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}_"
+
+    def assign(self, expression: str, prefix: str = "t") -> str:
+        name = self.fresh(prefix)
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    # ---- sources -----------------------------------------------------------------------------------------------------
+
+    def source(self, source: Source) -> str:
+        """The name of a variable that holds the value at `source`; loads happen before the graph and all writes."""
+        if source not in self._source_names:
+            self._source_names[source] = self._load(source)
+        return self._source_names[source]
+
+    def _load(self, source: Source) -> str:
+        match source:
+            case Arg(index, _):
+                return self._arguments[index]
+            case CellOf(FreeCell(_, name)):
+                return self._loaded(name)
+            case FreeCell(_, name):
+                return self._loaded(f"(lambda: {name}).__closure__[0]")
+            case Globals(_, _, namespace):
+                return self.const(namespace)
+            case Const(_, _, value):
+                return self.known(value)
+            case Attr(base, name):
+                return self._loaded(f"{self.source(base)}.{name}")
+            case Item(base, key):
+                return self._loaded(self._item(base, key))
+            case DictOf(base):
+                return self._loaded(self.instance_dict(self.source(base), self.world.type_at.get(base, object)))
+            case CellOf(base):
+                return self._loaded(f"{self.source(base)}.cell_contents")
+            case TypeOf(base):
+                return self._loaded(f"type({self.source(base)})")
+            case Through(base, function):
+                return self._loaded(f"{self.const(function)}({self.source(base)})")
+            case _:
+                assert_never(source)
+
+    def known(self, value: Any) -> str:
+        """An object that the guards know by identity. The code does not keep one that passes away."""
+        if not passes_away(value):
+            return self.const(value)
+        origin = self.world.origin.get(id(value)) or self.world.found_at.get(id(value))
+        if origin is not None and not (isinstance(origin, Const) and origin.value is value):
+            return self.source(origin)
+        for guard in self.world.guards if isinstance(value, type) else ():
+            if guard.kind == "type" and value in mro_of(guard.arg) and not isinstance(root_of(guard.source), Const):
+                of = self.source(TypeOf(guard.source))
+                return self._loaded(f"{self.const(mro_of)}({of})[{mro_of(guard.arg).index(value)}]")
+        return self.const(value)
+
+    def _item(self, base: Source, key: Any) -> str:
+        """An item, read without the methods of a subclass."""
+        cls = self.world.type_at.get(base, dict)
+        kind = next((kind for kind in (dict, list, tuple) if issubclass(cls, kind)), cls)
+        if cls.__getitem__ is kind.__getitem__:
+            return f"{self.source(base)}[{self.key(key)}]"
+        return f"{self.const(kind.__getitem__)}({self.source(base)}, {self.key(key)})"
+
+    def instance_dict(self, name: str, cls: type) -> str:
+        """The instance dictionary of the object in a variable, read without the methods of its class."""
+        if cls.__getattribute__ is object.__getattribute__ or issubclass(cls, type):
+            return f"{name}.__dict__"
+        return f"{self.const(object.__getattribute__)}({name}, '__dict__')"
+
+    def _loaded(self, expression: str) -> str:
+        name = self.fresh("s")
+        self.loads.append(f"{name} = {expression}")
+        return name
+
+    def key(self, key: Any) -> str:
+        """A key of a dict from outside, which the guards know."""
+        text = literal(key)
+        if text is not None:
+            return text
+        known = weakly(referred(key))
+        return self._loaded(f"{self.const(self.world.keep(known))}()") if type(known) is Known else self.const(known)
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, value: Any) -> str:
+        """An expression for a value of the trace: literal, constant, source, graph output or rebuilt object."""
+        self.world.spend(1)
+        if is_marked(value):
+            return self._marked(value)
+        text = literal(value)
+        if text is not None:
+            if type(value) is str and self.recorder.texts:
+                refuse_pieces(value)
+            if type(value) is int and value in self.world.identities:
+                raise GraphBreak(ESCAPING_IDENTITY)
+            return text
+        identity = id(value)
+        if identity in self._value_names:
+            return self._value_names[identity]
+        if identity in self._in_progress:
+            raise GraphBreak(SELF_CONTAINING, what=type(value).__name__)
+        self._in_progress.add(identity)
+        try:
+            name = self._make(value)
+        except GraphBreak as cannot:
+            cannot.born = cannot.born or self.world.births.get(identity)
+            raise
+        self._in_progress.discard(identity)
+        self._value_names[identity] = name
+        self.world.keep(value)
+        return name
+
+    def _make(self, value: Any) -> str:
+        cls = type(value)  # which a proxy of a dead object has still
+        if value is UNFILLED:
+            raise Defect from AssertionError("what nobody has read has come into the program")
+        if issubclass(cls, torch.Tensor):
+            return self._tensor(value)
+        if issubclass(cls, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return self.assign(self._symbol_text(self, value))
+        origin = self.world.origin.get(id(value))
+        if origin is not None:
+            by_identity = self.world.is_pinned(value) and not (isinstance(value, FunctionType) or passes_away(value))
+            name = self.const(value) if by_identity else self.source(origin)
+            if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
+                self.lines.append(f"{self.const(pass_through)}({self.const(past)}, {name})")
+            return name
+        if part := self.world.parts.get(id(value)):
+            owner, name = part
+            made = self.value(owner)
+            return self.assign(self.instance_dict(made, type(owner)) if name == "__dict__" else f"{made}.{name}")
+        for kinds, recipe in RECIPES:
+            if issubclass(cls, kinds):
+                return recipe(self, value)
+        return rebuild_object(self, value)
+
+    def _marked(self, text: str) -> str:
+        """A string that prints tensors."""
+        pieces = []
+        for part in self.recorder.texts.parts(text):
+            match part:
+                case str():
+                    pieces.append(repr(part))
+                case Printed(tensor, kind, spec) if part.is_current:
+                    printed = f"{self.value(tensor)}, {spec!r}" if kind == "format" else self.value(tensor)
+                    pieces.append(f"{self.const(getattr(builtins, kind))}({printed})")
+                case _:
+                    raise GraphBreak(CHANGED_TEXT)
+        return self.assign(f"''.join(({', '.join(pieces)},))")
+
+    def _tensor(self, value: torch.Tensor) -> str:
+        origin = self.world.origin.get(id(value))
+        if origin is not None:
+            return self.source(origin)
+        node = self.recorder.nodes.get(id(value))
+        if node is None:
+            raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
+        self.outputs.append(node)
+        return f"o{len(self.outputs) - 1}_"
+
+    def number(self, node: torch.fx.Node) -> str:
+        """A number that the graph computes, as one of its outputs."""
+        if node not in self.outputs:
+            self.outputs.append(node)
+        return f"o{self.outputs.index(node)}_"
+
+    def remember(self, value: Any, name: str) -> None:
+        """From here on this variable is the value: lets a value be referred to while it is being filled."""
+        self._value_names[id(value)] = name
+
+    def is_made(self, value: Any) -> bool:
+        """Whether the code has made this value."""
+        return id(value) in self._value_names
+
+    def values(self, items: Sequence[Any]) -> str:
+        return ", ".join(self.value(item) for item in items)
+
+    # ---- writes ------------------------------------------------------------------------------------------------------
+
+    def writes(self) -> list[str]:
+        """The statements that replay the program's writes; their values are computed before any of them runs."""
+        statements = write_draws(self)
+        for entry in list(self.world.changed()):
+            if id(entry.shadow) not in self._settled:
+                statements += self._write(entry)
+        for shadow, descriptor, value in self.world.changed_slots():
+            target = self.source(self.world.origin[id(shadow)])
+            if value is DELETED:
+                statements.append(f"{self.const(descriptor)}.__delete__({target})")
+            else:
+                statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")
+        for space in self.world.namespaces.values():
+            for name, value in space.written.items():
+                statements.append(f"{self.const(space.real)}[{name!r}] = {self.value(value)}")
+        return statements
+
+    def settle(self, shadow: Any) -> None:
+        """Replay the writes to a container from outside now, before the next value is made."""
+        entry = self.world.records.get(id(shadow))
+        if entry is not None and id(shadow) not in self._settled and differs(entry):
+            self._settled.add(id(shadow))
+            self.lines += self._write(entry)
+
+    def _write(self, entry: Record) -> list[str]:
+        shadow = entry.shadow
+        match shadow:
+            case CellType():
+                return self._write_cell(entry)
+            case dict():
+                return self._write_dict(entry)
+            case list():
+                target, before = self.source(entry.source), entry.snapshot
+                if all(map(operator.is_, list.__iter__(shadow), before)) and list.__len__(shadow) >= len(before):
+                    added = list.__getitem__(shadow, slice(len(before), None))
+                    return [f"{self.const(list.extend)}({target}, [{self.values(added)}])"]
+                self.world.realize(shadow)
+                return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(members_of(shadow))}])"]
+            case set():
+                return self._write_set(entry)
+            case collections.deque():
+                return write_deque(self, entry)
+            case _:
+                raise AssertionError(f"no replay for {type(shadow).__name__}")
+
+    def _write_set(self, entry: Record) -> list[str]:
+        """Element by element, or all of them anew: what gives the order that the program has seen."""
+        target = self.source(entry.source)
+        kept = {id(item) for item in set.__iter__(entry.shadow)}
+        known = {id(item) for item in entry.snapshot}
+        gone = [item for item in entry.snapshot if id(item) not in kept]
+        new = [item for item in set.__iter__(entry.shadow) if id(item) not in known]
+        atoms = all(type(item) in ATOMS for item in (*entry.snapshot, *new))
+        if atoms and not keeps_order(entry.snapshot, gone, new, entry.shadow):
+            items = self.values(list(set.__iter__(entry.shadow)))
+            return [f"{self.const(set.clear)}({target})", f"{self.const(set.update)}({target}, [{items}])"]
+        return [f"{self.const(set.discard)}({target}, {self.value(item)})" for item in gone] + [
+            f"{self.const(set.add)}({target}, {self.value(item)})" for item in new
+        ]
+
+    def _write_cell(self, entry: Record) -> list[str]:
+        value = cell_value(entry.shadow)
+        match entry.source:
+            case FreeCell(_, name):
+                if name not in self.nonlocals:
+                    self.nonlocals.append(name)
+                return [f"del {name}" if value is DELETED else f"{name} = {self.value(value)}"]
+            case source:
+                target = f"{self.source(source)}.cell_contents"
+                return [f"del {target}" if value is DELETED else f"{target} = {self.value(value)}"]
+
+    def _write_dict(self, entry: Record) -> list[str]:
+        shadow, before = entry.shadow, entry.original_keys()
+        target = self.source(entry.source)
+        plain = type(entry.real) is dict
+        kind = collections.OrderedDict if isinstance(shadow, collections.OrderedDict) else dict
+        setter, deleter = self.const(kind.__setitem__), self.const(kind.__delitem__)
+        after = keys_of(shadow)
+        kept = in_order(after, before)
+        last = after[len(kept) :]
+        if any(dict.__getitem__(shadow, key) is UNFILLED for key in last):
+            self.world.realize(shadow)
+        gone, popped = taken_out(before, kept, entry.popped if kind is dict else [])
+        statements = [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
+        statements += [f"{self.const(dict.popitem)}({target})"] * popped
+        written = [(key, self.key(entry.original_key(key))) for key in kept if self._key_changed(entry, key)]
+        for key, _ in written if len(written) + len(last) > 1 else ():
+            self.world.guard_presence(entry, key)  # a dict without it would get its keys in the order of the program
+        for key, key_text in [*written, *((key, self.value(key)) for key in last)]:
+            value = self.value(dict.__getitem__(shadow, key))
+            statements.append(
+                f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
+            )
+        return statements
+
+    def _key_changed(self, entry: Record, key: Any) -> bool:
+        value = dict.__getitem__(entry.shadow, key)
+        return value is not UNFILLED and (key not in entry.snapshot or entry.snapshot[key] is not value)
+
+
+def in_order(after: list[Any], before: list[Any]) -> list[Any]:
+    """The keys of before that have kept their order, up to the first that has not: the others are put behind them."""
+    rest = iter(before)
+    found = (next((each for each in rest if same_key(key, each)), UNFILLED) for key in after)
+    return list(itertools.takewhile(lambda each: each is not UNFILLED, found))
+
+
+def taken_out(before: list[Any], kept: list[Any], popped: list[Any]) -> tuple[list[Any], int]:
+    """The keys that are deleted, and how many of the last that are left then `popitem` takes out, as it has done."""
+    stays, by_popitem = set(map(id, kept)), set(map(id, popped))
+    last = itertools.takewhile(lambda key: id(key) not in stays, reversed(before))
+    ended = {id(key) for key in last if id(key) in by_popitem}
+    return [key for key in before if id(key) not in stays | ended], len(ended)
+
+
+def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:
+    """Whether a set with these elements has those of `after`, in their order, when some are gone and some are new."""
+    made = set(before)
+    made.difference_update(gone)
+    for item in new:
+        made.add(item)
+    return len(made) == len(after) and all(map(operator.is_, made, set.__iter__(after)))
+
+
+def literal(value: Any) -> str | None:
+    """The Python text of an atom, or None where there is no exact one."""
+    kind = type(value)  # a weak proxy of a dead object cannot be asked for its class
+    exact = kind in (type(None), bool, int, str, bytes) or kind is float and math.isfinite(value)
+    return written_atom(value) if exact else None
+
+
+# ---- the function ----------------------------------------------------------------------------------------------------
+
+
+def argument_names(code: CodeType) -> list[str]:
+    """The names of the arguments in slot order; names that are no identifiers (`.0`) are replaced."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return [name if name.isidentifier() else f"a{index}_" for index, name in enumerate(code.co_varnames[:count])]
+
+
+def signature_text(code: CodeType) -> str:
+    """The parameter list that gives a function the same frame layout as `code`."""
+    names = argument_names(code)
+    positional = names[: code.co_argcount]
+    keyword = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rest = names[code.co_argcount + code.co_kwonlyargcount :]
+    parts = list(positional)
+    if code.co_posonlyargcount:
+        parts.insert(code.co_posonlyargcount, "/")
+    if code.co_flags & CO_VARARGS:
+        parts.append("*" + rest.pop(0))
+    elif keyword:
+        parts.append("*")
+    parts += keyword
+    if code.co_flags & CO_VARKEYWORDS:
+        parts.append("**" + rest.pop(0))
+    return ", ".join(parts)
+
+
+def residual_text(code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]) -> str:
+    """The body as a function with the signature and free variables of `code`, within one that has these."""
+    free = list(code.co_freevars)
+    lines = [f"def {function_name(code)}({signature_text(code)}):"]
+    if nonlocals:
+        lines.append(f"    nonlocal {', '.join(nonlocals)}")
+    if free:
+        lines.append(f"    if 0: {', '.join(free)}")
+    lines += [f"    k{index}_ = '<constant {index}>'" for index in range(len(consts))]
+    lines += [f"    {line}" for line in body]
+    if free:
+        lines = [f"def outer_({', '.join(free)}):", *(f"    {line}" for line in lines)]
+    return "\n".join(lines) + "\n"
+
+
+def function_name(code: CodeType) -> str:
+    return code.co_name if code.co_name.isidentifier() else "frame"
+
+
+def compile_residual(
+    code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]
+) -> tuple[CodeType, str]:
+    """Compile the body to a code object with the signature and free variables of `code`; also its text."""
+    text = residual_text(code, body, nonlocals, consts)
+    filename = f"<onegraph residual of {code.co_name} #{next(_SERIAL)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    made = compile(text, filename, "exec")
+    name = function_name(code)
+    for wanted in ("outer_", name) if code.co_freevars else (name,):
+        made = next(item for item in made.co_consts if isinstance(item, CodeType) and item.co_name == wanted)
+    objects = {f"<constant {index}>": value for index, value in enumerate(consts)}
+    made = made.replace(
+        co_consts=tuple(objects.get(item, item) if isinstance(item, str) else item for item in made.co_consts),
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+    )
+    assert made.co_freevars == code.co_freevars, (made.co_freevars, code.co_freevars)
+    when_gone(made, linecache.cache.pop, filename, None)
+    return made, text
+
+
+_SERIAL = iter(range(1, 1 << 62))

@@ -1,0 +1,384 @@
+"""Resume functions: a frame's own bytecode behind a prologue that puts its stack and its handled exceptions back.
+
+A break inside of a resume function is one of the function that it resumes: its resume functions are made from the
+original bytecode. Each is made once for the place and the shape of the stack, so that a loop with a break in its body
+comes back to code that is compiled already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CellType, CodeType, FunctionType
+from typing import Any, assert_never
+
+from onegraph import _C
+from onegraph.capture.bytecode import (
+    FREE_MARK,
+    NULL_FIRST,
+    Bytecode,
+    Handler,
+    Instr,
+    encode,
+    forget,
+    forget_dead_code,
+    remember,
+)
+from onegraph.capture.bytecode.instruction import forget_derived
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.resume.class_bodies import as_function
+from onegraph.capture.resume.instruction_rest import argument_names, finished
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A frame's stack as a resume function rebuilds it: kinds of the slots, and the values of those that have one."""
+
+    kinds: tuple[str, ...]  # "value", "null", "handled", "lasti"
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A resume function goes on at this instruction of the frame."""
+
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """A resume function first calls that of the frame it had called, in the place of `at`.
+
+    It hands on `leading` arguments, the results of the breaking instruction, and `count` others. Then `finish` does
+    what is left of the instruction. If it is `raising`, the call has raised the one result.
+    """
+
+    leading: int
+    count: int
+    at: int
+    finish: FunctionType | None = None
+    raising: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A resume generator waits at the yield at `at`, or `started` not at all, before the instruction there."""
+
+    at: int
+    started: bool
+
+
+Way = Jump | InnerCall | Suspended
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the code of a resume function depends on, beside the bytecode that it resumes.
+
+    Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
+    inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
+    and for an inner call the values that finish the instruction, the function and the other arguments.
+    """
+
+    kinds: tuple[str, ...]
+    handled: int
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+    way: Way
+    receiver: str | None
+    first: int = 0
+    top_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The code of a resume function in normal form, and what it resumes: `bytecode` from index `shift` on."""
+
+    made: Bytecode
+    bytecode: Bytecode
+    shift: int
+    way: Way
+    call: int  # where the inner call is, if there is one
+    needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeFunction:
+    """A function to be made behind the break: its code, and the cells that it closes over."""
+
+    code: CodeType
+    namespace: dict[str, Any]
+    cells: tuple[CellType, ...]
+
+
+#: How many functions are kept to be used again: each holds the globals of its module.
+FUNCTIONS = 1 << 12
+#: How many are known before the dead ones among them are looked for; then twice as many as were found to live.
+LIMIT = 256
+_limit = [LIMIT]
+#: What resumes what is known for as long as somebody can run it: compiled code, and frames that are traced.
+_made: dict[tuple[Bytecode, Shape], Resumed] = {}
+_resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
+_functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
+
+
+#: How many references the tables themselves hold to what nobody else does, with those of the count that is taken.
+_CODE, _MADE, _RESUMED = 3, 4, 4
+
+
+def forget_dead() -> None:
+    """Forget the resume functions that nobody can call any more: all that is known of them is known here."""
+    forget_derived()
+    _functions.clear()
+    for key in list(_made):
+        resumed = _made[key]
+        made, code = resumed.made, resumed.made.code
+        counts = sys.getrefcount(code), sys.getrefcount(made), sys.getrefcount(resumed)
+        if counts == (_CODE, _MADE, _RESUMED):
+            _made.pop(key, None)
+            _resumed.pop(id(code), None)
+            forget(made)
+    forget_dead_code()
+
+
+def resumed_by(code: CodeType) -> Resumed | None:
+    """What a code object resumes, if it is that of a resume function."""
+    return _resumed.get(id(code))
+
+
+def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
+    """What has versions of its own: a code object, together with the resume functions that it is to call."""
+    resumed = _resumed.get(id(code))
+    if resumed is None or not isinstance(resumed.way, InnerCall):
+        return (code,)
+    inner = [value.__code__ for value in values if type(value) is FunctionType]
+    return (code, *(each for each in inner if id(each) in _resumed))
+
+
+def original_place(frame: Frame) -> tuple[Bytecode, int]:
+    """The bytecode that a frame runs or resumes, and the index of the running instruction in it."""
+    body = as_function(frame.bytecode) if frame.namespace is not None else None
+    if body is not None:
+        return body.bytecode, body.moved[frame.ip]
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode:
+        return frame.bytecode, frame.ip
+    if frame.ip >= resumed.shift:
+        return resumed.bytecode, frame.ip - resumed.shift
+    assert isinstance(resumed.way, InnerCall), "nothing else in a prologue can break"
+    if resumed.way.finish is None:
+        return resumed.bytecode, resumed.way.at
+    return frame.bytecode, frame.ip  # in the middle of an instruction
+
+
+def in_prologue(frame: Frame) -> bool:
+    """Whether a resume function is still putting the stack of its frame back."""
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode:
+        return False
+    return frame.ip < (resumed.call if isinstance(resumed.way, InnerCall) else resumed.shift)
+
+
+def at_inner_call(frame: Frame) -> Resumed | None:
+    """What a frame resumes, if it is that of a resume function which calls that of the frame it had called."""
+    resumed = _resumed.get(id(frame.bytecode.code))
+    if resumed is None or resumed.made is not frame.bytecode or not isinstance(resumed.way, InnerCall):
+        return None
+    return resumed if frame.ip == resumed.call else None
+
+
+def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
+    """The resume function of this shape for a frame of this bytecode."""
+    cells = tuple(frame.cells[name] for name in shape.cells)
+    return ResumeFunction(resume_code(bytecode, shape), frame.globals, cells)
+
+
+def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
+    """The code of the resume function of this shape."""
+    key = bytecode, shape
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= _limit[0]:
+            forget_dead()
+            _limit[0] = max(LIMIT, 2 * len(_made))
+        found = _made[key] = build(*key)
+        _resumed[id(found.made.code)] = found
+    return found.made.code
+
+
+def build(bytecode: Bytecode, shape: Shape) -> Resumed:
+    """The bytecode behind a prologue."""
+    way, taken = shape.way, bytecode.code.co_varnames
+    turn = next(f"_{n}" for n in range(len(taken) + 1) if not any(name.endswith(f"_{n}") for name in taken))
+    stack_names = [f"stack{index}{turn}" for index, kind in enumerate(shape.kinds) if kind == "value"]
+    exception_names = [f"handled{index}{turn}" for index in range(shape.handled)]
+    given = [*stack_names[-1:], *stack_names[:-1]] if shape.top_first else stack_names
+    results = [f"result{index}{turn}" for index in range(shape.first)]
+    inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
+    needed = [f"rest_{name}{turn}" for name in finish_arguments(way)]
+    receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
+    parameters = [*receiver, *results, *given, *exception_names, *shape.names, *needed, *inner]
+    own = tuple(name for name in shape.cells if name in bytecode.code.co_cellvars and name not in receiver)
+    prologue = [Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []
+    for name in own:  # what an empty cell raises tells those of the function from those around it
+        prologue += [Instr("LOAD_CLOSURE", name + FREE_MARK), Instr("STORE_FAST_MAYBE_NULL", name)]
+    if isinstance(way, Suspended):
+        prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
+    prologue.append(Instr("RESUME", 0))
+    prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
+    prologue += release([*stack_names, *exception_names])
+    at, target = place(bytecode, way)
+    protected, own_handlers = len(prologue), list[Handler]()
+    match way:
+        case InnerCall():
+            if way.raising:
+                calling = [Instr("LOAD_FAST", results[0]), *release(results), Instr("RERAISE", 0)]
+            else:
+                arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
+                *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
+                calling = [Instr("NOP"), *loading, *release([*inner, *results]), last]
+            code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
+            own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
+            prologue += [shifted(instr, protected) for instr in code]
+            loaded, called = (next(n for n, instr in enumerate(code) if instr is calling[end]) for end in (0, -1))
+            loaded, protected = protected + loaded, protected + called
+        case Suspended(at, True):
+            prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
+            protected += 1
+    shift = len(prologue) + 1
+    handlers = [*own_handlers, *(shifted_handler(handler, shift) for handler in bytecode.handlers)]
+    around = bytecode.handler_at(at)
+    if around is not None and protected < len(prologue):
+        found = Handler(protected, shift - 1, around.target + shift, around.depth, around.lasti)
+        handlers.insert(len(own_handlers), found)
+    prologue.append(Instr("JUMP", target=target + shift))
+    position = bytecode.instrs[at].position
+    placed = [Instr(i.op, i.arg, landed(i.target, shift), i.offset, position) for i in prologue]
+    body = [shifted(instr, shift) for instr in bytecode.instrs]
+    local = dict.fromkeys(str(i.arg) for i in prologue if i.op == "STORE_FAST")
+    others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
+    made = Bytecode(bytecode.code, (*placed, *body), tuple(handlers))
+    run = made
+    if isinstance(way, InnerCall) and not way.raising:
+        run = Bytecode(bytecode.code, handing_over(made.instrs, loaded, protected), made.handlers)
+    code = encode(
+        run,
+        co_argcount=len(parameters),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=bytecode.code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+        co_varnames=(*parameters, *others),
+        co_cellvars=own,
+        co_freevars=shape.cells,
+    )
+    made = remember(Bytecode(code, made.instrs, made.handlers))
+    return Resumed(made, bytecode, shift, way, protected, tuple(needed))
+
+
+def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
+    """The instruction that the prologue stands for, and the one that comes behind it."""
+    match way:
+        case Jump(target):
+            return target, target
+        case InnerCall(at=at):
+            return at, at + 1
+        case Suspended(at, started):
+            return at, at + 2 if started else at + 1
+        case _:
+            assert_never(way)
+
+
+def finish_arguments(way: Way) -> tuple[str, ...]:
+    """The names of what is needed to finish the instruction behind the inner call."""
+    return argument_names(way.finish) if isinstance(way, InnerCall) else ()
+
+
+def inner_arguments(way: InnerCall, turn: str) -> list[str]:
+    """The variables that hold the inner function and its arguments beside the results."""
+    if way.raising:
+        return []
+    return [f"call{turn}", *(f"inner{index}{turn}" for index in range(way.leading + way.count))]
+
+
+def rebuild_stack(kinds: Sequence[str], values: Sequence[str], exceptions: Sequence[str]) -> list[Instr]:
+    """Instructions that put the slots on the stack, the values and exceptions being in variables."""
+    out: list[Instr] = []
+    waiting, handled = iter(values), iter(exceptions)
+    for kind in kinds:
+        match kind:
+            case "null":
+                out.append(Instr("PUSH_NULL"))
+            case "lasti":
+                out.append(Instr("LOAD_CONST", 0))
+            case "handled":
+                out += [Instr("LOAD_FAST", next(handled)), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
+            case _:
+                out.append(Instr("LOAD_FAST", next(waiting)))
+    return out
+
+
+def release(names: Sequence[str]) -> list[Instr]:
+    """Let go of what the variables hold: what the stack drops dies at once."""
+    return [each for name in names for each in (Instr("LOAD_CONST", None), Instr("STORE_FAST", name))]
+
+
+def call_with(function: Any, names: Sequence[str]) -> list[Instr]:
+    """Call a function that is known now with arguments in variables."""
+    return call(Instr("LOAD_CONST", function), names)
+
+
+def call(function: Instr, names: Sequence[str]) -> list[Instr]:
+    """Call what the instruction loads with arguments in variables."""
+    return [*callable_pair(function), *(Instr("LOAD_FAST", name) for name in names), Instr("CALL", len(names))]
+
+
+def handing_over(instrs: Sequence[Instr], loaded: int, called: int) -> tuple[Instr, ...]:
+    """The inner call as CPython runs it, where it is not traced: what is called has its arguments to itself."""
+    out = list(instrs)
+    inner = next(instr for instr in instrs[loaded:] if instr.op == "LOAD_FAST")
+    of_call = [*callable_pair(Instr("LOAD_CONST", _C.hand_over)), inner]
+    out[loaded : loaded + 3] = [replace(instr, position=inner.position) for instr in of_call]
+    out[called] = replace(out[called], arg=int(str(out[called].arg)) + 1)
+    return tuple(out)
+
+
+def callable_pair(function: Instr) -> list[Instr]:
+    """Put what the instruction loads on the stack, to be called with what comes on top of it."""
+    pair = [function, Instr("PUSH_NULL")]
+    return pair[::-1] if NULL_FIRST else pair
+
+
+def shifted(instr: Instr, by: int) -> Instr:
+    """The instruction at its new place. What sets up a frame is left out: the prologue has done it."""
+    if instr.op in ("MAKE_CELL", "COPY_FREE_VARS"):
+        return Instr("NOP", None, None, instr.offset, instr.position)
+    target = instr.target if instr.target is None or instr.target < 0 else instr.target + by
+    return Instr(instr.op, instr.arg, target, instr.offset, instr.position)
+
+
+def landed(target: int | None, shift: int) -> int | None:
+    """The target of a jump in the prologue; see `finished` for those that leave it."""
+    return target if target is None or target >= 0 else shift - target - 1
+
+
+def shifted_handler(handler: Handler, by: int, depth: int = 0) -> Handler:
+    """The handler at its new place, with `depth` slots below."""
+    return Handler(handler.start + by, handler.end + by, handler.target + by, handler.depth + depth, handler.lasti)
+
+
+def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
+    """The expression of a resume function; one without free variables is a constant."""
+    if not made.cells:
+        key = id(made.code), id(made.namespace)
+        found = _functions.get(key)
+        if found is None or found.__code__ is not made.code or found.__globals__ is not made.namespace:
+            if len(_functions) >= FUNCTIONS:
+                _functions.clear()
+            found = _functions[key] = FunctionType(made.code, made.namespace, made.code.co_name)
+        return rebuild.const(found)
+    cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)
+    parts = f"{rebuild.const(made.code)}, {rebuild.const(made.namespace)}, {made.code.co_name!r}, None, ({cells})"
+    return rebuild.assign(f"{rebuild.const(FunctionType)}({parts})")

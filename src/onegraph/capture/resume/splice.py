@@ -1,0 +1,150 @@
+"""The end of a replacement that breaks: the breaking instruction, and the calls of the resume functions behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from types import CodeType, FrameType
+
+from onegraph import _C
+from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
+from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.interp.tracebacks import pass_through
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.resume.continuation import READING, Continuation, Exit, Handled
+from onegraph.capture.resume.instruction_rest import taken_by
+from onegraph.capture.resume.resume_function import call_with, callable_pair, release
+
+
+def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeType:
+    """Replace the return of the residual code, whose values are in a tuple, by what follows the break.
+
+    The code returns what is to be called next. What the breaking instruction raises is at its own place in the program:
+    the code has the file and the name of the function that it is in.
+    """
+    at = continuation.code
+    line = root.co_firstlineno if root.co_filename == at.co_filename else at.co_firstlineno
+    code = code.replace(co_filename=at.co_filename, co_name=at.co_name, co_qualname=at.co_qualname, co_firstlineno=line)
+    bytecode = decode_once(code)
+    residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
+    place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
+    ending = Ending(continuation, place, code.co_varnames)
+    named = [i.arg for i in ending.out if i.op in VARIABLES]
+    names = tuple(dict.fromkeys((*code.co_varnames, *named)))
+    handlers = (*bytecode.handlers, *ending.handlers)
+    return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
+
+
+VARIABLES = READING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
+
+
+class Ending:
+    """The instructions behind the residual code, from index `place` on.
+
+    The variables `done` let go of their values: what the program has dropped does not live longer.
+    """
+
+    def __init__(self, continuation: Continuation, place: int, done: Sequence[str]) -> None:
+        self.continuation = continuation
+        self.place = place
+        self.out: list[Instr] = []
+        self.handlers: list[Handler] = []
+        names = [value_name(number) for number in range(len(continuation.values))]
+        self.out.append(Instr("UNPACK_SEQUENCE", len(names)))
+        self.out += [Instr("STORE_FAST", name) for name in names]
+        self.out += release(done)
+        instruction = self._rebuild_stack()
+        self.out += release(self._spent())
+        if instruction.op in READING and instruction.arg in done:
+            self.out.append(Instr("DELETE_FAST", instruction.arg))
+        at = len(self.out)
+        self.out.append(instruction)
+        depth = len(continuation.stack)
+        if continuation.following is not None:
+            self._call(continuation.following, depth + stack_effect(continuation.instruction))
+        if continuation.jumping is not None:
+            self.out[at] = Instr(
+                instruction.op, instruction.arg, self._here(), instruction.offset, instruction.position
+            )
+            self._call(continuation.jumping, depth + stack_effect(instruction, jump=True))
+        if continuation.raising is not None or continuation.passed:
+            low = continuation.depth_when_raising
+            self.handlers.append(Handler(place + at, place + at + 1, self._here(), low, False))
+            if continuation.passed:
+                self._note_passed(continuation.passed)
+            if continuation.raising is not None:
+                self._call(continuation.raising, low + 1)
+            else:
+                self.out.append(Instr("RERAISE", 0))
+        position = instruction.position
+        self.out = [Instr(i.op, i.arg, i.target, i.offset, i.position or position) for i in self.out]
+
+    def _here(self) -> int:
+        return self.place + len(self.out)
+
+    def _rebuild_stack(self) -> Instr:
+        """Put the stack before the breaking instruction back; the instruction, or what has its effect."""
+        stack, instruction = list(self.continuation.stack), self.continuation.instruction
+        if instruction.op not in ("CALL", "CALL_KW"):
+            self._load(stack)
+            return instruction
+        # What is called may let go of what it is called with.
+        start = len(stack) - taken_by(instruction)
+        operands = [slot for slot in stack[start:] if slot is not None]
+        self._load(stack[:start])
+        self.out += callable_pair(Instr("LOAD_CONST", _C.hand_over))
+        self._load(operands)
+        arg = len(operands) if instruction.op == "CALL" else (len(operands), instruction.arg[1])
+        return replace(instruction, arg=arg)
+
+    def _load(self, slots: Sequence[int | Handled | None]) -> None:
+        for slot in slots:
+            match slot:
+                case None:
+                    self.out.append(Instr("PUSH_NULL"))
+                case Handled(number):
+                    name = value_name(number)
+                    self.out += [Instr("LOAD_FAST", name), Instr("PUSH_EXC_INFO"), Instr("POP_TOP")]
+                case number:
+                    self.out.append(Instr("LOAD_FAST", value_name(number)))
+
+    def _spent(self) -> list[str]:
+        """The values that nothing but the stack needs from here on."""
+        ways = (self.continuation.following, self.continuation.jumping, self.continuation.raising)
+        needed = {n for way in ways if way is not None for n in (way.function, *way.leading, *way.values)}
+        slots = (slot.value if isinstance(slot, Handled) else slot for slot in self.continuation.stack)
+        return [value_name(n) for n in dict.fromkeys(slots) if n is not None and n not in needed]
+
+    def _note_passed(self, frames: tuple[FrameType, ...]) -> None:
+        """Put entries for these frames into the traceback of the exception on the stack."""
+        self.out += [
+            Instr("STORE_FAST", "raised_"),
+            *call_with(partial(pass_through, frames), ["raised_"]),
+            Instr("DELETE_FAST", "raised_"),
+        ]
+
+    def _call(self, way: Exit, depth: int) -> None:
+        """Take the native stack apart, and return what has the resume function called."""
+        base = depth - len(way.results)
+        taken: list[str] = []
+        for index in range(depth - 1, -1, -1):
+            slot = self.continuation.stack[index] if index < len(self.continuation.stack) else None
+            if index >= base and way.results[index - base]:
+                taken.append(f"result{index}_")
+                self.out.append(Instr("STORE_FAST", taken[-1]))
+            elif isinstance(slot, Handled):
+                self.out.append(Instr("POP_EXCEPT"))
+            else:
+                self.out.append(Instr("STORE_FAST_MAYBE_NULL", "null_"))
+        names = [value_name(number) for number in (way.function, *way.leading)]
+        names += [*reversed(taken), *(value_name(number) for number in way.values)]
+        values = [value_name(number) for number in range(len(self.continuation.values))]
+        # The frame of a replacement lives until the tail calls have ended; what they drop must not live on in it.
+        self.out += callable_pair(Instr("LOAD_CONST", _C.TailCall))
+        self.out += [Instr("LOAD_FAST", name) for name in names]
+        self.out += [Instr("CALL", len(names)), *release([*values, *taken]), Instr("RETURN_VALUE")]
+
+
+def value_name(number: int) -> str:
+    return f"value{number}_"

@@ -1,0 +1,1 @@
+"""Sizes and numbers that change: symbols, and the conditions on them."""

@@ -1,0 +1,1 @@
+"""Interpreting a frame on fake tensors: the machine with all of its parts."""

@@ -1,0 +1,187 @@
+"""Items, membership and iteration over the shadow world: what is read is filled, what is written is noted."""
+
+from __future__ import annotations
+
+import collections
+import operator
+import weakref
+from collections.abc import Iterator
+from types import MappingProxyType, MethodType
+from typing import Any
+
+import torch
+
+from onegraph.capture.breaks.hints import refused_object
+from onegraph.capture.graph.operators import Operators
+from onegraph.capture.heap.attributes import MISSING
+from onegraph.capture.heap.native_calls import refuse_called
+from onegraph.capture.heap.tensor_texts import refuse_marked
+from onegraph.capture.interp.frame import NULL
+from onegraph.capture.interp.lookup import is_python
+from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
+from onegraph.capture.policy.python.iteration import StandIn, hidden
+from onegraph.capture.pyobject.contents import ATOMS, members_of
+from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.layout import behind_proxy
+
+#: The methods of iterators, as functions.
+STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
+
+#: Native methods that may look at more than items.
+OF_ALL_OBJECTS = frozenset(dir(object))
+
+#: What asks its keys for their numbers.
+SEQUENCES = (list, tuple, str, bytes, range)
+
+
+def shown_by(container: Any) -> Any:
+    """The mapping behind a read-only proxy, any other value itself."""
+    return behind_proxy(container) if type(container) is MappingProxyType else container
+
+
+class Containers(Operators):
+    """The part of the tracer that reads and writes containers."""
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        if not isinstance(obj, StandIn):
+            return super().getattr(self._behind_weak_proxy(obj), name)
+        if name in STAND_IN_METHODS:
+            return MethodType(STAND_IN_METHODS[name], obj)
+        found = getattr(obj.kind, name, MISSING)
+        if name == "__dict__" or found is MISSING:
+            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+        if type(found) in ATOMS or name == "__class__":
+            return obj.kind if name == "__class__" else found
+        raise refused_object(self.world.real(obj)) if self.world.is_outside(obj) else hidden(obj)
+
+    def _behind_weak_proxy(self, obj: Any) -> Any:
+        """The object that a weak proxy of the trace stands for; any other value itself."""
+        made = type(obj) in weakref.ProxyTypes and id(obj) not in self.world.opaque
+        return obj.__repr__.__self__ if made else obj
+
+    def setattr(self, obj: Any, name: str, value: Any) -> None:
+        if isinstance(obj, StandIn):
+            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+        super().setattr(self._behind_weak_proxy(obj), name, value)
+
+    def getitem(self, container: Any, key: Any) -> Any:
+        refuse_marked(container)
+        container = shown_by(container)
+        if isinstance(container, dict):
+            key = self.concrete_deep(key, "hash")
+        match plain(container):
+            case dict() if type(container).__getitem__ is dict.__getitem__:
+                try:
+                    return self.world.lookup(container, key)
+                except KeyError:
+                    missing = self.type_lookup(type(container), "__missing__")
+                    if missing is NULL:
+                        raise
+                if is_python(missing):
+                    return self.call_special(missing, container, (key,), ITEM)
+                if isinstance(container, collections.defaultdict):
+                    refuse_called(container.default_factory, self.world.refuse_opaque)
+                return super().getitem(container, key)
+            case list() if type(container) is list and type(key) is int:
+                return self.world.element(container, key)
+        if isinstance(container, torch.Tensor):
+            return container[self._as_index(key, indexing_rest(container))]
+        self._fill_for("__getitem__", container)
+        if isinstance(container, SEQUENCES):
+            for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
+                self.world.refuse_opaque(part)
+        return super().getitem(container, key)
+
+    def _as_index(self, key: Any, rest: Rest | None = None) -> Any:
+        """The index of a tensor, with numbers in the place of objects that say which number they are."""
+        match key:
+            case tuple() if type(key) is tuple:
+                return tuple(map(self._as_index, key))
+            case slice():
+                return slice(*map(self._as_index, (key.start, key.stop, key.step)))
+        if type(key) in ATOMS or isinstance(key, torch.Tensor | torch.SymInt):
+            return key
+        return self.index(key, rest) if is_python(self.type_lookup(type(key), "__index__")) else key
+
+    def setitem(self, container: Any, key: Any, value: Any) -> None:
+        self.world.refuse_opaque(container)
+        self.world.touch(container)
+        if isinstance(container, dict):
+            key = self.concrete_deep(key, "hash")
+            self.world.added(key, container)
+        if type(container) is not dict and not isinstance(container, torch.Tensor):
+            self._fill_for("__setitem__", container)
+            if type(key) is slice and not isinstance(value, torch.Tensor):
+                self.world.realize_items(value)
+        super().setitem(container, key, value)
+
+    def delitem(self, container: Any, key: Any) -> None:
+        self.world.refuse_opaque(container)
+        self.world.touch(container)
+        self._fill_for("__delitem__", container)
+        super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
+
+    def contains(self, item: Any, container: Any) -> bool:
+        container = shown_by(container)
+        if isinstance(container, dict | set | frozenset):
+            item = self.concrete_deep(item, "hash")
+        if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
+            return self.world.present(container, item)
+        if not isinstance(container, torch.Tensor) and not self._fill_for("__contains__", container):
+            return super().contains(item, container)
+        match plain(container):
+            case list() | tuple() | collections.deque():
+                for member in members_of(container):
+                    self.world.told_apart(item, member)
+            case set() | frozenset():
+                self.world.settled(item)
+        return super().contains(item, container)
+
+    def _fill_for(self, special: str, container: Any) -> bool:
+        """Fill a container for a native special method; one of the program's asks for what it needs."""
+        self.world.refuse_opaque(container)
+        native = not is_python(self.type_lookup(type(container), special))
+        if native:
+            self.world.realize_items(container)
+        return native
+
+    def realize_for(self, method: Any, receiver: Any) -> None:
+        """Fill what a native method looks at: those of all objects look at attributes, too."""
+        if method.__name__ in OF_ALL_OBJECTS:
+            self.world.realize(receiver)
+        else:
+            self.world.realize_items(receiver)
+
+    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return iter(obj.unbind(0)) if obj.dim() else iter(obj)
+        if isinstance(obj, StandIn):
+            return obj
+        self.world.refuse_opaque(obj)
+        self._fill_for("__iter__", obj)
+        return super().iter(obj, rest)
+
+    def type_of(self, obj: Any) -> type:
+        return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
+
+    def next(self, iterator: Any, rest: Rest = NEXT) -> Any:
+        if isinstance(iterator, StandIn):
+            return self.natively(next, iterator)
+        self.world.refuse_opaque(iterator)
+        return super().next(iterator, rest)
+
+    def iterate(self, obj: Any) -> Iterator[Any]:
+        """Python iteration over any value of the trace, for policies."""
+        iterator = self.iter(obj)
+        while True:
+            try:
+                item = self.next(iterator)
+            except StopIteration:
+                return
+            self.world.spend(1)
+            yield item
+
+    def unpack(self, obj: Any, count: int) -> Any:
+        if isinstance(obj, torch.Tensor):
+            obj = obj.unbind(0)
+        return super().unpack(self.world.realize_items(obj), count)

@@ -1,0 +1,257 @@
+"""torch's own escape hatches, honoured inside of compiled code: libraries use them.
+
+Nothing of torch's compiler is imported. Its functions are recognised by module and by the qualified name of their code
+(which a decorator cannot change), and marked functions by the attributes that it leaves on them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.capture.directives import handlers as policy
+from onegraph.capture.directives import hatches, stance, treatment, triton
+from onegraph.capture.directives.function_marks import Mark
+from onegraph.capture.interp.rests import Rest
+from onegraph.capture.residual.rebuild import compile_residual
+from onegraph.capture.resume.resume_function import resumed_by
+
+DECORATORS = "torch._dynamo.decorators"
+EVAL_FRAME = "torch._dynamo.eval_frame"
+EXTERNAL = "torch._dynamo.external_utils"
+_LOCAL = "<locals>"
+_ERROR_MANAGER = "ErrorOnGraphBreakDecoratorContextManager"
+_CONFIG_MANAGER = "DynamoConfigPatchProxy"
+
+
+def spelled(ours: Any) -> Mark:
+    """A function of torch that is the same as one of ours."""
+    return lambda tracer, rest, function, args, kwargs: tracer.call_before(rest, ours, args, kwargs)
+
+
+def enter_error_on_graph_break(manager: Any) -> None:
+    manager.prev_error_on_graph_break.append(_C.exchange_setting("error_on_graph_break", manager.error_on_graph_break))
+
+
+def leave_error_on_graph_break(manager: Any, *exception: object) -> None:
+    _C.exchange_setting("error_on_graph_break", manager.prev_error_on_graph_break.pop())
+
+
+def enter_config_patch(manager: Any) -> None:
+    """`torch._dynamo.patch_dynamo_config`: of what it changes, nested graph breaks mean something to us."""
+    if manager.config_patch.changes.get("nested_graph_breaks") is False:
+        _C.exchange_setting("nested_graph_breaks", False)
+
+
+def leave_config_patch(manager: Any, *exception: object) -> None:
+    if manager.config_patch.changes.get("nested_graph_breaks") is False:
+        _C.exchange_setting("nested_graph_breaks", None)
+
+
+def call_polyfill(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compiler.substitute_in_graph` has made of a Python function."""
+    return tracer.call_before(rest, function.__torch_dynamo_polyfill__, args, kwargs)
+
+
+def unwrapped_kernel(
+    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.library.wrap_triton(kernel)`: in compiled code every kernel is known."""
+    return args[0]
+
+
+def call_compiled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compile` has made of a function: the function is a part of this graph."""
+    return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
+
+
+#: Why torch's compiler disables parts of torch's own optimizers when it is first used. That is no wish of the program.
+OPTIMIZER_LIMITS = re.compile(r"optimizer <class 'torch\.optim\..*> \w+ not supported|don't trace into fused optimizer")
+
+
+def call_disabled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compiler.disable` has made of a function."""
+    if OPTIMIZER_LIMITS.fullmatch(getattr(function, "_torchdynamo_disable_msg", None) or ""):
+        return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
+    return policy.run_eagerly(tracer, rest, function, args, kwargs)
+
+
+def call_module(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.compile` or `disable` has made of a module."""
+    if type(tracer.world.real(function).dynamo_ctx).__name__ == "DisableContext":
+        return policy.run_eagerly(tracer, rest, type(function), args, kwargs)
+    return tracer.call_before(rest, tracer.getattr(function, "_orig_mod"), args, kwargs)
+
+
+#: (module, qualified name of the code or class) -> what a call of the function, or of an instance, means.
+SPELLINGS: dict[tuple[str, str], Mark] = {
+    (DECORATORS, "graph_break"): policy.break_graph,
+    (DECORATORS, "step_unsupported"): policy.break_graph,
+    (DECORATORS, "skip_frame"): policy.skip_caller,
+    (DECORATORS, "error_on_graph_break"): spelled(hatches.error_on_graph_break),
+    (DECORATORS, f"{_ERROR_MANAGER}.__enter__"): spelled(enter_error_on_graph_break),
+    (DECORATORS, f"{_ERROR_MANAGER}.__exit__"): spelled(leave_error_on_graph_break),
+    (DECORATORS, "disable_nested_graph_breaks"): spelled(hatches.disable_nested_graph_breaks),
+    (DECORATORS, f"{_CONFIG_MANAGER}.__enter__"): spelled(enter_config_patch),
+    (DECORATORS, f"{_CONFIG_MANAGER}.__exit__"): spelled(leave_config_patch),
+    (DECORATORS, "disable"): spelled(hatches.disable),
+    ("torch.compiler", "disable"): spelled(hatches.disable),
+    (DECORATORS, f"nonstrict_trace.{_LOCAL}.wrapped"): policy.trace_nonstrictly,
+    (DECORATORS, f"leaf_function.{_LOCAL}.inner"): policy.run_eagerly,
+    (DECORATORS, f"substitute_in_graph.{_LOCAL}.wrapper.{_LOCAL}.wrapped"): call_polyfill,
+    **dict.fromkeys(triton.LAUNCHERS, triton.launch),
+    ("torch._library.triton", "wrap_triton"): unwrapped_kernel,
+    ("torch.compiler", "set_stance"): policy.forbidden,
+    (EVAL_FRAME, "_set_stance"): policy.forbidden,
+    (DECORATORS, "run"): spelled(stance.run),
+    (DECORATORS, "skip"): spelled(hatches.skip),
+    (DECORATORS, "nonstrict_trace"): spelled(treatment.nonstrict_trace),
+    (DECORATORS, "forbid_in_graph"): spelled(treatment.forbid_in_graph),
+    (DECORATORS, f"_disallow_in_graph_helper.{_LOCAL}.inner"): spelled(treatment.disallow_in_graph),
+    (DECORATORS, "disallow_in_graph"): spelled(treatment.disallow_in_graph),
+    **{
+        (module, ours.__name__): spelled(ours)
+        for module in (DECORATORS, "torch.compiler")
+        for ours in (treatment.allow_in_graph, treatment.assume_constant_result, treatment.substitute_in_graph)
+    },
+    (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): call_disabled,
+    (EVAL_FRAME, f"_TorchDynamoContext.__call__.{_LOCAL}.compile_wrapper"): call_compiled,
+    (EVAL_FRAME, "OptimizedModule"): call_module,
+    (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
+    ("torch._compile", f"_disable_dynamo.{_LOCAL}.inner"): policy.run_eagerly,
+}
+
+
+#: Attributes that torch's decorators leave on a function of the user.
+ATTRIBUTES: dict[str, Mark] = {
+    "_dynamo_marked_constant": policy.call_for_constant,
+    "_dynamo_forbidden": policy.forbidden,
+    "_torchdynamo_disable": policy.run_eagerly,
+}
+
+
+def foreign_mark(function: FunctionType) -> Mark | None:
+    """What torch's decorators say of a call of this function, if anything."""
+    module = function.__globals__.get("__name__")
+    if type(module) is str and module.startswith(("torch.", "triton.")):
+        found = SPELLINGS.get((module, function.__code__.co_qualname))
+        if found is not None:
+            return found
+    for name, mark in ATTRIBUTES.items():
+        if getattr(function, name, False) and getattr(function, "_torchdynamo_wrapper_id", id(function)) == id(
+            function
+        ):
+            return mark
+    return None
+
+
+def foreign_marks() -> dict[int, Mark]:
+    """The functions that torch's compiler knows by identity."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    decorators = sys.modules.get(DECORATORS)
+    if rules is None or decorators is None:
+        return {}
+    known: dict[int, Mark] = {}
+    for name, mark in TABLES.items():
+        known |= dict.fromkeys(getattr(rules, name).function_ids or (), mark)
+    for name in ("graph_break", "skip_frame", "step_unsupported"):
+        known.pop(id(getattr(decorators, name)), None)
+    return known
+
+
+TABLES: dict[str, Mark] = {
+    "_allowed_callable_ids": policy.call_opaque,
+    "_disallowed_callable_ids": policy.disallowed,
+    "_nonstrict_trace_callable_ids": policy.trace_nonstrictly,
+}
+
+
+def foreign_polyfill(function: Any) -> Any:
+    """The user's Python function that torch's compiler looks at in the place of a native one, or None."""
+    module = sys.modules.get("torch._dynamo.variables.functions")
+    try:
+        found = module.PolyfilledFunctionVariable._get_polyfill_handlers().get(function) if module else None
+    except TypeError:  # not hashable
+        found = None
+    polyfill = getattr(found, "__torch_dynamo_polyfill__", None)
+    return None if polyfill is None or (polyfill.__module__ or "").startswith("torch.") else polyfill
+
+
+def foreign_class_mark(cls: type) -> Mark | None:
+    """What a call of an instance of a class of torch's compiler means, if it is known."""
+    return SPELLINGS.get((cls.__module__, cls.__qualname__))
+
+
+# ---- frames of torch's wrappers, where they run ----------------------------------------------------------------------
+
+_FOLDER = torch.__path__[0]
+_DISABLED = "{}(fn, {}, None)(*args, **kwargs)"
+#: What frames of torch do where our regions run them, by the qualified name of their code: torch's `disable` turns off
+#: torch's own frame hook only, and its managers say what they say to torch only.
+_REPLACED: dict[str, tuple[str, Any]] = {
+    f"DisableContext.__call__.{_LOCAL}._fn": (_DISABLED.format("k0_", True), hatches.disable_function),
+    f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper": (
+        _DISABLED.format("k0_", False),
+        hatches.disable_function,
+    ),
+    f"{_ERROR_MANAGER}.__enter__": ("k0_(self)", enter_error_on_graph_break),
+    f"{_ERROR_MANAGER}.__exit__": ("k0_(self)", leave_error_on_graph_break),
+    f"{_CONFIG_MANAGER}.__enter__": ("(k0_(self), self.config_patch.__enter__())[0]", enter_config_patch),
+    f"{_CONFIG_MANAGER}.__exit__": (
+        "(k0_(self), self.config_patch.__exit__(exc_type, exc_val, exc_tb))[0]",
+        leave_config_patch,
+    ),
+}
+
+
+#: The body of a module that is imported while a region runs is no part of the program, nor is what it calls.
+_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
+_IMPORTED = ("k0_(name, import_)", importlib._bootstrap._find_and_load)  # type: ignore[attr-defined]
+
+
+def foreign_replacement(code: CodeType) -> CodeType | None:
+    """What runs in the place of a frame of torch's compiler or of an import, if anything."""
+    found = _REPLACED.get(code.co_qualname) if code.co_filename.startswith(_FOLDER) else None
+    if (code.co_filename, code.co_qualname) == _IMPORT:
+        found = _IMPORTED
+    if found is None or resumed_by(code) is not None:  # which has other arguments
+        return None
+    expression, function = found
+    replaced = compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]
+    return replaced.replace(co_filename=code.co_filename)  # by which tracebacks leave frames of the import out
+
+
+# ---- settings of the process -----------------------------------------------------------------------------------------
+
+
+def error_on_graph_break() -> bool | None:
+    """What our own context managers have said; if nothing, what torch's have."""
+    ours = _C.exchange_setting("error_on_graph_break")
+    if ours is not None:
+        return ours
+    module = sys.modules.get("torch._dynamo.utils")
+    return bool(getattr(module, "_error_on_graph_break", False)) or None
+
+
+def foreign_stance() -> str:
+    """What `torch.compiler.set_stance` has said."""
+    module = sys.modules.get(EVAL_FRAME)
+    return str(module._stance.stance) if module is not None else "default"
+
+
+def captures_scalars() -> bool:
+    """Whether torch's configuration says that numbers in tensors become symbolic."""
+    return bool(getattr(sys.modules.get("torch._dynamo.config"), "capture_scalar_outputs", False))
+
+
+SETTINGS: dict[str, Callable[[], bool | None]] = {
+    "error_on_graph_break": error_on_graph_break,
+    "nested_graph_breaks": lambda: _C.exchange_setting("nested_graph_breaks"),
+}

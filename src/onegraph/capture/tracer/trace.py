@@ -1,0 +1,332 @@
+"""One trace: the world, the recorder and the tracer of one attempt to run a frame."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os.path
+import traceback
+from dataclasses import replace
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base.context import Context
+from onegraph.base.events import GraphBroken, Location
+from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.bytecode import decode, free_names
+from onegraph.capture.calls.registry import is_library
+from onegraph.capture.directives.optimizers import runs_optimizer
+from onegraph.capture.graph.record import GraphInput, Recorder
+from onegraph.capture.guards.fingerprints import Fingerprints
+from onegraph.capture.guards.recompiling import value_at
+from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, placeholder_name
+from onegraph.capture.heap.admission import admit_object
+from onegraph.capture.heap.world import World
+from onegraph.capture.interp.frame import Frame
+from onegraph.capture.policy.python import (
+    builtins,
+    calculations,
+    classes,
+    copies,
+    deques,
+    formatting,
+    imports,
+    iteration,
+    library,
+    numbers,
+    operations,
+)
+from onegraph.capture.policy.python.messages import check_logged, message_marks
+from onegraph.capture.policy.torch import custom_functions, module, questions, randomness, tensors, transforms
+from onegraph.capture.policy.torch.questions import put_back
+from onegraph.capture.policy.torch.tensors import leave_autocasts
+from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import instance_dict
+from onegraph.capture.residual import generators
+from onegraph.capture.residual.iterators import OUTSIDE_ITERATORS, admit_iterator
+from onegraph.capture.residual.rebuild import Rebuild
+from onegraph.capture.resume.resume_function import resumed_by
+from onegraph.capture.resume.unread import Unread
+from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
+from onegraph.capture.symbolic.shapes import ShapePolicy, Symbols
+from onegraph.capture.tracer.foreign import captures_scalars
+from onegraph.capture.tracer.report import broken_event, location
+from onegraph.capture.tracer.tracer import Tracer
+from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
+from onegraph.torchlib.fake_memory import forget_fakes
+from onegraph.torchlib.shapes import LARGEST, Computed, Float
+from onegraph.torchlib.state import GlobalState
+
+POLICIES = (
+    builtins,
+    calculations,
+    classes,
+    copies,
+    custom_functions,
+    deques,
+    formatting,
+    generators,
+    imports,
+    iteration,
+    library,
+    module,
+    numbers,
+    operations,
+    questions,
+    randomness,
+    tensors,
+    transforms,
+)
+
+
+class Trace:
+    """Runs one frame in the shadow world. Use `run` once, then read the results; `close` in any case."""
+
+    def __init__(
+        self,
+        function: FunctionType,
+        code: CodeType,
+        values: tuple[Any, ...],
+        cx: Context,
+        shapes: ShapePolicy,
+        fullgraph: bool,
+    ) -> None:
+        self.function = function
+        self.code = code
+        self.values = values
+        self.cx = cx
+        self.shapes = shapes
+        self.fake = FakeMode()
+        self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
+        observe = self.fingerprints.note if self.fingerprints else None
+        self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
+        self.symbols = Symbols(self.fake.sizes, self.world.guard)
+        self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
+        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config, fullgraph)
+        asked_for = cx.config.capture_scalar_outputs or captures_scalars()
+        self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
+        self.recorder.number_in = self.number_in
+        self.tracer.own_marks |= message_marks(cx.config)
+        self.settings = dict(self.tracer.settings)
+        self.state = _C.GlobalState()
+        self.tracer.on_unhandled = self.state.set_unhandled
+        self.root: Frame | None = None
+        self._modes = contextlib.ExitStack()
+        self._fakes_kept = False
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, stop: tuple[int, int] | None = None) -> Any:
+        """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
+        self.tracer.stop = stop
+        frame = self.root = self._start()
+        self._modes.callback(GlobalState.snapshot().restore)
+        self._modes.enter_context(self.fake)
+        self._modes.enter_context(self.recorder)
+        return self.tracer.run_frame(frame)
+
+    def pause(self) -> None:
+        """Leave the tracing modes, in the process state of the frame's begin: what follows runs for real, and there."""
+        self._modes.close()
+
+    def keep_fakes(self) -> None:
+        """The fakes outlive the trace: the values of the graph's nodes are among them."""
+        self._fakes_kept = True
+
+    def close(self) -> None:
+        self._modes.close()
+        self.tracer.abandon()
+        tracer = self.tracer
+        tracer.effects.clear()
+        tracer.cached_results.clear()
+        self.tracer.type_lookup.forget()
+        self.tracer.lost = self.tracer.outside = self.tracer.unhandled = None
+        self.world.forget()
+        self.recorder.forget()
+        if not self._fakes_kept:
+            forget_fakes(self.fake)
+        self.fingerprints = None
+        self.values = ()
+        self.root = None
+        del self.function  # its cells hold values of the program
+
+    def _start(self) -> Frame:
+        """The root frame with its arguments admitted."""
+        code = self.code
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        sources: dict[str, Source] = {name: Arg(index, name) for index, name in enumerate(code.co_varnames[:count])}
+        given = dict(zip(sources, self.values, strict=False))
+        arguments: dict[str, Any] = {}
+        if resumed_by(code) is None:
+            arguments.update((name, self.world.admit(given[name], source)) for name, source in sources.items())
+        else:
+            arguments.update((name, Unread(given[name], source)) for name, source in sources.items())
+        cells: dict[str, CellType] = {}
+        closure = zip(free_names(code), code.co_freevars, self.function.__closure__ or (), strict=True)
+        for index, (slot, name, cell) in enumerate(closure):
+            cells[slot] = self.world.admit(cell, FreeCell(index, name))
+        self.world.adopt(
+            self.function, self.function, Const(id(self.function), self.function.__qualname__, self.function)
+        )
+        return self.tracer.make_frame(decode(code), self.function, arguments, cells)
+
+    # ---- what the world and the recorder ask -------------------------------------------------------------------------
+
+    def locate(self) -> Location | None:
+        """The innermost line of user code that is being traced."""
+        for frame in reversed(self.tracer.frames):
+            if not is_library(frame.globals.get("__name__") or ""):
+                return location(frame)
+        return None
+
+    def spend(self, steps: int) -> None:
+        """Count the facts and values of the trace."""
+        self.tracer.budget.spend(steps)
+
+    def raised_at(self, raised: BaseException) -> str:
+        """Where the program raised the exception, as text."""
+        steps = user_steps(raised)
+        return f" at {steps[-1].filename}:{steps[-1].lineno}" if steps else ""
+
+    def unhandled_stops(self) -> tuple[tuple[int, int], ...]:
+        """Where the exception that ends the trace is raised: (number of a frame, step), from the innermost frame on.
+
+        Nothing if there is no operation before it.
+        """
+        unhandled = self.tracer.unhandled
+        if (
+            unhandled is None
+            or self.tracer.was_too_deep
+            or all(n.op == "placeholder" for n in self.recorder.graph.nodes)
+        ):
+            return ()
+        level = 0 if self.tracer.settings["nested_graph_breaks"] is False else unhandled.resumed
+        return tuple((frame.serial, steps) for frame, steps in unhandled.frames[level::-1])
+
+    def raised_event(self, raised: BaseException) -> GraphBroken:
+        """What the user is told if the program raises this only while it is traced."""
+        steps = user_steps(raised)
+        stack = tuple(Location(step.filename, step.lineno or 0, step.name) for step in steps)
+        broken = GraphBreak(RAISED, error=f"{type(raised).__name__}: {raised}")
+        return replace(self.broken_event(broken), user_stack=stack)
+
+    def broken_event(self, broken: GraphBreak) -> GraphBroken:
+        """What a graph break of this trace tells the user."""
+        operations = sum(node.op != "placeholder" for node in self.recorder.graph.nodes)
+        return broken_event(self.cx.frame, broken, self.root, operations, self.tracer.type_of)
+
+    def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        if isinstance(real, torch.Tensor):
+            with (
+                torch._C.DisableTorchFunction()
+            ):  # else the recorder would take our own looking at it for the program's
+                return self._admit_tensor(real, source, guarded)
+        if type(real) in OUTSIDE_ITERATORS:
+            return admit_iterator(self.tracer, real, source)
+        return admit_object(world, real, source, guarded)
+
+    def _admit_atom(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        kind = type(real)
+        number = guarded and kind in (int, float) and not self.tracer.late.active
+        if number and self.shapes.is_changing_number(source, real, self._owner(source)):
+            world.guard(source, "type", kind)
+            in_loop = is_counter(source) or resumed_by(self.code) is not None and is_variable(source)
+            numbers = self.symbols.numbers
+            index = kind is int and 0 <= real < LARGEST
+            return numbers.of(source, real, in_loop) if index else numbers.given(source, real, in_loop)
+        if guarded:
+            world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
+        return real
+
+    def _owner(self, source: Source) -> Any:
+        """The object whose attribute is read, if there is one."""
+        owner = owner_of(source)
+        return None if owner is None else value_at(owner, self.function, self.values)
+
+    def is_trained(self, given: GraphInput) -> bool:
+        """Whether an input is a parameter that steps of training change: it gets gradients, and its module is in train
+        mode. A compiler may take another one for a constant, which it looks at in each call."""
+        value = given.example
+        if not isinstance(value, torch.nn.Parameter) or not value.requires_grad:
+            return False
+        owner = self._owner(given.source)
+        return not isinstance(owner, torch.nn.Module) or bool((instance_dict(owner) or {}).get("training", True))
+
+    def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
+        if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
+            raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        if torch._C._functorch.is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
+            raise GraphBreak(FUNCTION_TRANSFORM, name="a function of torch.func")
+        if real.is_nested:
+            raise GraphBreak(TENSOR_LAYOUT, error="it is nested")
+        dims = self.shapes.symbolic_dims(source, real) if guarded else ()
+        symbolic = self.symbols.of_input(source, real, dims)
+        try:
+            fake = self.fake.fakeify(real, symbolic)
+        except UNSUPPORTED_ERRORS as error:
+            raise GraphBreak(TENSOR_LAYOUT, error=error) from None
+        self.world.adopt(real, fake, source)
+        if guarded and symbolic:
+            sizes = [None if dim in symbolic else size for dim, size in enumerate(real.shape)]
+            strides = self.symbols.strides_hold(source, tuple(fake.stride()))
+            self.world.guard(source, "tensor", _C.TensorSpec(real, sizes, strides))
+        elif guarded:
+            self.world.guard(source, "tensor", _C.TensorSpec(real))
+        self.recorder.add_input(fake, placeholder_name(source), source, real)
+        return fake
+
+    def _lift(self, real: torch.Tensor) -> Any:
+        """A real tensor inside of native code: a constant of a library."""
+        return self.world.admit(real, Const(id(real), "a constant tensor", real), guarded=False)
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def symbol_text(self, rebuild: Rebuild, value: Any) -> str:
+        """The residual code's expression for a symbolic number."""
+        return self.symbols.text(rebuild, value)
+
+    def input_text(self, rebuild: Rebuild, given: GraphInput) -> str:
+        """The residual code's expression for an input of the graph."""
+        if isinstance(given.source, Computed):
+            carry = carrier() if isinstance(given.source, Float) else carried
+            return f"{rebuild.const(carry)}({self.symbols.text(rebuild, given.source)})"
+        return rebuild.source(given.source)
+
+    def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+        """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
+        check_logged(self.tracer)
+        opened = leave_autocasts(self.tracer)
+        grad = torch.is_grad_enabled()
+        changed = grad != self.state.values["grad_mode"]
+        state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []
+        for name, value in self.tracer.settings.items():
+            if value is not self.settings[name]:
+                state.append((_C.exchange_setting, (name, value), {}))
+        return [*self.tracer.effects, *state, *put_back(self.tracer), *opened]
+
+    def number_in(self, tensor: torch.Tensor) -> Any:
+        """The symbolic number in a tensor of one element, or None."""
+        return self.symbols.scalars.of(self.recorder, tensor, runs_optimizer(self.tracer))
+
+    def guard_leniency(self) -> None:
+        """The trace ends with a graph break that is no error because of what is said outside of the frame."""
+        if self.tracer.settings["error_on_graph_break"] is self.settings["error_on_graph_break"]:
+            self.state.set_lenient()
+
+    def check_unchanged(self) -> None:
+        """With the debug switch on, prove that tracing changed nothing real."""
+        if self.fingerprints is not None:
+            self.fingerprints.verify()
+
+
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def user_steps(raised: BaseException) -> list[traceback.FrameSummary]:
+    """The traceback of an exception of the program, without the frames of the tracer."""
+    own = os.path.dirname(os.path.dirname(__file__))
+    return [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]

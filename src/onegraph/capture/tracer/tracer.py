@@ -1,0 +1,492 @@
+"""The tracer: the interpreter's machine over the shadow world.
+
+Python semantics come from `Machine`. This class says what is different while tracing: values that come from outside
+are admitted, attributes and items are read through the lazy shadows, the truth of a tensor is a graph break, and a
+native function runs only if the policy knows it.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base.config import Config
+from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
+from onegraph.capture.breaks.hints import (
+    reason_of_truth,
+    refuse_outside_class,
+    refused_method,
+    refused_native,
+)
+from onegraph.capture.bytecode import decode
+from onegraph.capture.calls.registry import (
+    BREAKS,
+    COMPARING,
+    DEPTHS,
+    HANDLERS,
+    KEYED,
+    PASSING,
+    PURE_MODULES,
+    READS,
+    SAFE_RECEIVERS,
+    UNREDUCED,
+    WRITING_MODULES,
+    break_at,
+    is_library,
+    runs_natively,
+)
+from onegraph.capture.directives.function_marks import MARKS
+from onegraph.capture.directives.handlers import call_region, find_disabled, is_strict, keep_identity, run_eagerly
+from onegraph.capture.directives.skipped_code import is_machinery
+from onegraph.capture.graph.operators import NUMBERS, SYMBOLIC
+from onegraph.capture.graph.record import Recorder
+from onegraph.capture.guards.source import NOWHERE, Through
+from onegraph.capture.heap.attributes import MISSING, find_in_class
+from onegraph.capture.heap.native_calls import (
+    NATIVE_FUNCTIONS,
+    QUIET,
+    SCRIPTED_TYPES,
+    bound_to,
+    depth_of,
+    is_buffer,
+    is_torch,
+    keeps_texts,
+    receiver_of,
+    refuse_calls,
+    refuse_tensor_like,
+    run_among,
+    taken,
+    takes_symbols,
+)
+from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
+from onegraph.capture.heap.world import World
+from onegraph.capture.interp import substitutes
+from onegraph.capture.interp.attributes import note_attribute
+from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.interp.rests import LENGTH, Rest
+from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.policy.python.classes import AbstractAnswers
+from onegraph.capture.policy.python.iteration import StandIn
+from onegraph.capture.policy.torch.module import NoGlobalHooks
+from onegraph.capture.pyobject.contents import ATOMS, members_of
+from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.layout import behind_proxy, native_method
+from onegraph.capture.resume.continuation import deepest
+from onegraph.capture.symbolic.changing import Numbers
+from onegraph.capture.tracer.budget import Budget
+from onegraph.capture.tracer.caches import call_cached
+from onegraph.capture.tracer.containers import Containers
+from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
+from onegraph.capture.tracer.frames import Frames
+from onegraph.capture.tracer.reentry import Reentry
+
+
+@dataclass(frozen=True, slots=True)
+class Unhandled:
+    """An exception that has left the frame at `level`; `frames` were running, each at this step, when it was raised.
+
+    The last of these from which the program can go on by its own is that at `resumed`.
+    """
+
+    raised: BaseException
+    level: int
+    frames: tuple[tuple[Frame, int], ...]
+    resumed: int
+
+
+def handled_now(_: None) -> BaseException | None:
+    """What is being handled where the code of a frame runs."""
+    return sys.exception()
+
+
+class Tracer(Frames, Containers):
+    """Interprets one frame and all that it calls; tensor operations go to the recorder."""
+
+    def __init__(self, world: World, recorder: Recorder, numbers: Numbers, config: Config, fullgraph: bool) -> None:
+        super().__init__(config.loop_limit)
+        self.world = world
+        self.budget = Budget(
+            config.trace_limit,
+            lambda: len(recorder.graph.nodes),
+            functools.partial(is_strict, self),
+            self.refuse_length,
+        )
+        self.recorder = recorder
+        self.numbers = numbers
+        self.no_global_hooks = NoGlobalHooks()
+        self.abstract_answers = AbstractAnswers()
+        #: Messages that the program gives (warnings, logging): made when the compiled program runs.
+        self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        #: What functions with a cache have given for objects that the program has made.
+        self.cached_results: dict[Any, Any] = {}
+        self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
+        self.settings_of_torch: dict[Any, tuple[Any, Any]] = {}  # by how they are asked for: setters, first values
+        self.open_levels: dict[int, torch.fx.Node] = {}
+        #: What the program has said of graph breaks, see `onegraph.capture.directives.hatches`.
+        self.settings = {name: setting() for name, setting in SETTINGS.items()}
+        self.fullgraph = fullgraph
+        #: Marks that hold for this trace only.
+        self.own_marks = foreign_marks()
+        #: Tensors in messages, and how often they had been written to then.
+        self.logged: list[tuple[torch.Tensor, int]] = []
+        #: What was being handled when the traced frame started.
+        self.outside = sys.exception()
+        #: Called where it matters that this was nothing.
+        self.on_unhandled: Callable[[], None] = lambda: None
+        #: Whether the program has come to its limit of recursion: at the next call it may be elsewhere.
+        self.was_too_deep = False
+        #: Where the exception that no frame has handled yet was raised.
+        self.unhandled: Unhandled | None = None
+        self._rest: Rest | None = None
+        self._reentry = Reentry(self)
+        world.natively = self.natively
+
+    # ---- exceptions --------------------------------------------------------------------------------------------------
+
+    def on_raise(self, frame: Frame, raised: BaseException) -> None:
+        """What native code says of the types of tensors and numbers is true of the real ones."""
+        raised.args = tuple(with_real_types(item) if type(item) is str else item for item in raised.args)
+        self.was_too_deep = self.was_too_deep or isinstance(raised, RecursionError)
+        self._note_unhandled(raised)
+        super().on_raise(frame, raised)
+
+    def _note_unhandled(self, raised: BaseException) -> None:
+        """Remember where an exception was raised while it leaves frame after frame."""
+        level, known = len(self.frames) - 1, self.unhandled
+        if known is None or known.raised is not raised or known.level != level + 1:
+            steps = tuple((each, each.steps) for each in self.frames)
+            self.unhandled = Unhandled(raised, level, steps, deepest(self.frames))
+        else:
+            self.unhandled = replace(known, level=level)
+
+    def handled_outside(self) -> BaseException | None:
+        if self.outside is None:
+            self.on_unhandled()
+            return None
+        return self.world.admit(self.outside, Through(NOWHERE, handled_now))
+
+    def _context(self, raised: BaseException | None = None) -> BaseException | None:
+        """Python has chained what native code raises here to the real exception that is handled around the trace."""
+        link = raised
+        while self.outside is not None and link is not None:
+            if link.__context__ is self.outside:
+                link.__context__ = None
+            link = link.__context__
+        return self.handled_exception()
+
+    # ---- truth and types ---------------------------------------------------------------------------------------------
+
+    def truth(self, obj: Any) -> bool:
+        if isinstance(obj, torch.Tensor):
+            raise GraphBreak(reason_of_truth(self.frames[-1]))
+        self.world.length_matters(obj)
+        if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
+            self.world.refuse_opaque(obj)
+        return super().truth(obj)
+
+    def length(self, obj: Any, rest: Rest = LENGTH) -> Any:
+        if isinstance(obj, torch.Tensor):
+            return obj.shape[0] if obj.dim() else len(obj)
+        refuse_marked(obj)
+        self.world.length_matters(obj)
+        method = self.class_lookup(type(obj), "__len__")
+        if isinstance(method, types.FunctionType):
+            result = self.call_before(rest, method, (obj,), {})
+            known = isinstance(result, torch.SymInt) or type(result) is int and 0 <= result <= sys.maxsize
+            return result if known else taken(len, "__len__", type(obj), result)
+        self.world.refuse_opaque(obj)
+        return len(obj)
+
+    def is_op(self, a: Any, b: Any) -> bool:
+        """Identity, which is guarded for two objects from outside."""
+        a, b = self.truth_value(a), self.truth_value(b)
+        if a is not b and isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+            a, b = self.concrete(a, "operator is"), self.concrete(b, "operator is")
+        return a is b if type(a) in ATOMS or type(b) in ATOMS else self.world.identity_matters(a, b)
+
+    def getattr(self, obj: Any, name: str) -> Any:
+        if isinstance(obj, SYMBOLIC):
+            return self.type_of(obj) if name == "__class__" else self.number_attribute(obj, name)
+        try:
+            return super().getattr(obj, name)
+        except AttributeError as raised:
+            note_attribute(raised, obj, name)
+            raise
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A frame that the call enters can resume behind a break, if it is known what follows."""
+        self._rest = rest
+        return self.call(function, args, kwargs)
+
+    def take_rest(self) -> Rest | None:
+        """Of what the call that begins now calls in turn nothing is known, unless it is said again."""
+        rest, self._rest = self._rest, None
+        return rest
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        identity = id(function)
+        mark = MARKS.get(identity) or self.own_marks.get(identity)
+        if mark is not None:
+            rest = self.take_rest()
+            keep_identity(self, function)
+            return mark(self, rest, function, args, kwargs)
+        real = self.world.real_of.get(identity)
+        if id(real) in MARKS:  # a callable object of the program, whose shadow is called
+            self.world.guard(self.world.origin[identity], "is", real)
+            return MARKS[id(real)](self, self.take_rest(), real, args, kwargs)
+        handler = HANDLERS.get(identity)
+        if handler is not None:
+            self._rest = self._rest if identity in PASSING else None
+            return handler(self, args, kwargs)
+        rest = self.take_rest()
+        if identity in BREAKS:
+            why, name = BREAKS[identity]
+            raise GraphBreak(why, name=name, what=name)
+        if identity in SUBSTITUTES:
+            self._rest = rest if identity in substitutes.PASSING else None
+            return SUBSTITUTES[identity](self, args, kwargs)
+        match plain(function):
+            case types.FunctionType():
+                known = break_at(function)
+                if known is not None:
+                    raise GraphBreak(known[0], name=known[1], what=known[1])
+                mark = foreign_mark(function)
+                if mark is not None:
+                    return mark(self, rest, function, args, kwargs)
+                if runs_natively(function):
+                    return self.run_torch(function, args, kwargs)
+                if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
+                    return function(*args, **kwargs)  # what is native to the program
+                frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
+                frame.rest = rest
+                return self.run_frame(frame)
+            case types.MethodType():
+                return self.call_before(rest, function.__func__, (function.__self__, *args), kwargs)
+            case functools.partial():
+                self.world.realize(function)
+                named = {**function.keywords, **kwargs}
+                return self.call_before(rest, function.func, (*function.args, *args), named)
+            case type():
+                self._refuse_making(function)
+                self._rest = rest  # for `call_type`, which takes it first
+                return self.call_type(function, args, kwargs)
+        if isinstance(function, NATIVE_FUNCTIONS):
+            return self.call_native(function, args, kwargs)
+        return self.call_object(rest, function, args, kwargs)
+
+    def _refuse_making(self, cls: type) -> None:
+        """Break the graph where an instance would do something for real, when it is dropped or asked."""
+        if defines(cls, "__del__") and not is_buffer(cls) or issubclass(cls, torch.Generator):
+            refuse_outside_class(cls, is_library)
+            raise GraphBreak(FINALIZER, what=f"a {cls.__qualname__}")
+        if self.world.is_stateful(cls) or issubclass(cls, types.ModuleType):
+            raise GraphBreak(OPAQUE_OBJECT, name=cls.__qualname__, what=f"a {cls.__qualname__}")
+
+    def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a Python function of torch; one that wraps a function of the table is that function."""
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None and (id(wrapped) in HANDLERS or id(wrapped) in BREAKS):
+            return self.call(wrapped, args, kwargs)
+        return self.run_native(function, args, kwargs)
+
+    def call_object(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An instance whose class has `__call__`, or a native callable object."""
+        if isinstance(function, _C.Region):
+            return call_region(self, rest, function, function.__wrapped__, args, kwargs)
+        if isinstance(function, _C.disabled):
+            return run_eagerly(self, rest, function, args, kwargs)
+        if isinstance(function, functools._lru_cache_wrapper):
+            return call_cached(self, function, args, kwargs)
+        if isinstance(function, operator.attrgetter) and len(args) == 1 and not kwargs:
+            names = function.__reduce__()[1]
+            if len(names) == 1 and "." not in names[0]:
+                return self.call_before(rest, getattr, (args[0], names[0]), {})
+            if self.world.is_pinned(args[0]):
+                raise refused_native(function, "operator", "attrgetter")
+        inline = getattr(type(function), "__onegraph_inline__", None)
+        if inline is not None:
+            return call_region(self, rest, type(function), inline, (function, *args), kwargs)
+        mark = foreign_class_mark(type(function))
+        if mark is not None:
+            return mark(self, rest, function, args, kwargs)
+        owner, method = find_in_class(type(function), "__call__")
+        if find_disabled(method) is not None:
+            return run_eagerly(self, rest, find_disabled(method), args, kwargs)
+        if isinstance(method, types.FunctionType) and not runs_natively(method):
+            method = self._admit_class_value(type(function), owner, method, "__call__")
+            return self.call_before(rest, method, (function, *args), kwargs)
+        if isinstance(method, staticmethod | classmethod):
+            method = self._admit_class_value(type(function), owner, method, "__call__")
+            receiver = (type(function),) if isinstance(method, classmethod) else ()
+            return self.call_before(rest, method.__func__, (*receiver, *args), kwargs)
+        if method is MISSING:
+            raise TypeError(f"'{type(function).__name__}' object is not callable")
+        if isinstance(function, SCRIPTED_TYPES):
+            raise GraphBreak(SCRIPTED, name=getattr(function, "name", type(function).__name__))
+        if is_library(type(function).__module__ or ""):
+            if not is_torch(type(function)):
+                self.world.refuse_opaque(function)
+            self.world.realize_deep(function, opaque=True)
+            return self.run_native(function, args, kwargs)
+        if isinstance(method, types.FunctionType):
+            return self.call(method, (function, *args), kwargs)
+        raise refused_native(function, type(function).__module__, type(function).__qualname__)
+
+    def is_made_cache(self, function: Any) -> bool:
+        """Whether the trace has made this function with a cache: then the results in it are the trace's."""
+        return id(function) in self.world.births
+
+    def is_constant(self, value: Any) -> bool:
+        """Whether the value is an immutable object from outside, known by identity."""
+        return isinstance(value, type | torch.dtype | torch.device) and not self.was_made(value)
+
+    def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function written in C: run if the policy knows it or its module, else a break."""
+        receiver = receiver_of(function)
+        if receiver is None:
+            owner = getattr(function, "__objclass__", None)
+            if owner is not None:
+                return self._call_method_of(owner, function, args, kwargs)
+            module = getattr(function, "__module__", None) or ""
+            for value in args if module in WRITING_MODULES else ():
+                self.world.touch(value)
+            if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
+                return self.run_native(function, args, kwargs)
+            polyfill = foreign_polyfill(function)
+            if polyfill is not None:
+                return self.call(polyfill, args, kwargs)
+            raise refused_native(function, module, getattr(function, "__name__", str(function)))
+        if function.__name__ == "__call__" and type(receiver) in (types.MethodWrapperType, types.BuiltinFunctionType):
+            return self.call(receiver, args, kwargs)
+        if type(receiver) is types.MappingProxyType:
+            return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
+        mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+        if mark is not None:
+            return mark(self, False, function, args, kwargs)
+        handler = self._method_handler(receiver, function)
+        if handler is not None:
+            if function.__name__ not in READS:
+                self.world.touch(receiver)
+            return handler(self, (receiver, *args), kwargs)
+        if isinstance(receiver, type):
+            if function.__name__ == "__new__" and args and isinstance(args[0], type):
+                self._refuse_making(args[0])
+            return self.run_native(function, args, kwargs)
+        self.world.refuse_opaque(receiver)
+        if function.__name__ not in READS:
+            self.world.touch(receiver)
+        if isinstance(receiver, dict | set | frozenset) and function.__name__ in KEYED and args:
+            self.world.settled(args[0])
+        if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:
+            for member in self.world.realize(receiver):
+                self.world.told_apart(args[0], member)
+        if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
+            self.realize_for(function, receiver)
+            return self.run_native(function, args, kwargs)
+        raise refused_method(type(receiver), function.__name__)
+
+    def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An unbound native method called with its receiver as first argument."""
+        if owner is object and args and isinstance(args[0], torch.Tensor):  # it would tell of the fake
+            raise GraphBreak(TENSOR_MEMORY, what=f"object.{function.__name__}")
+        if args:
+            self.world.refuse_opaque(args[0])
+            if function.__name__ not in READS:
+                self.world.touch(args[0])
+            if not isinstance(args[0], torch.Tensor):
+                self.realize_for(function, args[0])
+        if (
+            issubclass(owner, torch.Tensor | torch._C.TensorBase)
+            or issubclass(owner, SAFE_RECEIVERS)
+            or is_library(owner.__module__)
+        ):
+            return self.run_native(function, args, kwargs)
+        raise refused_method(owner, function.__name__)
+
+    def _method_handler(self, receiver: Any, function: Any) -> Any:
+        owner = getattr(function, "__objclass__", type(receiver))
+        descriptor = find_in_class(owner, function.__name__)[1]
+        if isinstance(descriptor, types.FunctionType):  # of a subclass, which asks that of its base
+            descriptor = native_method(receiver, function) or MISSING
+        if descriptor is MISSING and isinstance(receiver, type):
+            descriptor = find_in_class(receiver, function.__name__)[1]
+        if id(descriptor) in BREAKS:
+            why, name = BREAKS[id(descriptor)]
+            raise GraphBreak(why, name=name, what=name)
+        return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
+
+    def _is_safe(self, receiver: Any) -> bool:
+        return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
+
+    def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a native function on shadows, filled as far as it will look."""
+        depth = depth_of(function)
+        if depth != "identity":
+            refuse_calls(function, (*args, *kwargs.values()), self.world.refuse_opaque)
+        if not keeps_texts(function):
+            refuse_marked(bound_to(function), *args, *kwargs.values())
+            if depth == "deep" and self.recorder.texts and holds_marked((args, kwargs)):
+                raise GraphBreak(TEXT_DECIDES)
+        for value in (*args, *kwargs.values()):
+            if type(value) in ATOMS or isinstance(value, torch.Tensor):
+                continue
+            if depth != "identity":
+                self.world.refuse_opaque(value)
+            if depth == "deep":
+                self.world.realize_deep(value, opaque=is_torch(function))
+            elif depth != "identity":
+                self.world.realize(value)
+            for pair in members_of(value) if depth == "pairs" and isinstance(value, list | tuple) else ():
+                self.world.realize(pair)
+        if not takes_symbols(function):
+            args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
+        if is_torch(function) or isinstance(function, types.FunctionType):
+            refuse_tensor_like((args, kwargs))
+            return function(*args, **kwargs)
+        made = run_among(self.frames[-1].globals, _C.trace_hook(self._reentry), function, args, kwargs)
+        self.world.note_hashed(made, bound_to(function))
+        if type(made) is str:
+            return self.world.with_addresses(made)
+        if isinstance(made, type) and (isinstance(function, type) or function.__name__ == "__new__"):
+            self.world.made_classes[id(made)] = made
+        return self.note_birth(made) if isinstance(made, UNREDUCED) else made
+
+    def natively(self, function: Any, *args: Any) -> Any:
+        if all(type(value) in QUIET or isinstance(value, torch.Tensor) for value in args):
+            return function(*args)
+        with _C.trace_hook(self._reentry):
+            return function(*args)
+
+    def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else MISSING
+        if isinstance(method, types.FunctionType):
+            result = self.call(method, args, kwargs)
+            return result if self.type_of(result) is kind else taken(kind, name, type(args[0]), result)
+        return self.run_native(kind, args, kwargs)
+
+    def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        disabled = find_disabled(find_in_class(cls, "__init__")[1])
+        if disabled is not None:
+            run_eagerly(self, False, disabled, args, kwargs)
+        refuse_outside_class(cls, is_library)
+        return self.note_birth(self.run_native(cls, args, kwargs))
+
+    def interpret(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
+        """Interpret a Python function although the table has a handler for it."""
+        frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
+        frame.rest = rest
+        return self.run_frame(frame)
+
+    def is_library_function(self, function: types.FunctionType) -> bool:
+        return is_library(function.__module__ or "")
