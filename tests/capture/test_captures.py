@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from import_graph import ROOT
 
 from onegraph.base.context import Context
 from onegraph.base.events import Location
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.symbolic.shapes import History
+from tests.test_architecture import ROOMS
 
 FOLDER = Path(__file__).with_name("captures")
 
@@ -76,3 +79,10 @@ def test_a_capture_changes_nothing() -> None:
     counter, x = Counter(), torch.ones(3)
     captured(with_effects, x, counter)
     assert counter.calls == 0 and bool((x == 1).all())
+
+
+def test_the_walk_through_the_rooms() -> None:
+    """docs/one_function.md names each room of capture once, in order, and shows what comes out."""
+    walk = (ROOT / "docs" / "one_function.md").read_text().partition("## Appendix")[2]
+    assert tuple(re.findall(r"^\d+\. \*(\w+)/\*", walk, re.MULTILINE)) == ROOMS
+    assert f"```text\n{captured(*CALLS['plain'])}\n```" in walk

@@ -117,6 +117,9 @@ def symbols_of(args: Any, kwargs: Any) -> set[Symbol]:
 
 
 def are_settled(args: Any, kwargs: Any) -> bool:
-    """Whether all sizes and strides of tensors, and all numbers, are constants by now."""
-    numbers = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in leaves(args, kwargs))
-    return not numbers and not symbols_of(args, kwargs)
+    """Whether all sizes, strides and offsets of tensors, and all numbers, are constants by now."""
+    for leaf in leaves(args, kwargs):
+        number = plain(leaf.storage_offset()) if isinstance(leaf, FakeTensor) else leaf
+        if isinstance(number, torch.SymInt | torch.SymFloat):
+            return False
+    return not symbols_of(args, kwargs)
