@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import onegraph
-from onegraph.base.events import GraphCaptured
+from onegraph.base.events import GraphCaptured, MemoryPlanned
 from onegraph.compile import EVENTS
 
 CALLS = ("aten", "onednn", "packed", "measured")
@@ -97,3 +97,19 @@ def test_weights_of_symbolic_sizes() -> None:
         return torch.conv2d(x, x[:1, :, ::2, ::2].contiguous())
 
     compare(filtered, [torch.randn(2, 8, n, m) for n, m in product((8, 13), (9, 30))], "packed")
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_filters_of_one_pixel_are_arranged_for_images_of_any_size(dynamic: bool) -> None:
+    """Arranged for one number of pixels, oneDNN took 25 times as long for most others."""
+    texts: list[str] = []
+    cancel = EVENTS.subscribe(lambda event: texts.append(event.text()) if isinstance(event, MemoryPlanned) else None)
+    model = nn.Sequential(nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.Conv2d(16, 8, 1, stride=2)).eval()
+    compiled = onegraph.compile(model, dynamic=dynamic, options={"library_calls": "packed"})
+    with torch.no_grad():
+        for size in (12, 20):
+            x = torch.randn(1, 8, size, size)
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    cancel()
+    onegraph.reset()
+    assert ("_linear_pointwise" in texts[0]) is dynamic

@@ -49,6 +49,11 @@ class Window:
     dilation: tuple[int, ...]
     groups: int
 
+    @property
+    def is_still(self) -> bool:
+        """Whether a filter of one pixel gives a pixel of each, from all of its channels."""
+        return (self.padding, self.stride, self.groups) == ((0, 0), (1, 1), 1)
+
     def arguments(self) -> tuple[Any, ...]:
         """As oneDNN's operators take it."""
         return list(self.padding), list(self.stride), list(self.dilation), self.groups
@@ -87,10 +92,19 @@ class Convolution:
         return shape
 
     @property
+    def packed_for(self) -> tuple[int, ...] | None:
+        """The image that the filters are packed for; None if they must do for images of any size.
+
+        oneDNN arranges filters of one pixel by the number of pixels of the image, and takes 25 times as long where they
+        are arranged for others. A matrix it arranges in one way, and takes as long as for the image itself.
+        """
+        of_any_size = not all(type(size) is int for size in self.x.meta["val"].shape)
+        return None if of_any_size and tuple(self.weight.meta["val"].shape[2:]) == (1, 1) else self.image
+
+    @property
     def is_product(self) -> bool:
         """Whether each pixel is multiplied by the same matrix, and nothing else happens."""
-        still = self.window == Window((0, 0), (1, 1), self.window.dilation, 1)
-        return still and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
+        return self.window.is_still and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
 
 
 def choose_convolutions(
@@ -168,7 +182,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
             gained = math.inf
             continue
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
-        what += f" constant {c.constant} checked by {check}"
+        what += f" constant {c.constant} packed for {c.packed_for} checked by {check}"
         measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
@@ -208,13 +222,15 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
         "aten": [partial(torch.convolution, x, weight, *rest) for weight in weights],
         "plain": [partial(torch.convolution, last, weight, *rest) for weight in weights],
     }
+    rows = last.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
     if c.is_product:
-        rows = last.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
         found["product"] = [partial(torch.mm, rows, weight.flatten(1).t()) for weight in weights]
     if c.constant:
-        recipe = Recipe(packed_weight, (c.window, c.image), (x.element_size(),))
+        recipe = Recipe(packed_weight, (c.window, c.packed_for), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
+            if c.packed_for is None and c.is_product:
+                return mkldnn._linear_pointwise(rows, keep(weight), None, *EPILOGUE)
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
         found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
@@ -224,14 +240,16 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
 # ---- what is made of constants ---------------------------------------------------------------------------------------
 
 
-def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...]) -> Tensor:
-    """The filters as oneDNN wants them for images of this size with channels last."""
+def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...] | None) -> Tensor:
+    """The filters as oneDNN wants them for images of this size with channels last; see `Convolution.packed_for`."""
     last = weight.to(multiplied_in(weight.dtype), memory_format=torch.channels_last)
+    if image is None:
+        return mkldnn._reorder_linear_weight(last.flatten(1)) if window.is_still else last
     return mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
 
 
 def folded_weight(
-    weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...]
+    weight: Tensor, gamma: Tensor | None, var: Tensor, eps: float, window: Window, image: tuple[int, ...] | None
 ) -> Tensor:
     """The filters with the factor of the normalization, packed."""
     scaled = weight.double() * _factor(gamma, var, eps).view(-1, *[1] * (weight.dim() - 1))
@@ -278,43 +296,61 @@ def _plain(graph: Graph, c: Convolution, x: Node) -> Node:
 def _product(graph: Graph, c: Convolution, x: Node) -> Node:
     """Each pixel is a row, and the filters are a matrix."""
 
-    def call(target: Any, args: tuple[Any, ...], value: Tensor) -> Node:
-        node = graph.call_function(target, args)
-        node.meta["val"] = value
-        return node
+    def multiplied(rows: Node, product: Tensor) -> Node:
+        filters = c.weight.meta["val"]
+        outputs, inputs = filters.shape[:2]
+        sizes = (c.weight, [outputs, inputs])
+        matrix = _call(graph, aten.view.default, sizes, filters.new_empty(outputs, inputs))
+        columns = _call(graph, aten.t.default, (matrix,), matrix.meta["val"].t())
+        if c.bias is None:
+            return _call(graph, aten.mm.default, (rows, columns), product)
+        return _call(graph, aten.addmm.default, (c.bias, rows, columns), product)
 
-    image, filters = x.meta["val"], c.weight.meta["val"]
+    return _over_pixels(graph, c, x, multiplied)
+
+
+def _over_pixels(graph: Graph, c: Convolution, x: Node, multiplied: Callable[[Node, Tensor], Node]) -> Node:
+    """An image of what is made of the rows that its pixels are; this is told of what shape that is."""
+    image = x.meta["val"]
     n, _, height, width = image.shape
-    outputs, inputs = filters.shape[:2]
+    outputs, inputs = c.weight.meta["val"].shape[:2]
     sizes = [size_of(graph, x, dim) for dim in (0, 2, 3)]
-    moved = call(aten.permute.default, (x, [0, 2, 3, 1]), image.permute(0, 2, 3, 1))
-    rows = call(aten.view.default, (moved, [-1, inputs]), image.new_empty(n * height * width, inputs))
-    matrix = call(aten.view.default, (c.weight, [outputs, inputs]), filters.new_empty(outputs, inputs))
-    columns = call(aten.t.default, (matrix,), matrix.meta["val"].t())
-    product = image.new_empty(n * height * width, outputs)
-    if c.bias is None:
-        result = call(aten.mm.default, (rows, columns), product)
-    else:
-        result = call(aten.addmm.default, (c.bias, rows, columns), product)
-    pixels = call(aten.view.default, (result, [*sizes, outputs]), image.new_empty(n, height, width, outputs))
-    return graph.call_function(aten.permute.default, (pixels, [0, 3, 1, 2]))
+    moved = _call(graph, aten.permute.default, (x, [0, 2, 3, 1]), image.permute(0, 2, 3, 1))
+    rows = _call(graph, aten.view.default, (moved, [-1, inputs]), image.new_empty(n * height * width, inputs))
+    result = multiplied(rows, image.new_empty(n * height * width, outputs))
+    pixels = image.new_empty(n, height, width, outputs)
+    pixels_node = _call(graph, aten.view.default, (result, [*sizes, outputs]), pixels)
+    return _call(graph, aten.permute.default, (pixels_node, [0, 3, 1, 2]), pixels.permute(0, 3, 1, 2))
+
+
+def _call(graph: Graph, target: Any, args: tuple[Any, ...], value: Tensor) -> Node:
+    node = graph.call_function(target, args)
+    node.meta["val"] = value
+    return node
 
 
 def _packed(graph: Graph, c: Convolution, x: Node) -> Node:
     norm, dtype = c.norm, x.meta["val"].dtype
     within = multiplied_in(dtype)
     if norm is None:
-        weight = _made(graph, c.weight, packed_weight, (c.weight,), (c.window, c.image))
+        weight = _made(graph, c.weight, packed_weight, (c.weight,), (c.window, c.packed_for))
         bias = None if c.bias is None else as_type(graph, c.bias, within)
     else:
-        settings = (norm.eps, c.window, c.image)
+        settings = (norm.eps, c.window, c.packed_for)
         weight = _made(graph, c.weight, folded_weight, (c.weight, norm.weight, norm.var), settings)
         parts = (c.bias, norm.weight, norm.bias, norm.mean, norm.var)
         bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(within).removeprefix("torch.")))
         bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=within)
-    args = (as_type(graph, x, within), weight, bias, *c.window.arguments(), *EPILOGUE)
-    result = graph.call_function(mkldnn._convolution_pointwise.default, args)
-    result.meta["val"] = channels_last(c.node.meta["val"]).to(within)
+    image = as_type(graph, x, within)
+    if c.packed_for is None and c.is_product:
+        linear = mkldnn._linear_pointwise.default
+        result = _over_pixels(
+            graph, c, image, lambda rows, product: _call(graph, linear, (rows, weight, bias, *EPILOGUE), product)
+        )
+    else:
+        args = (image, weight, bias, *c.window.arguments(), *EPILOGUE)
+        value = channels_last(c.node.meta["val"]).to(within)
+        result = _call(graph, mkldnn._convolution_pointwise.default, args, value)
     return as_type(graph, result, dtype)
 
 
