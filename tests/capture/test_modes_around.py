@@ -205,3 +205,14 @@ def test_what_a_program_enters_itself(manager: Callable[[], Any]) -> None:
     for _ in range(3):
         torch.testing.assert_close(compiled(x), function(x))
         assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_program_is_told_of_its_own_dispatch_modes() -> None:
+    """And not of the tracer's, which is one."""
+    flags = torch.utils._python_dispatch
+
+    def f(x):
+        return x + 1, flags.is_in_torch_dispatch_mode(), flags._is_in_torch_dispatch_mode
+
+    compiled = onegraph.compile(f, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1:] == f(torch.ones(2))[1:] == (False, False)

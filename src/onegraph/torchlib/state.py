@@ -167,3 +167,21 @@ def untraced() -> Iterator[None]:
 def without_modes() -> AbstractContextManager[Any]:
     """Within, no dispatch mode sees the operators that run."""
     return _disable_current_modes()
+
+
+#: What torch's Python code says of the dispatch modes that have been entered.
+MODE_FLAGS = (
+    "_is_in_torch_dispatch_mode",
+    "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)
+
+
+def mode_flags() -> dict[str, bool]:
+    names = vars(torch.utils._python_dispatch)
+    return {name: names[name] for name in MODE_FLAGS if name in names}
+
+
+def set_mode_flags(flags: dict[str, bool]) -> None:
+    """A program that is traced is told of its own modes, not of the tracer's. Leaving a mode sets what was before."""
+    vars(torch.utils._python_dispatch).update(flags)

@@ -58,7 +58,7 @@ from onegraph.capture.tracer.tracer import Tracer
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
-from onegraph.torchlib.state import GlobalState
+from onegraph.torchlib.state import GlobalState, mode_flags, set_mode_flags
 
 POLICIES = (
     builtins,
@@ -124,7 +124,9 @@ class Trace:
         self.tracer.stop = stop
         frame = self.root = self._start()
         self._modes.callback(GlobalState.snapshot().restore)
+        flags = mode_flags()
         self._modes.enter_context(self.fake)
+        set_mode_flags(flags)
         self._modes.enter_context(self.recorder)
         return self.tracer.run_frame(frame)
 
