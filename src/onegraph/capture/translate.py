@@ -30,24 +30,23 @@ def translate(
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
-    with COLLECTOR.while_tracing():
-        while True:
-            captured = capture(start, cx, fullgraph, shapes)
-            if not isinstance(captured, Capture):
-                return captured
-            try:
-                compiled = None if captured.graph is None else call_backend(compile_graph, captured.graph, cx)
-            except BackendError:  # it may not know how to take numbers out of tensors
-                if not shapes.keep_floats_constant():
-                    raise
-            else:
-                return checked(replacement(captured, compiled, cx), start, cx)
+    while True:
+        captured = capture(start, cx, fullgraph, shapes)
+        if not isinstance(captured, Capture):
+            return captured
+        try:
+            compiled = None if captured.graph is None else call_backend(compile_graph, captured.graph, cx)
+        except BackendError:  # it may not know how to take numbers out of tensors
+            if not shapes.keep_floats_constant():
+                raise
+        else:
+            return checked(replacement(captured, compiled, cx), start, cx)
 
 
 def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:
     looking = _C.looking(False)
     try:
-        with autocast_uncached():
+        with COLLECTOR.while_tracing(), autocast_uncached():
             compiled = compile_graph(graph.module, list(graph.examples), cx)
     except OnegraphError:
         raise

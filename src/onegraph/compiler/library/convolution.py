@@ -102,6 +102,11 @@ class Convolution:
         return None if of_any_size and tuple(self.weight.meta["val"].shape[2:]) == (1, 1) else self.image
 
     @property
+    def is_packed_matrix(self) -> bool:
+        """Whether the packed form multiplies the pixels by a packed matrix."""
+        return self.packed_for is None and self.is_product
+
+    @property
     def is_product(self) -> bool:
         """Whether each pixel is multiplied by the same matrix, and nothing else happens."""
         return self.window.is_still and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
@@ -229,7 +234,7 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
         recipe = Recipe(packed_weight, (c.window, c.packed_for), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
-            if c.packed_for is None and c.is_product:
+            if c.is_packed_matrix:
                 return mkldnn._linear_pointwise(rows, keep(weight), None, *EPILOGUE)
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
@@ -342,7 +347,7 @@ def _packed(graph: Graph, c: Convolution, x: Node) -> Node:
         bias = _made(graph, norm.mean, folded_bias, parts, (norm.eps, str(within).removeprefix("torch.")))
         bias.meta["val"] = norm.mean.meta["val"].new_empty(norm.mean.meta["val"].shape, dtype=within)
     image = as_type(graph, x, within)
-    if c.packed_for is None and c.is_product:
+    if c.is_packed_matrix:
         linear = mkldnn._linear_pointwise.default
         result = _over_pixels(
             graph, c, image, lambda rows, product: _call(graph, linear, (rows, weight, bias, *EPILOGUE), product)
