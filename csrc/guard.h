@@ -5,7 +5,7 @@
 #include "onegraph.h"
 
 typedef enum {
-#define GUARD_OP(name, operands, runs_code) OP_##name,
+#define GUARD_OP(name, operands, runs_code, ...) OP_##name,
 #include "guard_ops.def"
 #undef GUARD_OP
     N_GUARD_OPS

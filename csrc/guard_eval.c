@@ -297,6 +297,19 @@ static PyObject *referent(PyObject *reference)
 #endif
 }
 
+/* Borrowed; NULL if there is none. */
+static PyObject *cell_at(PyFunctionObject *function, int64_t index)
+{
+    PyObject *closure = function->func_closure;
+    return closure != NULL && index < PyTuple_GET_SIZE(closure) ? PyTuple_GET_ITEM(closure, index) : NULL;
+}
+
+/* Borrowed; NULL if it is empty, or no cell. */
+static PyObject *contents_of(PyObject *cell)
+{
+    return cell != NULL && PyCell_Check(cell) ? PyCell_GET(cell) : NULL;
+}
+
 /* ---- the loop ---- */
 
 /* Fail unless `condition`; keep what was loaded, if it must be. */
@@ -312,80 +325,24 @@ static PyObject *referent(PyObject *reference)
         REQUIRE(loaded != NULL);                                                                                  \
         r[ip->d] = ip->owns ? Py_NewRef(loaded) : loaded;                                                         \
     } while (0)
-#define INTEGER(expression)                                                                                       \
-    i[ip->d] = (expression);                                                                                      \
-    break
+#define MAKE(value)                                                                                               \
+    r[ip->d] = (value);                                                                                           \
+    REQUIRE(r[ip->d] != NULL)
+#define R(operand) r[ip->operand]
+#define I(operand) i[ip->operand]
+#define K ip->k
+#define V ip->v
 
 static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
                            Py_ssize_t n_slots, PyObject **r, int64_t *i)
 {
-    PyObject *closure = function->func_closure;
     int64_t scratch;
     for (const GuardInstruction *ip = program->code;; ip++) {
         switch ((GuardOp)ip->op) {
-        case OP_ARG: REQUIRE(ip->v < n_slots); LOAD(slots[ip->v]); break;
-        case OP_FREE:
-            REQUIRE(closure != NULL && ip->v < PyTuple_GET_SIZE(closure));
-            LOAD(PyCell_GET(PyTuple_GET_ITEM(closure, ip->v)));
-            break;
-        case OP_FREECELL:
-            REQUIRE(closure != NULL && ip->v < PyTuple_GET_SIZE(closure));
-            LOAD(PyTuple_GET_ITEM(closure, ip->v));
-            break;
-        case OP_GLOBALS: r[ip->d] = function->func_globals; break;
-        case OP_CONST: r[ip->d] = ip->k; break;
-        case OP_REFERENT: LOAD(referent(ip->k)); break;
-        case OP_ATTR: r[ip->d] = PyObject_GetAttr(r[ip->s], ip->k); REQUIRE(r[ip->d] != NULL); break;
-        case OP_DICTOF: LOAD(dict_of(r[ip->s])); break;
-        case OP_ITEM: LOAD(item_of(r[ip->s], ip->k)); break;
-        case OP_ITEM_AT: LOAD(item_of(r[ip->s], r[ip->t])); break;
-        case OP_TYPE: LOAD((PyObject *)Py_TYPE(r[ip->s])); break;
-        case OP_CELL: REQUIRE(PyCell_Check(r[ip->s])); LOAD(PyCell_GET(r[ip->s])); break;
-        case OP_CALL: r[ip->d] = PyObject_CallOneArg(ip->k, r[ip->s]); REQUIRE(r[ip->d] != NULL); break;
-        case OP_PAIR: r[ip->d] = PyTuple_Pack(2, r[ip->s], r[ip->t]); REQUIRE(r[ip->d] != NULL); break;
-
-        case OP_IS: REQUIRE(r[ip->s] == ip->k); break;
-        case OP_NOT: REQUIRE(r[ip->s] != ip->k); break;
-        case OP_TYPE_IS: REQUIRE((PyObject *)Py_TYPE(r[ip->s]) == ip->k); break;
-        case OP_EQ: REQUIRE(same_value(r[ip->s], ip->k)); break;
-        case OP_LEN: REQUIRE(has_length(r[ip->s], ip->v)); break;
-        case OP_KEYS: REQUIRE(has_keys(r[ip->s], ip->k)); break;
-        case OP_SAME: REQUIRE(r[ip->s] == r[ip->t]); break;
-        case OP_DIFFERENT: REQUIRE(is_none_of(r[ip->s], ip->k, r)); break;
-        case OP_TENSOR: REQUIRE(tensor_spec_matches((TensorSpecObject *)ip->k, r[ip->s])); break;
-        case OP_HAS: REQUIRE(contains(r[ip->s], ip->k)); break;
-        case OP_LACKS: REQUIRE(contains(r[ip->s], ip->k) == 0); break;
-        case OP_HAS_AT: REQUIRE(contains(r[ip->s], r[ip->t])); break;
-        case OP_LACKS_AT: REQUIRE(contains(r[ip->s], r[ip->t]) == 0); break;
-        case OP_LACKS_ATTR: REQUIRE(lacks_attribute(r[ip->s], ip->k)); break;
-        case OP_CHECK: REQUIRE(satisfies(ip->k, r[ip->s])); break;
-        case OP_MEMORY: REQUIRE(meets_as_before(ip->k, r)); break;
-        case OP_FACT: REQUIRE(fact_holds((FactObject *)ip->k, r[ip->s])); break;
-        case OP_STATE: REQUIRE(global_state_holds((GlobalStateObject *)ip->k)); break;
-
-        case OP_ISIZE: REQUIRE(tensor_size(r[ip->s], ip->v, &i[ip->d])); break;
-        case OP_ISTRIDE: REQUIRE(tensor_stride(r[ip->s], ip->v, &i[ip->d])); break;
-        case OP_IOFFSET: REQUIRE(tensor_offset(r[ip->s], &i[ip->d])); break;
-        case OP_IPY: REQUIRE(integer_of(r[ip->s], &i[ip->d])); break;
-        case OP_ICONST: INTEGER(ip->v);
-        case OP_IADD: REQUIRE(!__builtin_add_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
-        case OP_ISUB: REQUIRE(!__builtin_sub_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
-        case OP_IMUL: REQUIRE(!__builtin_mul_overflow(i[ip->s], i[ip->t], &i[ip->d])); break;
-        case OP_IFLOORDIV: REQUIRE(floor_divide(i[ip->s], i[ip->t], &i[ip->d], &scratch)); break;
-        case OP_IMOD: REQUIRE(floor_divide(i[ip->s], i[ip->t], &scratch, &i[ip->d])); break;
-        case OP_IMIN: INTEGER(Py_MIN(i[ip->s], i[ip->t]));
-        case OP_IMAX: INTEGER(Py_MAX(i[ip->s], i[ip->t]));
-        case OP_IEQ: INTEGER(i[ip->s] == i[ip->t]);
-        case OP_INE: INTEGER(i[ip->s] != i[ip->t]);
-        case OP_ILT: INTEGER(i[ip->s] < i[ip->t]);
-        case OP_ILE: INTEGER(i[ip->s] <= i[ip->t]);
-        case OP_IAND: INTEGER(i[ip->s] && i[ip->t]);
-        case OP_IOR: INTEGER(i[ip->s] || i[ip->t]);
-        case OP_INOT: INTEGER(!i[ip->s]);
-        case OP_ICHECK: REQUIRE(i[ip->s] != 0); break;
-        case OP_ISAME: REQUIRE(i[ip->s] == i[ip->t]); break;
-
-        case OP_END:
+#define GUARD_OP(name, operands, runs_code, ...)                                                                     \
+        case OP_##name: __VA_ARGS__; break;
+#include "guard_ops.def"
+#undef GUARD_OP
         case N_GUARD_OPS: return GUARD_PASSED;
         }
     }

@@ -11,7 +11,7 @@ typedef struct {
 } OpRow;
 
 static const OpRow ops[N_GUARD_OPS] = {
-#define GUARD_OP(name, operands, runs_code) {#name, operands, runs_code},
+#define GUARD_OP(name, operands, runs_code, ...) {#name, operands, runs_code},
 #include "guard_ops.def"
 #undef GUARD_OP
 };

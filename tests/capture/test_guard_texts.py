@@ -10,6 +10,10 @@ import torch
 
 import onegraph
 from onegraph.base import events as ev
+from onegraph.capture.guards import guard
+from onegraph.capture.guards.program import assemble
+from onegraph.capture.guards.recompiling import explain_failure
+from onegraph.capture.guards.source import Arg
 from tests.capture.test_breaks import Watch
 
 
@@ -201,3 +205,32 @@ def test_what_a_written_object_is_not_is_one_guard() -> None:
     (built,) = watch.of(ev.GuardsBuilt)
     apart = [line.partition("# ")[2] for line in built.text().splitlines() if line.startswith("DIFFERENT")]
     assert apart == ["written is none of others, others[0], others[1] and 3 others"]
+
+
+class Even(guard.GuardKind):
+    """A kind of guard that nothing else knows of: a number has this parity."""
+
+    opcode = "CHECK"
+
+    def text(self, guard: guard.Guard, what: str) -> str:
+        return f"{what} % 2 == {guard.arg}"
+
+    def check(self, program: guard.Program, guard: guard.Guard, register: int) -> None:
+        program.emit(guard, self.opcode, program.const(lambda value: value % 2 == guard.arg), register)
+
+    def difference(self, guard: guard.Guard, what: str, value: Any) -> str:
+        return f"`{what}` was {'odd' if guard.arg else 'even'}, is {value}"
+
+
+def test_a_new_kind_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(guard.KINDS, "even", Even())
+
+    def frame(n: int) -> None: ...
+
+    guards = guard.GuardSet()
+    guards.add(guard.Guard(Arg(0, "n"), "even", 0))
+    guards.add(guard.Guard(Arg(0, "n"), "type", int))
+    program = assemble(guards, (), None, frame.__globals__)
+    assert [str(each) for each in program.explanations[1:]] == ["type(n) is int", "n % 2 == 0"]
+    assert [program.failing(frame, (value,)) is None for value in (2, 3, 2.0)] == [True, False, False]
+    assert explain_failure(program.failing(frame, (3,)), frame, (3,)) == ("`n` was even, is 3", None)

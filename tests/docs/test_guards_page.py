@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, get_args
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,10 +16,10 @@ from import_graph import ROOT
 
 import onegraph
 from onegraph.capture import assumptions
-from onegraph.capture.guards.answer_guards import QUESTIONS, Question
-from onegraph.capture.guards.guard import Guard, Kind, ShapeCondition
+from onegraph.capture.guards.guard import KINDS, Guard, ShapeCondition
 from onegraph.capture.guards.program import GuardProgram, Reason, assemble
 from tests.capture.test_small_programs import tree_equal
+from tests.docs.answer_guards import QUESTIONS, Question
 
 PAGE = ROOT / "docs" / "programming_model" / "guards.md"
 
@@ -97,7 +97,7 @@ def test_an_answer_is_guarded(question: Question) -> None:
 
 def test_every_kind_of_guard_answers_a_question() -> None:
     kinds = {kind for question in QUESTIONS for kind in question.kinds}
-    assert kinds == {*get_args(Kind), "sizes", "process"}
+    assert kinds == {*KINDS, "sizes", "process"}
 
 
 HEAD = """# What is guarded
@@ -105,7 +105,7 @@ HEAD = """# What is guarded
 A trace asks the world many things, and compiled code relies on the answers. Each answer is guarded, also the answer
 that there is nothing: a key that a dict lacks, an attribute that an object has not, a class that is no subclass yet.
 Where the answer is another in a later call, the program is traced again. The table is made from
-`capture/guards/answer_guards.py`; the tests run every row, and look whether the change is seen.
+`tests/docs/answer_guards.py`; the tests run every row, and look whether the change is seen.
 
 What Python's and torch's own modules keep is guarded as the program's own. Not guarded is what functions of torch ask
 that run as they are, and the code and the defaults of functions that a library has defined in its modules."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onegraph.capture.graph.late_guards import Backwards
-from onegraph.capture.guards.guard import Guard, GuardSet, Kind
+from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.program import GuardProgram, assemble
 from onegraph.capture.guards.source import Source
 from onegraph.capture.symbolic.shapes import Symbols
@@ -27,7 +27,7 @@ class Assumptions:
     backwards: Backwards
     frame_globals: dict[str, Any]
 
-    def add(self, source: Source, kind: Kind, arg: Any) -> None:
+    def add(self, source: Source, kind: str, arg: Any) -> None:
         """Assume what the compilation of the graph has asked for."""
         self.guards.add(Guard(source, kind, arg))
 

@@ -12,7 +12,6 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.graph.record import GraphInput, Recorder, is_view_of_leaf, storage_of
-from onegraph.capture.guards.guard import Kind
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Source
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -20,7 +19,7 @@ from onegraph.torchlib.histories import has_plain_base
 from onegraph.torchlib.shapes import Computed
 
 
-def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]) -> None:
+def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]) -> None:
     """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
     places = [(given, given.source) for given in inputs if not isinstance(given.source, Computed)]
     places = [place for place in places if has_address(place[0].example)]
@@ -40,7 +39,7 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
 
 
 def guard_histories(
-    recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, Kind, Any], None]
+    recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]
 ) -> None:
     """Guard that autograd lets the graph write to the inputs with a history."""
     for given in inputs:
@@ -48,7 +47,7 @@ def guard_histories(
             guard(given.source, "check", NoViewOfLeaf())
 
 
-def guard_places(recorder: Recorder, guard: Callable[[Source, Kind, Any], None]) -> None:
+def guard_places(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -> None:
     """Guard where the inputs are in their storages, where the program has asked."""
     for given, fake in recorder.placed_inputs():
         if not isinstance(given.source, Computed) and has_address(given.example):
@@ -75,7 +74,7 @@ class AtPlace(Predicate):
         return f"{what[0]} begins at element {offset} of a storage" + ("" if size is None else f" of {size} bytes")
 
 
-def guard_bases(recorder: Recorder, guard: Callable[[Source, Kind, Any], None]) -> None:
+def guard_bases(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -> None:
     """Guard whether a view in `no_grad` takes part in gradients: it does if what the input views does."""
     for given in recorder.inputs:
         is_parameter = type(given.example) is torch.nn.Parameter  # which is no view

@@ -6,16 +6,14 @@ anything is read through it, and returns the program with one explanation for ea
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from types import FunctionType
 from typing import Any, assert_never
 
 from onegraph import _C
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
-from onegraph.capture.guards.guard import Guard, GuardSet, ShapeCondition, type_text
+from onegraph.capture.guards.guard import KINDS, Guard, GuardSet, ShapeCondition
 from onegraph.capture.guards.source import (
     Arg,
     Attr,
@@ -31,37 +29,12 @@ from onegraph.capture.guards.source import (
     base_of,
 )
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.pyobject.value_text import short
-from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, Named, parts_of, passes_away
+from onegraph.capture.pyobject.weakly_known import Known
 
 mro_of = type.__dict__["__mro__"].__get__
 
-#: Kinds in the order of their cost; a value's own checks run before anything is loaded through it.
-OPCODES: dict[str, str] = {
-    "type": "TYPE_IS",
-    "is": "IS",
-    "equal": "EQ",
-    "length": "LEN",
-    "keys": "KEYS",
-    "has": "HAS",
-    "lacks": "LACKS",
-    "lacks_attr": "LACKS_ATTR",
-    "tensor": "TENSOR",
-    "same": "SAME",
-    "different": "DIFFERENT",
-    "check": "CHECK",
-    "together": "CHECK",
-    "memory": "MEMORY",
-    "class": "FACT",
-    "names": "FACT",
-}
 #: How many values a program of guards can load.
 REGISTERS = 65_000
-#: Kinds that say which object a value is, or its type.
-IDENTITIES = frozenset({"is", "type"})
-#: Kinds that say how values stand to each other.
-RELATIONS = frozenset({"same", "different", "together", "memory"})
-
 
 #: What an instruction of a guard program is for: the state of the process, a guard or a condition.
 Reason = Guard | ShapeCondition | _C.GlobalState
@@ -176,53 +149,8 @@ class Assembler:
             self.emit(why, "REFERENT", register, self.const(known))
         return self.referents[known]
 
-    def check_weakly(self, guard: Guard, register: int) -> None:
-        """The identity of a value, or of its type, with what is known weakly. A wrapper has its functions."""
-        if guard.kind == "type":
-            kind = self.new_register()
-            self.emit(guard, "TYPE", kind, register)
-            self.emit(guard, "SAME", kind, self.referent(self.known[id(guard.arg)], guard))
-        elif type(guard.arg) in WRAPPERS:
-            self.emit(guard, "TYPE_IS", register, self.const(type(guard.arg)))
-            for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
-                held = self.new_register()
-                self.emit(guard, "ATTR", held, register, self.const(name))
-                if part is None:
-                    self.emit(guard, "IS", held, self.const(None))
-                else:
-                    self.emit(guard, "SAME", held, self.referent(self.known[id(part)], guard))
-        else:
-            self.emit(guard, "SAME", register, self.referent(self.known[id(guard.arg)], guard))
-
     def check(self, guard: Guard) -> None:
-        register = self.load(guard.source, guard)
-        opcode = OPCODES[guard.kind]
-        if is_weak(guard):
-            self.check_weakly(guard, register)
-            return
-        match guard.kind:
-            case "length":
-                self.emit(guard, opcode, register, guard.arg)
-            case "has" | "lacks" if type(guard.arg) is Known:
-                self.emit(guard, f"{opcode}_AT", register, self.referent(guard.arg, guard))
-            case "same":
-                self.emit(guard, opcode, register, self.load(guard.arg, guard))
-            case "different":
-                others = array("H", [self.load(other, guard) for other in guard.arg])
-                self.emit(guard, opcode, register, self.const(others.tobytes()))
-            case "check":
-                self.emit(guard, opcode, self.const(guard.arg), register)
-            case "together":
-                others, predicate = guard.arg
-                self.emit(guard, opcode, self.const(predicate), self.together([register, *others], guard))
-            case "class" | "names":
-                self.emit(guard, opcode, register, self.const(_C.Fact(guard.arg)))
-            case "memory":
-                others, memory = guard.arg
-                registers = [register, *(self.load(other, guard) for other in others)]
-                self.emit(guard, opcode, self.const((memory, *registers)))
-            case _:
-                self.emit(guard, opcode, register, self.const(guard.arg))
+        guard.rule.check(self, guard, self.load(guard.source, guard))
 
     def together(self, sources: Sequence[Any], why: Reason) -> int:
         """The register of several values, as nested pairs; the first of them may be in a register."""
@@ -292,7 +220,7 @@ def assemble(
     facts: Sequence[Guard] = (),
 ) -> GuardProgram:
     """The program that checks `state` (the global state), the `facts`, all of `guards`, then the shape conditions."""
-    known = known_weakly([*facts, *guards])
+    known = {each.identity: each for guard in (*facts, *guards) for each in guard.rule.known(guard)}
     assembler = Assembler(frame_globals, known)
     if state is not None:
         assembler.emit(state, "STATE", assembler.const(state))
@@ -300,24 +228,25 @@ def assemble(
         assembler.check(guard)
     relations = []
     for guard in guards:
-        if guard.kind in RELATIONS:
+        if guard.rule.relates:
             relations.append(guard)
         else:
             assembler.pending.setdefault(guard.source, []).append(guard)
+    cheapest_first = list(KINDS)
     for checks in assembler.pending.values():
-        checks.sort(key=lambda guard: list(OPCODES).index(guard.kind))
+        checks.sort(key=lambda guard: cheapest_first.index(guard.kind))
     for source in [source for source in assembler.pending if source in assembler.registers]:  # loaded for the facts
         for guard in assembler.pending.pop(source):
             assembler.check(guard)
     for guard in [*guards]:
-        if guard.kind not in RELATIONS:
+        if not guard.rule.relates:
             assembler.load(guard.source, guard)
     for guard in relations:
         assembler.check(guard)
     for condition in conditions:
         assembler.condition(condition)
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
-    why = [letting_go(reason) for reason in assembler.why] if known else assembler.why
+    why = [explanation(reason) for reason in assembler.why]
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
 
 
@@ -335,35 +264,9 @@ def refuse_too_many(guards: GuardSet) -> None:
         raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
 
 
-def is_weak(guard: Guard) -> bool:
-    """Whether the guard compares with something that it must not keep alive."""
-    return guard.kind in IDENTITIES and passes_away(guard.arg)
-
-
-def known_weakly(guards: Sequence[Guard]) -> dict[int, Known]:
-    """What guards compare with and must not keep alive, by identity. The bases of a class live as long as it does."""
-    known: dict[int, Known] = {}
-    for guard in guards:
-        if guard.kind == "class" and type(guard.source.held) is Known:
-            known[guard.source.identity] = guard.source.held
-        if not is_weak(guard):
-            continue
-        if type(guard.arg) in WRAPPERS:
-            known.update((id(part), Known(part)) for part in parts_of(guard.arg) if part is not None)
-        elif id(guard.arg) not in known:
-            bases = mro_of(guard.arg)[1:] if isinstance(guard.arg, type) else ()
-            known.update((id(each), Known(each)) for each in (guard.arg, *filter(passes_away, bases)))
-    return known
-
-
-def letting_go(why: Reason) -> Reason:
-    """An explanation that does not hold what is known weakly."""
-    if not isinstance(why, Guard) or not is_weak(why):
-        return why
-    if why.kind == "type":
-        return replace(why, arg=Named(type_text(why.arg)))
-    named = isinstance(why.arg, type | FunctionType)
-    return replace(why, arg=Named(short(why.arg) if named else f"that {type(why.arg).__name__}"))
+def explanation(why: Reason) -> Reason:
+    """A reason that does not hold what is known weakly."""
+    return why.rule.explanation(why) if isinstance(why, Guard) else why
 
 
 def listing(code: list[tuple[Any, ...]], why: list[Reason]) -> str:

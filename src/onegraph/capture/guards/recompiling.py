@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from types import BuiltinFunctionType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType
+from types import FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any, assert_never
 
-import torch
-
-from onegraph import _C
 from onegraph.base.events import Location
-from onegraph.capture.guards.guard import Guard, ShapeCondition, anything, guard_text, type_text
+from onegraph.capture.guards.guard import Guard, ShapeCondition
 from onegraph.capture.guards.program import Reason
 from onegraph.capture.guards.source import (
     Arg,
@@ -26,14 +23,10 @@ from onegraph.capture.guards.source import (
     TypeOf,
     written,
 )
-from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defined, isinstance
-from onegraph.capture.pyobject.value_text import short
-from onegraph.capture.pyobject.weakly_known import Named, referred
+from onegraph.capture.pyobject.weakly_known import referred
 
 _MISSING = object()
-#: Types of objects that are told by their names.
-NAMED = (type, FunctionType, MethodType)
 
 
 def explain_failure(
@@ -91,53 +84,5 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
 
 def difference(guard: Guard, value: Any) -> str:
     """What a guard wants, and what the call has in its place."""
-    what = written(guard.source)
-    if value is _MISSING:
-        return f"`{guard_text(guard)}` holds no longer"
-    match guard.kind:
-        case "tensor" if isinstance(value, torch.Tensor):
-            return f"`{what}` {tensor_difference(guard.arg, _C.TensorSpec(value))}"
-        case "tensor":
-            return f"`{what}` was a tensor, is {shown(value)}"
-        case "is" | "equal":
-            return f"`{what}` was {shown(guard.arg)}, is {shown(value)}"
-        case "type":
-            return f"`type({what})` was {type_text(guard.arg)}, is {type_text(type(value))}"
-        case "length":
-            return f"`len({what})` was {guard.arg}, is {len(value)}"
-        case "keys":
-            return f"`list({what})` was {short(list(guard.arg))}, is {short(list(value))}"
-        case "class" if isinstance(value, type):
-            return f"the class `{what}` has changed: {guard.arg.difference(value)}"
-        case _:
-            return f"`{guard_text(guard)}` holds no longer"
-
-
-def tensor_difference(before: _C.TensorSpec, now: _C.TensorSpec) -> str:
-    """The first thing in which a tensor is not as it has to be."""
-    if before.type is not now.type:
-        return f"was a {type_text(before.type)}, is a {type_text(now.type)}"
-    if before.dtype != now.dtype:
-        return f"was {before.dtype.removeprefix('torch.')}, is {now.dtype.removeprefix('torch.')}"
-    if before.device != now.device:
-        return f"was on {before.device}, is on {now.device}"
-    for name, wanted, found in (("size", before.sizes, now.sizes), ("strides", before.strides, now.strides)):
-        wanted, found = wanted or (), found or ()
-        if len(wanted) != len(found) or any(a is not None and a != b for a, b in zip(wanted, found, strict=True)):
-            return f"had {name} {anything(wanted)}, has {anything(found)}"
-    if before.requires_grad != now.requires_grad:
-        return "required grad, does not" if before.requires_grad else "did not require grad, does"
-    return "is of another layout"
-
-
-def shown(value: Any) -> str:
-    """A value as it is, where that runs no code of the program, or else what it is."""
-    if isinstance(value, BuiltinFunctionType):
-        return value.__name__
-    if isinstance(value, Named):
-        return value.text
-    if type(value) in ATOMS or type(value) in NAMED:
-        return short(value)
-    if isinstance(value, torch.Tensor):
-        return "a tensor"
-    return f"a {type_text(type(value))}"
+    told = None if value is _MISSING else guard.rule.difference(guard, written(guard.source), value)
+    return told or f"`{guard}` holds no longer"

@@ -25,7 +25,7 @@ from typing import Any
 from onegraph.base.events import Location
 from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
-from onegraph.capture.guards.guard import Guard, GuardSet, Kind
+from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.predicates import SameMembers
 from onegraph.capture.guards.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
 from onegraph.capture.heap.deques import fill_deque, items_of
@@ -114,7 +114,7 @@ class World(Namespaces, Keys):
 
     # ---- guards ------------------------------------------------------------------------------------------------------
 
-    def guard(self, source: Source, kind: Kind, arg: Any) -> None:
+    def guard(self, source: Source, kind: str, arg: Any) -> None:
         """Note that the trace depends on this fact."""
         self.spend(1)
         self.guards.add(Guard(source, kind, arg, self._locate()))

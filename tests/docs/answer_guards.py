@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegraph.capture.guards.guard import Kind
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -24,7 +22,7 @@ class Question:
     given: str
     program: str
     change: str
-    kinds: tuple[Kind | str, ...]
+    kinds: tuple[str, ...]
 
 
 _VALUES = "Values"
