@@ -1,9 +1,4 @@
-"""The table of native calls, and the rules for the functions that are not in it.
-
-HANDLERS    function -> handler(tracer, args, kwargs): replaced by a version that knows the shadow world
-DEPTHS      function -> how much of its arguments it looks at: "identity", "level", "pairs" (in lists of them) or "deep"
-PURE        modules whose native functions may run while tracing; anything else native breaks the graph
-"""
+"""The table of what calls do, a row for each function, and the rules for the functions that are not in it."""
 
 from __future__ import annotations
 
@@ -16,22 +11,53 @@ import re
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Literal
 
 import torch
 
-from onegraph.capture.breaks import TORCH_CONTEXT, Reason
+from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import Handler, refusing
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
 
 Depth = Literal["identity", "level", "pairs", "deep"]
-HANDLERS: dict[int, Handler] = {}
-PASSING: set[int] = set()
-DEPTHS: dict[int, Depth] = {}
-BREAKS: dict[int, tuple[Reason, str]] = {}
-_KEEP: list[Any] = []
+
+
+@dataclass(slots=True)
+class Row:
+    """What a call of a function does while tracing.
+
+    A `handler` replaces it by a version that knows the shadow world, which `passes_rest` on if it asks what is done
+    behind the call. Run natively, the function looks at its arguments to a `depth`: not at all ("identity"), at one
+    level, at the pairs in lists of them, or deep. `breaks` is why it breaks the graph, and its name there.
+    """
+
+    function: Any
+    handler: Handler | None = None
+    passes_rest: bool = False
+    depth: Depth | None = None
+    breaks: tuple[Reason, str] | None = None
+
+    def refuse(self) -> None:
+        """Break the graph, if the function does so."""
+        if self.breaks is not None:
+            reason, name = self.breaks
+            raise GraphBreak(reason, name=name, what=name)
+
+
+_ROWS: dict[int, Row] = {}  # by the identity of functions, which they keep alive
+NOTHING_KNOWN = Row(None)
+
+
+def row_of(function: Any) -> Row:
+    """What is known of a function."""
+    return _ROWS.get(id(function), NOTHING_KNOWN)
+
+
+def _row(function: Any) -> Row:
+    return _ROWS.setdefault(id(function), Row(function))
 
 
 def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handler]:
@@ -42,10 +68,8 @@ def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handle
 
     def register(handler: Handler) -> Handler:
         for function in functions:
-            HANDLERS[id(function)] = refusing(function, handler)
-            if passing:
-                PASSING.add(id(function))
-            _KEEP.append(function)
+            row = _row(function)
+            row.handler, row.passes_rest = refusing(function, handler), passing
         return handler
 
     return register
@@ -54,15 +78,13 @@ def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handle
 def native(depth: Depth, *functions: Any) -> None:
     """Run these functions natively; they look at their arguments to this depth."""
     for function in functions:
-        DEPTHS[id(function)] = depth
-        _KEEP.append(function)
+        _row(function).depth = depth
 
 
 def breaks(reason: Reason, *functions: Any) -> None:
     """Calls of these functions break the graph for this reason."""
     for function in functions:
-        BREAKS[id(function)] = (reason, public_name(function))
-        _KEEP.append(function)
+        _row(function).breaks = (reason, public_name(function))
 
 
 def break_at(function: FunctionType) -> tuple[Reason, str] | None:
@@ -77,7 +99,7 @@ def break_at(function: FunctionType) -> tuple[Reason, str] | None:
     foreign = (function.__module__ or "").startswith("torch._dynamo")  # they are marks
     if name == "__enter__" and owner not in CONTEXTS and not foreign and runs_natively(function):
         return TORCH_CONTEXT, f"{function.__module__}.{owner}"
-    return BREAKS.get(id(getattr(function, "__wrapped__", None)))
+    return row_of(getattr(function, "__wrapped__", None)).breaks
 
 
 #: Context managers of torch, in Python, that tracing follows: new tensors are made on their device, autocast.

@@ -20,7 +20,7 @@ from onegraph.capture.breaks import (
     TEXT_OF_CONTAINER,
     GraphBreak,
 )
-from onegraph.capture.calls.registry import HANDLERS
+from onegraph.capture.calls.registry import row_of
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.heap.attributes import Attributes
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
@@ -108,7 +108,7 @@ class Operators(Attributes):
     def number_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
         found = vars(self.type_of(obj)).get(name) if self.is_symbolic(obj) else None
-        if id(found) in HANDLERS:
+        if row_of(found).handler is not None:
             return types.MethodType(found, obj)
         if isinstance(found, types.GetSetDescriptorType):
             return self.computed(found.__get__, obj)

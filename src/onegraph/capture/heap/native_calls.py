@@ -15,13 +15,12 @@ import torch
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
 from onegraph.capture.calls.registry import (
-    BREAKS,
-    DEPTHS,
-    HANDLERS,
+    NOTHING_KNOWN,
     PURE_MODULES,
     Depth,
     break_at,
     is_library,
+    row_of,
 )
 from onegraph.capture.heap.attributes import find_in_class
 from onegraph.capture.pyobject.contents import ATOMS
@@ -132,10 +131,10 @@ def receiver_of(function: Any) -> Any:
 
 def depth_of(function: Any) -> Depth:
     """How far a native function looks into its arguments; of a bound one, the descriptor is in the table."""
-    known = DEPTHS.get(id(function))
+    known = row_of(function).depth
     receiver = bound_to(function)
     if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
-        known = DEPTHS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+        known = row_of(find_in_class(type(receiver), function.__name__)[1]).depth
     return known or "deep"
 
 
@@ -150,7 +149,7 @@ def refuse_calls(function: Any, given: Sequence[Any], refuse_opaque: Callable[[A
 
 def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
     """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
-    known = BREAKS.get(id(value))
+    known = row_of(value).breaks
     match plain(value):
         case functools.partial():
             refuse_called(value.func, refuse_opaque)
@@ -160,7 +159,7 @@ def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
             refuse_outside_class(value, is_library)
         case types.BuiltinFunctionType() | types.MethodWrapperType():
             receiver = receiver_of(value)
-            known = known or BREAKS.get(id(find_in_class(type(receiver), value.__name__)[1]))
+            known = known or row_of(find_in_class(type(receiver), value.__name__)[1]).breaks
             refuse_opaque(receiver)
             if known is None and receiver is None:
                 refuse_unknown(value)
@@ -172,5 +171,5 @@ def refuse_unknown(function: Any) -> None:
     """Break the graph at a native function of a module that may do anything."""
     module = getattr(function, "__module__", None) or ""
     known = module in PURE_MODULES or module.partition(".")[0] == "torch"
-    if not (known or id(function) in HANDLERS or id(function) in DEPTHS):
+    if not known and row_of(function) is NOTHING_KNOWN:
         raise refused_native(function, module, function.__name__)

@@ -29,12 +29,8 @@ from onegraph.capture.breaks.hints import (
 )
 from onegraph.capture.bytecode import decode
 from onegraph.capture.calls.registry import (
-    BREAKS,
     COMPARING,
-    DEPTHS,
-    HANDLERS,
     KEYED,
-    PASSING,
     PURE_MODULES,
     READS,
     SAFE_RECEIVERS,
@@ -42,6 +38,7 @@ from onegraph.capture.calls.registry import (
     WRITING_MODULES,
     break_at,
     is_library,
+    row_of,
     runs_natively,
 )
 from onegraph.capture.directives.function_marks import MARKS
@@ -245,14 +242,12 @@ class Tracer(Frames, Containers):
         if id(real) in MARKS:  # a callable object of the program, whose shadow is called
             self.world.guard(self.world.origin[identity], "is", real)
             return MARKS[id(real)](self, self.take_rest(), real, args, kwargs)
-        handler = HANDLERS.get(identity)
-        if handler is not None:
-            self._rest = self._rest if identity in PASSING else None
-            return handler(self, args, kwargs)
+        row = row_of(function)
+        if row.handler is not None:
+            self._rest = self._rest if row.passes_rest else None
+            return row.handler(self, args, kwargs)
         rest = self.take_rest()
-        if identity in BREAKS:
-            why, name = BREAKS[identity]
-            raise GraphBreak(why, name=name, what=name)
+        row.refuse()
         if identity in SUBSTITUTES:
             self._rest = rest if identity in substitutes.PASSING else None
             return SUBSTITUTES[identity](self, args, kwargs)
@@ -296,7 +291,7 @@ class Tracer(Frames, Containers):
     def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function of torch; one that wraps a function of the table is that function."""
         wrapped = getattr(function, "__wrapped__", None)
-        if wrapped is not None and (id(wrapped) in HANDLERS or id(wrapped) in BREAKS):
+        if row_of(wrapped).handler is not None or row_of(wrapped).breaks is not None:
             return self.call(wrapped, args, kwargs)
         return self.run_native(function, args, kwargs)
 
@@ -361,7 +356,7 @@ class Tracer(Frames, Containers):
             module = getattr(function, "__module__", None) or ""
             for value in args if module in WRITING_MODULES else ():
                 self.world.touch(value)
-            if module in PURE_MODULES or module.partition(".")[0] == "torch" or id(function) in DEPTHS:
+            if module in PURE_MODULES or module.partition(".")[0] == "torch" or row_of(function).depth is not None:
                 return self.run_native(function, args, kwargs)
             polyfill = foreign_polyfill(function)
             if polyfill is not None:
@@ -421,10 +416,9 @@ class Tracer(Frames, Containers):
             descriptor = native_method(receiver, function) or MISSING
         if descriptor is MISSING and isinstance(receiver, type):
             descriptor = find_in_class(receiver, function.__name__)[1]
-        if id(descriptor) in BREAKS:
-            why, name = BREAKS[id(descriptor)]
-            raise GraphBreak(why, name=name, what=name)
-        return HANDLERS.get(id(descriptor)) if descriptor is not MISSING else None
+        row = row_of(descriptor)
+        row.refuse()
+        return row.handler
 
     def _is_safe(self, receiver: Any) -> bool:
         return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.calls.registry import HANDLERS, policy
+from onegraph.capture.calls.registry import policy, row_of
 from onegraph.capture.graph.operators import INTEGERS, NUMBERS, contains_symbolic
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -219,5 +219,5 @@ for _name, _count in ITERATING.items():
     if hasattr(math, _name):
         _over_items(getattr(math, _name), _count)
 for _function in _functions():
-    if id(_function) not in HANDLERS:
+    if row_of(_function).handler is None:
         _calculated(_function)
