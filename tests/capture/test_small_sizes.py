@@ -34,6 +34,16 @@ GENERAL: dict[str, Callable[[Tensor], Any]] = {
     "new": lambda x: x.new_zeros(x.shape[0], 2) + 1,
     "column of items": lambda x: x[:, 1] * 2,
     "a number of it": lambda x: x.sum() + x.numel(),
+    "product": lambda x: x @ torch.ones(3, 4),
+    "product over it": lambda x: torch.ones(2, x.shape[0]) @ x,
+    "its own product": lambda x: x @ x.t(),
+    "vectors": lambda x: (x @ torch.ones(3), torch.dot(x[:, 0], x[:, 1])),
+    "layer": lambda x: F.linear(x, torch.ones(4, 3), torch.ones(4)),
+    "batch of products": lambda x: torch.baddbmm(torch.ones(1, 4, 1), x.t()[None], torch.ones(1, x.shape[0], 1)),
+    "embedded": lambda x: F.embedding(x.long()[:, 0].clamp(0, 4), torch.ones(5, 3)),
+    "other order": lambda x: (x[:, None], x.t(), x[None].permute(1, 0, 2).clone(), x.transpose(0, 1).to(torch.int32)),
+    "made like another order": lambda x: (torch.zeros_like(x.t()), torch.full_like(x[None].permute(1, 0, 2), 2.0)),
+    "sorted": lambda x: (x.sort(0), x.t().sort(-1, stable=True), x.flip(0)),
 }
 #: What 0 or 1 has a version of its own for, by the operator.
 OWN: dict[str, Callable[[Tensor], Any]] = {
@@ -43,13 +53,14 @@ OWN: dict[str, Callable[[Tensor], Any]] = {
     "rest": lambda x: x[1:] + 1,
     "transposed": lambda x: x.t() * 1.0,
     "gathered": lambda x: x.t().contiguous(),
-    "product": lambda x: x @ torch.ones(3, 4),
     "squeezed": lambda x: x.squeeze(),
     "inferred": lambda x: x.view(x.shape[0], -1),
     "joined": lambda x: torch.cat([x, x]),
     "softmax": lambda x: x.softmax(0),
     "variance": lambda x: x.var(0),
     "branch": lambda x: x + 1 if x.shape[0] else x - 1,
+    "other order and a number": lambda x: x[None].permute(1, 0, 2) + 1,
+    "attention": lambda x: F.scaled_dot_product_attention(torch.ones(1, 2, 4, 3), *[x.expand(1, 2, *x.shape)] * 2),
     "pairs": lambda x: x[:, None] * x,
     "expanded": lambda x: torch.ones(3).expand(x.shape[0], 3) + x,
 }
@@ -125,8 +136,10 @@ def test_a_question_excludes_what_has_another_answer() -> None:
     sizes = Sizes()
     n, m, k = (sizes.new(hint, name, may_be_small=True).node.index for hint, name in ((5, "n"), (7, "m"), (0, "k")))
     assert sizes.certain(Condition("<=", 0 * n, n)) and sizes.certain(Condition("<", 0 * n, n)) is None
+    a = sizes.new(1, "a", may_be_small=True).node.index  # which no small number decides
     assert not sizes.holds(Condition("==", n, n * 0 + 1))
     assert sizes.small.of(n.symbol) == {0} and sizes.certain(Condition("==", n, n * 0 + 1)) is False
     assert sizes.holds(Condition("<", m * 0 + 1, m)) and not sizes.small.of(m.symbol)
     assert sizes.holds(Condition("!=", m, m * 0)) and not sizes.guards
     assert sizes.holds(Condition("==", k, k * 0)) and sizes.simplify(k * 3 + 1) == 1
+    assert sizes.holds(Condition("<=", a * a, a * 14)) and sizes.simplify(a) == a and sizes.guards

@@ -74,7 +74,7 @@ from onegraph.torchlib.primals import (
 )
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState, saving_plainly, without_autocast
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_certainly_dense
 
 #: In the `meta` of nodes that the forward pass has recorded: they have the same names whatever is differentiated.
 IS_FORWARD = "is_forward"
@@ -309,7 +309,7 @@ def gradient_of(value: Tensor | None, tangents: Sequence[Tensor], returned: Retu
     if value is None:
         return None
     origin = returned.recorder.value_of(value).family.root.tensor
-    if value is origin or is_dense(value.size(), value.stride()) or not is_laid_over(value, origin):
+    if value is origin or is_certainly_dense(value) or not is_laid_over(value, origin):
         return whole_gradient(value, tangents, returned)
     return Part(whole_gradient(origin, tangents, returned), *layout_over(value, origin, returned))
 

@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.autograd.results import owners
 from onegraph.base.context import Context
+from onegraph.torchlib.strides import is_certainly_equal
 
 aten = torch.ops.aten
 _COPIES = frozenset({aten.clone.default, aten.lift_fresh_copy.default, aten._to_copy.default, aten.expand.default})
@@ -31,14 +32,15 @@ def remove_copies(module: GraphModule, cx: Context) -> GraphModule:
 
 
 def is_identity(node: Node) -> bool:
-    """Does the result have all the properties of the argument?"""
+    """Does the result have all the properties of the argument, in every call?"""
     result, source = node.meta["val"], node.args[0].meta["val"]
     return (
         isinstance(result, Tensor)
         and result.dtype == source.dtype
         and result.device == source.device
-        and result.shape == source.shape
-        and result.stride() == source.stride()
+        and result.dim() == source.dim()
+        and all(map(is_certainly_equal, result.shape, source.shape))
+        and all(map(is_certainly_equal, result.stride(), source.stride()))
         and result.is_conj() == source.is_conj()
         and result.is_neg() == source.is_neg()
     )

@@ -33,7 +33,7 @@ from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.primals import is_one_of_several, is_plain_view, set_version
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_certainly_dense
 
 
 def trace(
@@ -296,7 +296,7 @@ def output_of(
     ]
     several = returned.replays and is_one_of_several(item)
     is_part = value.family.version and item.numel() != root.tensor.numel()  # which was written to, and not as a whole
-    if value is root or not (relatives or is_part or several) and is_dense(item.size(), item.stride()):
+    if value is root or not (relatives or is_part or several) and is_certainly_dense(item):
         return returned.add(item)
     view = view_of(value, root, returned.add(root.tensor), returned)
     return view if item._is_view() else Detached(view, counts_with(item, root.tensor))

@@ -54,7 +54,7 @@ from onegraph.torchlib.general_sizes import ASKING, general_layout, general_view
 from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols, symbols_of
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
-from onegraph.torchlib.quick_meta import fits_in_place, is_lenient, quick_layout, try_on_numbers
+from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Condition, Sizes
 from onegraph.torchlib.side_effects import SideEffects
@@ -221,7 +221,8 @@ class FakeMode(FakeTensorMode):
         known = self._known if symbolic else STATIC
         result = known.get(key)
         if result is not None:
-            return self._recall(result)
+            with self.sizes.trusted():  # they are those of a call like this one, which has asked
+                return self._recall(result)
         value = self._run(func, args, kwargs, tensors, symbolic)
         described = describe(value, args, kwargs)
         if described is not None:
@@ -252,7 +253,7 @@ class FakeMode(FakeTensorMode):
                 self.sizes.narrow(symbols_of(args, kwargs))
                 if are_settled(args, kwargs) and not is_mutable(func):
                     return self._settled(func, args, kwargs)
-        if tensors and plain and (not symbolic or func in OF_SYMBOLS):
+        if tensors and plain and (not symbolic or func in OF_SYMBOLS or is_elementwise(func)):
             with torch._C._DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
             if layout is not None:

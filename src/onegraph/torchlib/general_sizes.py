@@ -13,19 +13,27 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from onegraph.torchlib.iterator import certain_broadcast
 from onegraph.torchlib.layouts import GENERAL, RULES, Layout
 from onegraph.torchlib.layouts.registry import laid_out
 from onegraph.torchlib.quick_meta import MADE_LIKE, has_numbers, is_elementwise, is_in_place, is_lenient, sample
 from onegraph.torchlib.shapes import Sizes
-from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_equal
-from onegraph.torchlib.symbolic_views import contiguous_view, expanded, selected, sliced
+from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_dense, is_certainly_equal
+from onegraph.torchlib.symbolic_views import (
+    contiguous_view,
+    expanded,
+    permuted,
+    selected,
+    sliced,
+    transposed,
+    unsqueezed,
+)
 
 aten = torch.ops.aten
 
 #: Their kernels ask nothing but what decides what they do, whatever the sizes.
 ASKING = frozenset(
     {
-        *(aten.permute.default, aten.transpose.int, aten.t.default, aten.unsqueeze.default),
         *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.detach.default, aten.alias.default),
         *(
             aten.scalar_tensor.default,
@@ -41,6 +49,10 @@ _VIEWS: dict[OpOverload, Callable[..., Tensor | None]] = {
     aten.slice.Tensor: sliced,
     aten.select.int: selected,
     aten.expand.default: expanded,
+    aten.unsqueeze.default: unsqueezed,
+    aten.permute.default: permuted,
+    aten.transpose.int: transposed,
+    aten.t.default: transposed,
 }
 
 
@@ -74,27 +86,6 @@ def general_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: 
     if func in GENERAL:
         return RULES[func](*args, **kwargs)
     return _elementwise(func, args, kwargs, tensors) if tensors and is_elementwise(func) else None
-
-
-def certain_broadcast(shapes: Sequence[Sequence[Any]]) -> list[Any] | None:
-    """The common shape, if no size has to be asked whether it is 1; whether two are equal is asked if they are now."""
-    rank = max(map(len, shapes))
-    found: list[Any] = [1] * rank
-    for shape in shapes:
-        for dim, size in enumerate(shape, rank - len(shape)):
-            if is_certainly_equal(size, 1) or is_certainly_equal(size, found[dim]):
-                continue
-            if is_certainly_equal(found[dim], 1):
-                found[dim] = size
-            elif not are_now_equal(found[dim], size):
-                return None
-    return found
-
-
-def are_now_equal(a: Any, b: Any) -> bool:
-    """Whether two sizes that are symbols are equal in this trace, and then in every call of it."""
-    symbols = isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt)
-    return symbols and a.node.has_hint() and b.node.has_hint() and a.node.hint == b.node.hint and bool(a == b)
 
 
 def _elementwise(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> Layout | None:
@@ -197,11 +188,13 @@ _KEPT = (None, torch.preserve_format, torch.contiguous_format)
 
 
 def _copied(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **others: Any) -> Layout | None:
-    """A contiguous tensor of the sizes of one that is so, dimensions of size 1 included."""
+    """A tensor with the strides of one that fills its memory, or a contiguous one if that is asked for."""
     ordinary = others.get("layout") in (None, torch.strided) and not others.get("pin_memory")
     if not ordinary or memory_format not in _KEPT or torch.device(others.get("device") or "cpu").type != "cpu":
         return None
-    return laid_out(x.shape, dtype or x.dtype) if is_as_new(x) else None
+    if memory_format is torch.contiguous_format:
+        return laid_out(x.shape, dtype or x.dtype)
+    return (x.shape, x.stride(), dtype or x.dtype) if is_certainly_dense(x) else None
 
 
 def _device(args: Sequence[Any]) -> Any:

@@ -1,13 +1,14 @@
-"""How torch's iterator over the operands of an element-wise operator lays out its result. All sizes are numbers."""
+"""How torch lays out the result of an element-wise operator. Sizes are numbers, but for `certain_broadcast`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from onegraph.torchlib.strides import contiguous, filled, is_dense
+from onegraph.torchlib.strides import contiguous, filled, is_certainly_equal, is_dense
 
 
 def broadcast(shapes: Sequence[Sequence[int]], rank: int) -> tuple[int, ...] | None:
@@ -18,6 +19,27 @@ def broadcast(shapes: Sequence[Sequence[int]], rank: int) -> tuple[int, ...] | N
                 return None
             found[dim] = found[dim] if size == 1 else size
     return tuple(found)
+
+
+def certain_broadcast(shapes: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """The common shape, if no size has to be asked whether it is 1; whether two are equal is asked if they are now."""
+    rank = max(map(len, shapes))
+    found: list[Any] = [1] * rank
+    for shape in shapes:
+        for dim, size in enumerate(shape, rank - len(shape)):
+            if is_certainly_equal(size, 1) or is_certainly_equal(size, found[dim]):
+                continue
+            if is_certainly_equal(found[dim], 1):
+                found[dim] = size
+            elif not are_now_equal(found[dim], size):
+                return None
+    return found
+
+
+def are_now_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes that are symbols are equal in this trace, and then in every call of it."""
+    symbols = isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt)
+    return symbols and a.node.has_hint() and b.node.has_hint() and a.node.hint == b.node.hint and bool(a == b)
 
 
 def iterator_strides(shape: Sequence[int], tensors: Sequence[Tensor], with_numbers: bool) -> Sequence[int]:

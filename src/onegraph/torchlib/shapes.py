@@ -225,7 +225,10 @@ class Sizes:
         self._unify(Index.of(symbol), number)
 
     def _decided(self, condition: Condition) -> bool | None:
-        """The answer if it is that for all but a small number that one size can be, which it is then not, else None."""
+        """The answer if it is that for all but a small number that one size can be, which it is then not, else None.
+
+        If the size is now the small number that has another answer, it is that in every call.
+        """
         symbols = condition.left.symbols | condition.right.symbols
         if len(symbols) != 1:
             return None
@@ -237,7 +240,7 @@ class Sizes:
                 if answer is not None:
                     self._exclude(symbol, numbers)
                     return answer
-        if self.hints[symbol] in small:
+        if self.hints[symbol] in small and self.certain(condition, SMALL) is not None:
             self._settle(symbol)
             return bool(self.value(condition))
         return None
@@ -394,13 +397,10 @@ class Sizes:
         """
         if self.is_unknown(value):
             return True
-        for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, Call)):
-            for operand in (atom.a, atom.b):
-                if not self._is_sound(operand):
-                    return False
-                if atom.op != "%" and not (self.value(operand) >= 0 and self.holds(Condition("<=", ZERO, operand))):
-                    return False
-        return True
+        operands = list(_operands(value))
+        return all(self.value(each) >= 0 for each in operands) and all(
+            self.holds(Condition("<=", ZERO, each)) for each in operands
+        )
 
     def _fits(self, value: Index) -> bool:
         """Whether guards and kernels can compute the number, in 64 bits; guarded where it might be too large."""
@@ -457,6 +457,15 @@ class Sizes:
                 return
         if right.constant is not None:
             self._constants[left] = right
+
+
+def _operands(value: Index) -> Iterator[Index]:
+    """What quotients, and the smaller or larger of two, are of, from the inside to the outside."""
+    for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, Call)):
+        for operand in (atom.a, atom.b):
+            yield from _operands(operand)
+            if atom.op != "%":
+                yield operand
 
 
 def always(op: str, difference: Index) -> bool | None:

@@ -66,10 +66,10 @@ def _masked(facts: Facts, a: Index, b: Index) -> Index | None:
     return a % (mask + 1) if mask is not None and mask + 1 in POWERS else None
 
 
-def _absolute(facts: Facts, a: Index) -> Index:
+def _absolute(facts: Facts, a: Index) -> Index | None:
     if facts.certain(Condition("<=", ZERO, a)):
         return a
-    return greatest(a, -a)
+    return -a if facts.certain(Condition("<=", a, ZERO)) else None
 
 
 def _extreme(of_two: Callable[[Index, Index], Index], is_max: bool) -> Callable[..., Index]:

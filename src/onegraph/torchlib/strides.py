@@ -39,6 +39,18 @@ def is_certainly_contiguous(sizes: Sizes, tensor: torch.Tensor) -> bool:
     return shape is not None and strides is not None and sizes.is_filled(shape, strides, range(len(shape))[::-1])
 
 
+def is_certainly_dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill a block of memory in every call, in one order of the dimensions; it asks nothing."""
+    symbols = [n.node.sizes for n in (*tensor.shape, *tensor.stride()) if isinstance(n, torch.SymInt)]
+    if not symbols:
+        return is_dense(tensor.shape, tensor.stride())
+    shape, strides = indices(symbols[0], tensor.shape), indices(symbols[0], tensor.stride())
+    if shape is None or strides is None:
+        return False
+    now = [symbols[0].value(stride) for stride in strides]
+    return symbols[0].is_filled(shape, strides, sorted(range(len(shape)), key=lambda dim: (now[dim], -dim)))
+
+
 def is_contiguous(tensor: torch.Tensor) -> bool:
     """Whether a tensor is contiguous; one with symbolic sizes is in every call, which asks nothing."""
     symbols = [n.node.sizes for n in (*tensor.shape, *tensor.stride()) if isinstance(n, torch.SymInt)]

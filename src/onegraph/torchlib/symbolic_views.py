@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from onegraph.ir.index import ZERO, Index, product
+from onegraph.ir.index import ZERO, Index, least, product
 from onegraph.torchlib.shapes import Condition, Sizes
-from onegraph.torchlib.strides import contiguous, indices, is_certainly_equal, number
+from onegraph.torchlib.strides import contiguous, indices, is_certainly, is_certainly_equal, number
 
 aten = torch.ops.aten
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
@@ -46,8 +46,8 @@ def sliced(sizes: Sizes, x: Tensor, dim: int = 0, start: Any = None, end: Any = 
     if not -x.dim() <= dim < x.dim() or not isinstance(step, int) or step < 1:
         return None
     size = x.shape[dim]
-    first = 0 if start is None else bounded_place(start, size)
-    last = size if end is None or (isinstance(end, int) and end == sys.maxsize) else bounded_place(end, size)
+    first = 0 if start is None else bounded_place(sizes, start, size)
+    last = size if end is None or (isinstance(end, int) and end == sys.maxsize) else bounded_place(sizes, end, size)
     length = (last - first + step - 1) // step if last >= first else 0
     shape, strides = list(x.shape), list(x.stride())
     shape[dim], offset = length, x.storage_offset() + first * strides[dim]
@@ -55,9 +55,18 @@ def sliced(sizes: Sizes, x: Tensor, dim: int = 0, start: Any = None, end: Any = 
     return over(sizes, x, shape, strides, offset)
 
 
-def bounded_place(place: Any, size: Any) -> Any:
+def bounded_place(sizes: Sizes, place: Any, size: Any) -> Any:
+    """Where a slice begins or ends. That a size of an input is the end is asked, as programs compare sizes.
+
+    Of an integer that Python computes nothing is known: it is the smaller of the two.
+    """
     if place < 0:
         return place + size if place >= -size else 0
+    if is_certainly(place <= size):
+        return place
+    found = indices(sizes, (size, place))
+    if found is not None and not sizes.stems.keys().isdisjoint(found[1].symbols):
+        return number(sizes, least(*found))
     return place if place <= size else size
 
 
@@ -70,6 +79,35 @@ def selected(sizes: Sizes, x: Tensor, dim: int, index: Any) -> Tensor | None:
     offset = x.storage_offset() + place * strides[dim]
     del shape[dim], strides[dim]
     return over(sizes, x, shape, strides, offset)
+
+
+def unsqueezed(sizes: Sizes, x: Tensor, dim: int) -> Tensor | None:
+    """The meta tensor with one more dimension, of size 1: torch's kernel for symbols asks for strides."""
+    rank = x.dim() + 1
+    if not -rank <= dim < rank:
+        return None
+    shape, strides, at = list(x.shape), list(x.stride()), dim % rank
+    strides.insert(at, shape[at] * strides[at] if at < x.dim() else 1)
+    shape.insert(at, 1)
+    return over(sizes, x, shape, strides)
+
+
+def permuted(sizes: Sizes, x: Tensor, dims: Sequence[int]) -> Tensor | None:
+    """The meta tensor with its dimensions in another order."""
+    rank = x.dim()
+    order = [dim % rank for dim in dims if -rank <= dim < rank]
+    if sorted(order) != list(range(rank)) or len(dims) != rank:
+        return None
+    return over(sizes, x, [x.shape[dim] for dim in order], [x.stride(dim) for dim in order])
+
+
+def transposed(sizes: Sizes, x: Tensor, a: int = 0, b: int = 1) -> Tensor | None:
+    rank = x.dim()
+    if not rank or not all(-rank <= dim < rank for dim in (a, b)):
+        return None
+    order = list(range(rank))
+    order[a], order[b] = order[b], order[a]
+    return permuted(sizes, x, order)
 
 
 def expanded(sizes: Sizes, x: Tensor, wanted: Sequence[Any], *, implicit: bool = False) -> Tensor | None:

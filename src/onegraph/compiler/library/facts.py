@@ -15,7 +15,7 @@ from torch import Tensor
 from onegraph.compiler.lower.arguments import step_of
 from onegraph.ir.index import Index
 from onegraph.torchlib.onednn import multiplies
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_certainly_dense
 
 
 def present_shape(value: Tensor) -> tuple[int, ...] | None:
@@ -44,7 +44,7 @@ def is_ordinary(value: Tensor, dtypes: Sequence[torch.dtype]) -> bool:
 
 def fills_memory(value: Tensor) -> bool:
     """Whether the elements fill a block of memory, in some order of the dimensions."""
-    return is_dense(value.shape, value.stride())
+    return is_certainly_dense(value)
 
 
 def multiplied_in(dtype: torch.dtype) -> torch.dtype:

@@ -15,7 +15,7 @@ from onegraph.torchlib.strides import is_dense
 aten = torch.ops.aten
 
 
-@rule(aten.embedding.default)
+@rule(aten.embedding.default, general=True)
 def embedding(weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Layout | None:
     if weight.dim() != 2:
         return None

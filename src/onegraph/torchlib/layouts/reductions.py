@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
-from onegraph.torchlib.strides import is_contiguous, is_dense
+from onegraph.torchlib.strides import is_certainly_dense, is_contiguous
 
 aten = torch.ops.aten
 
@@ -111,14 +111,14 @@ def scanned(x: Tensor, dim: int, *, dtype: Any = None) -> Layout | None:
     return None if wrapped(dim, x) is None or summed is torch.bool else laid_out(x.shape, summed)
 
 
-@rule(aten.sort.default)
+@rule(aten.sort.default, general=True)
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Layout, ...] | None:
-    if wrapped(dim, x) is None or x.is_complex() or not is_dense(x.shape, x.stride()):
+    if wrapped(dim, x) is None or x.is_complex() or not (is_certainly_dense(x) or 0 in x.shape):
         return None
     return (x.shape, x.stride(), x.dtype), (x.shape, x.stride(), torch.int64)
 
 
-@rule(aten.sort.stable)
+@rule(aten.sort.stable, general=True)
 def stable_sort(
     x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> tuple[Layout, ...] | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
-from onegraph.torchlib.strides import is_contiguous, is_dense, suggested_format
+from onegraph.torchlib.strides import is_certainly_dense, is_contiguous, suggested_format
 
 aten = torch.ops.aten
 
@@ -62,7 +62,7 @@ def repeat(x: Tensor, repeats: Sequence[int]) -> Layout | None:
     return laid_out([n * times for n, times in zip(sizes, repeats, strict=True)], x.dtype)
 
 
-@rule(aten.flip.default)
+@rule(aten.flip.default, general=True)
 def flip(x: Tensor, dims: Sequence[int]) -> Layout | None:
     places = [wrapped(dim, x) for dim in dims]
     return like(x) if None not in places and len(set(places)) == len(places) else None
@@ -82,7 +82,7 @@ def like(x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **oth
     ordinary = layout in (None, torch.strided) and torch.device(device or "cpu").type == "cpu"
     if not ordinary or others.get("pin_memory") or memory_format not in (None, torch.preserve_format):
         return None
-    return (x.shape, x.stride(), dtype or x.dtype) if x.numel() and is_dense(x.shape, x.stride()) else None
+    return (x.shape, x.stride(), dtype or x.dtype) if is_certainly_dense(x) or 0 in x.shape else None
 
 
 @rule(aten.rand_like.default, aten.randn_like.default)
