@@ -48,7 +48,7 @@ Rule = Callable[[str, ast.Module], Iterator[str]]
 
 
 def layer(name: str) -> str:
-    """`onegraph.capture.interp.frame` -> `capture`."""
+    """`onegraph.capture.bytecode.frame` -> `capture`."""
     return name.split(".")[1] if "." in name else ""
 
 

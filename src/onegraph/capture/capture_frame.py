@@ -21,6 +21,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import ForbiddenCallError, GraphBreakError
 from onegraph.capture.assumptions import Assumptions
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
+from onegraph.capture.bytecode.frame import Abort, Stopped, Unsupported
 from onegraph.capture.captured import GRAPH, Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.graph.fallback import fallback_of
@@ -32,7 +33,6 @@ from onegraph.capture.heap.bound_names import guards_of_names
 from onegraph.capture.heap.class_facts import guards_of_classes
 from onegraph.capture.heap.distinct import guard_distinct
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.interp.frame import Abort, Stopped, Unsupported
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.residual.generators import waiting

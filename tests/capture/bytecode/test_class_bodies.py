@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onegraph.capture.bytecode import decode, encode
-from onegraph.capture.interp.frame import NAMESPACE
+from onegraph.capture.bytecode.frame import NAMESPACE
 from onegraph.capture.resume.class_bodies import as_function
 
 SOURCE = '''

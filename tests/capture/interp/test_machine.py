@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onegraph.capture.bytecode import NULL_FIRST, decode
-from onegraph.capture.interp.frame import NULL, Abort, Frame, Stopped, Unsupported
+from onegraph.capture.bytecode.frame import NULL, Abort, Frame, Stopped, Unsupported
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.machine import Machine
-from onegraph.capture.interp.ops.table import HANDLERS
 
 
 class Recording(Machine):
@@ -127,7 +127,7 @@ def test_every_primitive_is_one_method() -> None:
 def test_every_instruction_of_the_normal_form_has_a_handler() -> None:
     from onegraph.capture.bytecode.native import native
 
-    assert not set(native.WRITE) - set(HANDLERS)
+    assert not set(native.WRITE) - set(OPCODES)
 
 
 def test_primitives_can_change_the_meaning() -> None:

@@ -18,7 +18,7 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
-from onegraph.capture.interp.frame import Frame
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 
 

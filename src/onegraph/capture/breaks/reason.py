@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from onegraph.capture.interp.frame import Abort
+from onegraph.capture.bytecode.frame import Abort
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Bytecode: one normal form for all supported versions of CPython. `instruction` describes it."""
 
 from onegraph.capture.bytecode.decode import (
-    FREE_MARK,
     decode,
     decode_once,
     forget,
@@ -10,7 +9,7 @@ from onegraph.capture.bytecode.decode import (
     remember,
 )
 from onegraph.capture.bytecode.encode import encode
-from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
+from onegraph.capture.bytecode.instruction import FREE_MARK, Bytecode, Handler, Instr
 from onegraph.capture.bytecode.native import NULL_FIRST
 
 __all__ = [

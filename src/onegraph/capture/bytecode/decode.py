@@ -7,20 +7,15 @@ import sys
 from collections.abc import Iterator
 from types import CodeType
 
-from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr
+from onegraph.capture.bytecode.instruction import FREE_MARK, Bytecode, Handler, Instr
 from onegraph.capture.bytecode.native import native
-from onegraph.capture.bytecode.rows import Operand, Piece, send_label
+from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.bytecode.rows import Operand, Piece, Reader, send_label
 
 _NAMES = tuple(dis.opname)
 _CACHES = tuple(native.CACHES.get(name, 0) for name in _NAMES)
-_READERS = tuple(native.READ.get(name) for name in _NAMES)
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _AND_CLEAR = dis.opmap.get("LOAD_FAST_AND_CLEAR")
-
-# After these the top of the stack is a bool.
-BOOLEAN_RESULT = frozenset("TO_BOOL UNARY_NOT IS_OP CONTAINS_OP CHECK_EXC_MATCH MATCH_MAPPING MATCH_SEQUENCE".split())
-
-FREE_MARK = "'"
 
 _CACHE_LIMIT = 1 << 14
 #: References to a code object, and to its normal form, that are from here: with those of the count that is taken.
@@ -95,6 +90,13 @@ def _units(code: CodeType) -> list[tuple[int, int, int, int]]:
     return units
 
 
+def reader_of(name: str) -> Reader | None:
+    """How the native instruction of this name is read."""
+    own: Reader | None = native.READ.get(name)
+    row = None if own else OPCODES.get(name)
+    return own if row is None else row.read
+
+
 def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[tuple[int, int, tuple[Piece, ...]]]:
     x = Operand()
     x.names, x.consts, x.slots = code.co_names, code.co_consts, slot_names(code)
@@ -103,7 +105,7 @@ def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[
     x.keywords, x.previous = None, ""
     last = len(units) - 1
     for index, (start, offset, opcode, arg) in enumerate(units):
-        reader = _READERS[opcode]
+        reader = reader_of(_NAMES[opcode])
         if reader is None:
             raise ValueError(f"unknown instruction {_NAMES[opcode]} in {code.co_qualname}")
         x.arg = arg
@@ -130,7 +132,7 @@ def decode_once(code: CodeType) -> Bytecode:
         if start in targets:
             previous = ""
         for op, arg, label in pieces:
-            if op != "TO_BOOL" or previous not in BOOLEAN_RESULT:
+            if op != "TO_BOOL" or not (previous and OPCODES[previous].gives_bool):
                 rows.append((op, arg, label, offset, _position(positions[offset >> 1])))
             previous = op
     labels[len(code.co_code)] = len(rows)

@@ -11,6 +11,8 @@ from onegraph.capture.bytecode.decode import slot_names
 from onegraph.capture.bytecode.flow import falls_through, stack_size
 from onegraph.capture.bytecode.instruction import Bytecode, Position
 from onegraph.capture.bytecode.native import native
+from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.bytecode.rows import WriteRow
 
 
 def encode(bytecode: Bytecode, **fields: object) -> CodeType:
@@ -104,7 +106,7 @@ class _Writer:
                 self.emit("COPY_FREE_VARS", self._free)
                 consumed = 1
             else:
-                consumed = native.WRITE[instr.op](self, index)
+                consumed = _write_row(instr.op)(self, index)
             for part in range(index + 1, index + consumed):
                 self._labels[part] = self._labels[index]
             index += consumed
@@ -164,6 +166,14 @@ class _Writer:
 
 
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
+
+
+def _write_row(op: str) -> WriteRow:
+    """How the instruction of this name is written."""
+    row = native.WRITE.get(op) or OPCODES[op].write
+    if row is None:
+        raise KeyError(f"this version of Python has no instruction {op}")
+    return row
 
 
 def _starts(sizes: list[int]) -> list[int]:

@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 
 from onegraph.capture.bytecode.instruction import Bytecode, Instr, derived
-
-_JUMPS = frozenset({"JUMP", "JUMP_NO_INTERRUPT"})
-_LEAVES = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
-
-_FIXED = {
-    -3: "STORE_SUBSCR",
-    -2: """STORE_ATTR DELETE_SUBSCR END_ASYNC_FOR LOAD_SUPER_ATTR MAP_ADD MATCH_CLASS""",
-    -1: """POP_TOP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE STORE_FAST
-    STORE_FAST_MAYBE_NULL STORE_NAME STORE_GLOBAL STORE_DEREF DELETE_ATTR BINARY_SUBSCR BINARY_OP COMPARE_OP IS_OP
-    CONTAINS_OP IMPORT_NAME LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE DICT_UPDATE DICT_MERGE FORMAT_WITH_SPEC
-    CALL_INTRINSIC_2 RETURN_VALUE POP_EXCEPT RERAISE END_SEND CLEANUP_THROW SET_FUNCTION_ATTRIBUTE LOAD_SUPER_METHOD""",
-    0: """NOP RESUME SWAP COPY_FREE_VARS MAKE_CELL DELETE_FAST DELETE_NAME DELETE_GLOBAL DELETE_DEREF SETUP_ANNOTATIONS
-    LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_ATTR UNARY_NEGATIVE UNARY_INVERT UNARY_NOT TO_BOOL
-    CONVERT_VALUE FORMAT_SIMPLE CALL_INTRINSIC_1 MAKE_FUNCTION JUMP JUMP_NO_INTERRUPT GET_ITER CHECK_EXC_MATCH
-    CHECK_EG_MATCH YIELD_VALUE GET_YIELD_FROM_ITER SEND GET_AWAITABLE GET_AITER""",
-    1: """COPY PUSH_NULL LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_CLOSURE LOAD_DEREF LOAD_GLOBAL
-    LOAD_NAME LOAD_LOCALS LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR IMPORT_FROM LOAD_METHOD GET_LEN MATCH_MAPPING
-    MATCH_SEQUENCE MATCH_KEYS FOR_ITER PUSH_EXC_INFO BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START RETURN_GENERATOR
-    GET_ANEXT""",
-}  # fmt: skip
-
-_EFFECTS: dict[str, int] = {op: effect for effect, ops in _FIXED.items() for op in ops.split()}
-
-_BY_ARGUMENT: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE"), lambda n: 1 - n),
-    "BUILD_MAP": lambda n: 1 - 2 * n,
-    "BUILD_CONST_KEY_MAP": lambda n: -n,
-    "UNPACK_SEQUENCE": lambda n: n - 1,
-    "UNPACK_EX": lambda n: sum(n),
-    "CALL": lambda n: -1 - n,
-    "CALL_KW": lambda n: -1 - n[0],
-    "CALL_FUNCTION_EX": lambda keywords: -2 - keywords,
-    "RAISE_VARARGS": lambda n: -n,
-}
+from onegraph.capture.bytecode.opcode import KINDS
+from onegraph.capture.bytecode.ops import OPCODES
 
 
 def stack_effect(instr: Instr, jump: bool = False) -> int:
     """By how much the instruction changes the depth of the stack."""
-    if jump and instr.op == "FOR_ITER":
-        return -1
-    effect = _EFFECTS.get(instr.op)
-    return _BY_ARGUMENT[instr.op](instr.arg) if effect is None else effect
+    takes, gives = OPCODES[instr.op].slots(instr.arg, jump)
+    return len(gives) - len(takes)
 
 
 def falls_through(instr: Instr) -> bool:
     """Whether the next instruction may follow."""
-    return instr.op not in _LEAVES and instr.op not in _JUMPS
-
-
-#: Instructions behind which control does not go on.
-TERMINATORS = _LEAVES | _JUMPS
-
-_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
-_WRITES = frozenset({"STORE_FAST", "STORE_FAST_MAYBE_NULL", "DELETE_FAST"})
+    return "ends" not in OPCODES[instr.op].marks
 
 
 @derived
@@ -76,9 +34,10 @@ def live_names(bytecode: Bytecode) -> list[frozenset[str]]:
             now = live[index + 1] if falls_through(instr) else frozenset()
             if instr.target is not None:
                 now |= live[instr.target]
-            if instr.op in _WRITES:
+            row = OPCODES[instr.op]
+            if row.writes:
                 now -= {instr.arg}
-            if instr.op in _READS:
+            if "reads" in row.marks:
                 now |= {instr.arg}
             if handler is not None:
                 now |= live[handler.target]
@@ -169,9 +128,10 @@ def bound_names(bytecode: Bytecode) -> list[frozenset[str]]:
             instr, handler = instrs[index], bytecode.handler_at(index)
             if handler is not None:
                 work.append((handler.target, names))
-            if instr.op in ("DELETE_FAST", "LOAD_FAST_AND_CLEAR", "STORE_FAST_MAYBE_NULL"):
+            marks = OPCODES[instr.op].marks
+            if "unbinds" in marks:
                 names -= {str(instr.arg)}
-            elif instr.op == "STORE_FAST":
+            elif "binds" in marks:
                 names |= {str(instr.arg)}
             if instr.target is not None:
                 work.append((instr.target, names))
@@ -207,22 +167,7 @@ def slot_kinds(bytecode: Bytecode) -> list[tuple[str, ...] | None]:
 
 def kinds_behind(instr: Instr, kinds: tuple[str, ...], jump: bool = False) -> tuple[str, ...]:
     """What the slots of the stack hold behind an instruction."""
-    depth = len(kinds) + stack_effect(instr, jump)
-    match instr.op:
-        case "PUSH_NULL":
-            return (*kinds, "null")
-        case "PUSH_EXC_INFO":
-            return (*kinds[:-1], "handled", "value")
-        case "LOAD_METHOD" | "LOAD_SUPER_METHOD":
-            return (*kinds[: depth - 2], "unknown", "unknown")
-        case "LOAD_FAST_AND_CLEAR" | "LOAD_CLOSURE":
-            return (*kinds, "unknown")
-        case "COPY":
-            return (*kinds, kinds[-int(str(instr.arg))])
-        case "SWAP":
-            other = len(kinds) - int(str(instr.arg))
-            return (*kinds[:other], kinds[-1], *kinds[other + 1 : -1], kinds[other])
-        case "CALL" | "CALL_KW" | "CALL_FUNCTION_EX":
-            return (*kinds[: depth - 1], "value")
-        case _:
-            return (*kinds[:depth], *["value"] * (depth - len(kinds)))
+    takes, gives = OPCODES[instr.op].slots(instr.arg, jump)
+    below = len(kinds) - len(takes)
+    known = dict(zip(takes, kinds[below:], strict=True))
+    return (*kinds[:below], *(known.get(name) or KINDS.get(name, "value") for name in gives))

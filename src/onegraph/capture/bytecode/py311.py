@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from onegraph.capture.bytecode.rows import (
-    COMMON_READ,
-    COMMON_WRITE,
-    COMPARE,
+    JUMPS,
     Operand,
     Pieces,
     Reader,
@@ -15,20 +13,14 @@ from onegraph.capture.bytecode.rows import (
     back,
     bare,
     call,
-    chosen,
     format_value,
     keyword_names,
-    load_fast,
     make_function,
-    named,
     nothing,
     send_label,
-    write_chosen,
     write_format,
     write_global,
-    write_jump,
     write_make_function,
-    write_named,
     write_null_first,
     write_slotted,
     write_swap,
@@ -67,18 +59,14 @@ def _intrinsic(op: str, name: str, *after: str) -> Reader:
     return lambda x: pieces
 
 
-READ: dict[str, Reader] = COMMON_READ | {
+READ: dict[str, Reader] = JUMPS | {
     "LOAD_GLOBAL": _load_global,
-    "LOAD_ATTR": named("LOAD_ATTR"),
-    "LOAD_METHOD": named("LOAD_METHOD"),
-    "LOAD_CLOSURE": load_fast("LOAD_CLOSURE"),
     "LOAD_CLASSDEREF": _class_deref,
     "PRECALL": nothing,
     "KW_NAMES": keyword_names,
     "CALL": call,
     "MAKE_FUNCTION": make_function,
     "FORMAT_VALUE": format_value,
-    "COMPARE_OP": chosen("COMPARE_OP", COMPARE),
     "UNARY_NOT": bare("TO_BOOL", "UNARY_NOT"),
     "UNARY_POSITIVE": _intrinsic("CALL_INTRINSIC_1", "UNARY_POSITIVE"),
     "LIST_TO_TUPLE": _intrinsic("CALL_INTRINSIC_1", "LIST_TO_TUPLE"),
@@ -148,12 +136,9 @@ def _write_nothing(w: Writer, i: int) -> int:
     return 1
 
 
-WRITE: dict[str, WriteRow] = COMMON_WRITE | {
+WRITE: dict[str, WriteRow] = {
     "PUSH_NULL": write_null_first,
     "LOAD_GLOBAL": write_global,
-    "LOAD_ATTR": write_named,
-    "LOAD_METHOD": write_named,
-    "LOAD_CLOSURE": write_slotted(),
     "LOAD_FAST_CHECK": write_slotted("LOAD_FAST"),
     "LOAD_LOCALS": _write_locals,
     "CALL": _write_call,
@@ -161,12 +146,10 @@ WRITE: dict[str, WriteRow] = COMMON_WRITE | {
     "CALL_INTRINSIC_1": _write_intrinsic,
     "CALL_INTRINSIC_2": _write_intrinsic,
     "MAKE_FUNCTION": write_make_function,
-    "COMPARE_OP": write_chosen(COMPARE),
     "TO_BOOL": write_to_bool,
     "SWAP": write_swap,
     "CONVERT_VALUE": write_format,
     "FORMAT_SIMPLE": write_format,
     "FORMAT_WITH_SPEC": write_format,
-    "FOR_ITER": write_jump,
     "END_SEND": _write_nothing,
 }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from onegraph.capture.bytecode.rows import (
-    COMMON_READ,
-    COMMON_WRITE,
     COMPARE,
+    JUMPS,
     Operand,
     Pieces,
     Reader,
@@ -17,24 +16,14 @@ from onegraph.capture.bytecode.rows import (
     chosen,
     format_value,
     keyword_names,
-    load_fast,
-    load_super,
     make_function,
-    named,
     nothing,
     return_const,
-    slotted,
-    write_bare,
     write_chosen,
     write_format,
     write_global,
-    write_jump,
     write_make_function,
-    write_named,
     write_null_first,
-    write_number,
-    write_slotted,
-    write_super,
     write_swap,
     write_to_bool,
 )
@@ -76,34 +65,27 @@ def _slice(op: str) -> Reader:
     return lambda x: (("BUILD_SLICE", 2, None), (op, None, None))
 
 
-READ: dict[str, Reader] = COMMON_READ | {
-    "LOAD_FAST_CHECK": load_fast("LOAD_FAST_CHECK"),
-    "LOAD_FAST_AND_CLEAR": slotted("LOAD_FAST_AND_CLEAR"),
-    "LOAD_CLOSURE": load_fast("LOAD_CLOSURE"),
-    "LOAD_FROM_DICT_OR_DEREF": slotted("LOAD_FROM_DICT_OR_DEREF"),
-    "LOAD_FROM_DICT_OR_GLOBALS": named("LOAD_FROM_DICT_OR_GLOBALS"),
-    "LOAD_GLOBAL": _load_global,
+SHARED_READ: dict[str, Reader] = JUMPS | {
     "LOAD_ATTR": _load_attr,
-    "LOAD_SUPER_ATTR": load_super,
+    "CALL_INTRINSIC_1": chosen("CALL_INTRINSIC_1", INTRINSICS_1),
+    "BINARY_SLICE": _slice("BINARY_SUBSCR"),
+    "STORE_SLICE": _slice("STORE_SUBSCR"),
+    "RETURN_CONST": return_const,
+    "END_FOR": nothing,
+}
+
+READ: dict[str, Reader] = SHARED_READ | {
+    "LOAD_GLOBAL": _load_global,
     "KW_NAMES": keyword_names,
     "CALL": call,
     "MAKE_FUNCTION": make_function,
     "FORMAT_VALUE": format_value,
     "COMPARE_OP": _compare,
     "UNARY_NOT": bare("TO_BOOL", "UNARY_NOT"),
-    "CALL_INTRINSIC_1": chosen("CALL_INTRINSIC_1", INTRINSICS_1),
     "CALL_INTRINSIC_2": chosen("CALL_INTRINSIC_2", INTRINSICS_2),
-    "BINARY_SLICE": _slice("BINARY_SUBSCR"),
-    "STORE_SLICE": _slice("STORE_SUBSCR"),
-    "RETURN_CONST": return_const,
     "FOR_ITER": _for_iter,
-    "END_FOR": nothing,
-    "END_SEND": bare("END_SEND"),
-    "CLEANUP_THROW": bare("CLEANUP_THROW"),
     "POP_JUMP_IF_TRUE": ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
     "POP_JUMP_IF_FALSE": ahead("TO_BOOL", "POP_JUMP_IF_FALSE"),
-    "POP_JUMP_IF_NONE": ahead("POP_JUMP_IF_NONE"),
-    "POP_JUMP_IF_NOT_NONE": ahead("POP_JUMP_IF_NOT_NONE"),
 }
 
 
@@ -144,29 +126,16 @@ def _write_compare(w: Writer, i: int) -> int:
     return 1
 
 
-SHARED_WITH_313: dict[str, WriteRow] = {
-    "LOAD_FAST_CHECK": write_slotted(),
-    "LOAD_FAST_AND_CLEAR": write_slotted(),
-    "LOAD_FROM_DICT_OR_DEREF": write_slotted(),
-    "LOAD_FROM_DICT_OR_GLOBALS": write_named,
+SHARED_WRITE: dict[str, WriteRow] = {
     "LOAD_ATTR": _write_attr,
     "LOAD_METHOD": _write_attr,
-    "LOAD_SUPER_ATTR": write_super,
-    "LOAD_SUPER_METHOD": write_super,
-    "LOAD_LOCALS": write_bare,
-    "FOR_ITER": write_jump,
-    "END_SEND": write_bare,
-    "CLEANUP_THROW": write_bare,
-    "TO_BOOL": write_bare,
-    "CALL": write_number,
+    "CALL_INTRINSIC_1": write_chosen(INTRINSICS_1),
 }
 
-WRITE: dict[str, WriteRow] = COMMON_WRITE | SHARED_WITH_313 | {
-    "LOAD_CLOSURE": write_slotted(),
+WRITE: dict[str, WriteRow] = SHARED_WRITE | {
     "PUSH_NULL": write_null_first,
     "LOAD_GLOBAL": write_global,
     "CALL_KW": _write_call_kw,
-    "CALL_INTRINSIC_1": write_chosen(INTRINSICS_1),
     "CALL_INTRINSIC_2": write_chosen(INTRINSICS_2),
     "MAKE_FUNCTION": write_make_function,
     "COMPARE_OP": _write_compare,
@@ -175,4 +144,4 @@ WRITE: dict[str, WriteRow] = COMMON_WRITE | SHARED_WITH_313 | {
     "CONVERT_VALUE": write_format,
     "FORMAT_SIMPLE": write_format,
     "FORMAT_WITH_SPEC": write_format,
-}  # fmt: skip
+}

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from onegraph.capture.bytecode import py312
 from onegraph.capture.bytecode.rows import (
-    COMMON_READ,
-    COMMON_WRITE,
     COMPARE,
-    CONVERSIONS,
     FUNCTION_ATTRIBUTES,
     Operand,
     Pieces,
     Reader,
     Writer,
     WriteRow,
-    ahead,
-    bare,
     call,
     chosen,
     keyword_names,
     load_const,
-    load_fast,
-    nothing,
-    store_fast,
-    write_bare,
+    read_fast,
+    read_store_fast,
     write_chosen,
     write_slotted,
 )
@@ -36,10 +29,9 @@ CACHES = {
     "JUMP_BACKWARD": 1, "TO_BOOL": 3, "POP_JUMP_IF_TRUE": 1, "POP_JUMP_IF_FALSE": 1, "POP_JUMP_IF_NONE": 1,
     "POP_JUMP_IF_NOT_NONE": 1,
 }  # fmt: skip
-INTRINSICS_1 = py312.INTRINSICS_1
 INTRINSICS_2 = (*py312.INTRINSICS_2, "SET_TYPEPARAM_DEFAULT")
 
-_load = load_fast("LOAD_FAST")
+_load = read_fast("LOAD_FAST")
 
 
 def _load_global(x: Operand) -> Pieces:
@@ -79,28 +71,18 @@ def _function_attribute(x: Operand) -> Pieces:
     return tuple(("SET_FUNCTION_ATTRIBUTE", kind, None) for kind, bit in FUNCTION_ATTRIBUTES.items() if x.arg == bit)
 
 
-READ: dict[str, Reader] = py312.READ | {
+READ: dict[str, Reader] = py312.SHARED_READ | {
     "LOAD_CONST": _load_const,
     "POP_TOP": _pop_top,
     "LOAD_GLOBAL": _load_global,
     "LOAD_FAST_LOAD_FAST": _pair(_load, _load),
-    "STORE_FAST_LOAD_FAST": _pair(store_fast, _load),
-    "STORE_FAST_STORE_FAST": _pair(store_fast, store_fast),
-    "CALL": COMMON_READ["CALL"],
+    "STORE_FAST_LOAD_FAST": _pair(read_store_fast, _load),
+    "STORE_FAST_STORE_FAST": _pair(read_store_fast, read_store_fast),
     "CALL_KW": call,
-    "MAKE_FUNCTION": bare("MAKE_FUNCTION"),
     "SET_FUNCTION_ATTRIBUTE": _function_attribute,
-    "CONVERT_VALUE": chosen("CONVERT_VALUE", CONVERSIONS),
-    "FORMAT_SIMPLE": bare("FORMAT_SIMPLE"),
-    "FORMAT_WITH_SPEC": bare("FORMAT_WITH_SPEC"),
     "COMPARE_OP": _compare,
-    "TO_BOOL": bare("TO_BOOL"),
-    "UNARY_NOT": bare("UNARY_NOT"),
     "CALL_INTRINSIC_2": chosen("CALL_INTRINSIC_2", INTRINSICS_2),
     "FOR_ITER": _for_iter,
-    "END_FOR": nothing,
-    "POP_JUMP_IF_TRUE": ahead("POP_JUMP_IF_TRUE"),
-    "POP_JUMP_IF_FALSE": ahead("POP_JUMP_IF_FALSE"),
 }
 
 jump = py312.jump
@@ -131,16 +113,11 @@ def _write_function_attribute(w: Writer, i: int) -> int:
     return 1
 
 
-WRITE: dict[str, WriteRow] = COMMON_WRITE | py312.SHARED_WITH_313 | {
+WRITE: dict[str, WriteRow] = py312.SHARED_WRITE | {
     "LOAD_CLOSURE": write_slotted("LOAD_FAST_CHECK"),
     "LOAD_GLOBAL": _write_global,
     "CALL_KW": _write_call_kw,
-    "CALL_INTRINSIC_1": write_chosen(INTRINSICS_1),
     "CALL_INTRINSIC_2": write_chosen(INTRINSICS_2),
-    "MAKE_FUNCTION": write_bare,
     "SET_FUNCTION_ATTRIBUTE": _write_function_attribute,
     "COMPARE_OP": _write_compare,
-    "CONVERT_VALUE": write_chosen(CONVERSIONS),
-    "FORMAT_SIMPLE": write_bare,
-    "FORMAT_WITH_SPEC": write_bare,
-}  # fmt: skip
+}

@@ -2,7 +2,8 @@
 
 A table for reading maps a native name to a function of an `Operand` that gives pieces of normal form; a table for
 writing maps a normal name to a function of a `Writer` and an index that emits native units and tells how many
-instructions they stand for. What all versions share is declared once: COMMON_READ and COMMON_WRITE.
+instructions they stand for. Each version has tables of what is its own. What is in none of them has one name in both
+forms, and is spelled as its row in the table of instructions says: most by the kind of their argument.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def load_const(x: Operand) -> Pieces:
     return (("LOAD_CONST", x.consts[x.arg], None),)
 
 
-def load_fast(op: str) -> Reader:
+def read_fast(op: str) -> Reader:
     def read(x: Operand) -> Pieces:
         name = x.slots[x.arg]
         return (("LOAD_CLOSURE" if name in x.cells else op, name, None),)
@@ -109,7 +110,7 @@ def load_fast(op: str) -> Reader:
     return read
 
 
-def store_fast(x: Operand) -> Pieces:
+def read_store_fast(x: Operand) -> Pieces:
     name = x.slots[x.arg]
     return (("STORE_FAST_MAYBE_NULL" if name in x.saved else "STORE_FAST", name, None),)
 
@@ -151,11 +152,11 @@ def format_value(x: Operand) -> Pieces:
     return (*convert, ("FORMAT_WITH_SPEC", None, None))
 
 
-def unpack_ex(x: Operand) -> Pieces:
+def read_unpack_ex(x: Operand) -> Pieces:
     return (("UNPACK_EX", (x.arg & 0xFF, x.arg >> 8), None),)
 
 
-def load_super(x: Operand) -> Pieces:
+def read_super(x: Operand) -> Pieces:
     op = "LOAD_SUPER_METHOD" if x.arg & 1 else "LOAD_SUPER_ATTR"
     return ((op, (x.names[x.arg >> 2], bool(x.arg & 2)), None),)
 
@@ -273,7 +274,7 @@ def write_swap(w: Writer, i: int) -> int:
     return write_number(w, i)
 
 
-# Shared rows --------------------------------------------------------------------------------------------------------
+# What versions share -------------------------------------------------------------------------------------------------
 
 BINARY = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^",
           "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^=")  # fmt: skip
@@ -281,49 +282,23 @@ COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 CONVERSIONS = ("", "str", "repr", "ascii")
 FUNCTION_ATTRIBUTES = {"closure": 8, "annotations": 4, "kwdefaults": 2, "defaults": 1}  # in the order of setting
 
-_BARE = """POP_TOP PUSH_NULL NOP LOAD_LOCALS SETUP_ANNOTATIONS LOAD_BUILD_CLASS LOAD_ASSERTION_ERROR BINARY_SUBSCR
-STORE_SUBSCR DELETE_SUBSCR UNARY_NEGATIVE UNARY_INVERT UNARY_NOT RETURN_VALUE GET_LEN MATCH_MAPPING MATCH_SEQUENCE
-MATCH_KEYS GET_ITER PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH CHECK_EG_MATCH BEFORE_WITH WITH_EXCEPT_START
-RETURN_GENERATOR GET_YIELD_FROM_ITER GET_AITER GET_ANEXT END_ASYNC_FOR BEFORE_ASYNC_WITH""".split()
-_NUMBER = """COPY SWAP RESUME COPY_FREE_VARS CALL BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_STRING BUILD_MAP
-BUILD_CONST_KEY_MAP BUILD_SLICE LIST_APPEND LIST_EXTEND SET_ADD SET_UPDATE DICT_UPDATE DICT_MERGE MAP_ADD
-UNPACK_SEQUENCE MATCH_CLASS RAISE_VARARGS RERAISE YIELD_VALUE GET_AWAITABLE""".split()
-_NAMED = """STORE_GLOBAL DELETE_GLOBAL LOAD_NAME STORE_NAME DELETE_NAME IMPORT_NAME IMPORT_FROM STORE_ATTR
-DELETE_ATTR""".split()
-_SLOTTED = "DELETE_FAST MAKE_CELL LOAD_DEREF STORE_DEREF DELETE_DEREF".split()
-_FLAG = "IS_OP CONTAINS_OP CALL_FUNCTION_EX".split()
+#: How instructions are read and written that have an argument of this kind.
+ARGUMENTS: dict[str, tuple[Callable[[str], Reader], WriteRow]] = {
+    "": (bare, write_bare),
+    "number": (number, write_number),
+    "flag": (flag, write_number),
+    "name": (named, write_named),
+    "variable": (slotted, write_slotted()),
+    "constant": (lambda op: load_const, write_const),
+    "target": (ahead, write_jump),
+    "operator": (lambda op: chosen(op, BINARY), write_chosen(BINARY)),
+    "comparison": (lambda op: chosen(op, COMPARE), write_chosen(COMPARE)),
+    "conversion": (lambda op: chosen(op, CONVERSIONS), write_chosen(CONVERSIONS)),
+}
 
-COMMON_READ: dict[str, Reader] = {
-    **{op: bare(op) for op in _BARE},
-    **{op: number(op) for op in _NUMBER},
-    **{op: named(op) for op in _NAMED},
-    **{op: slotted(op) for op in _SLOTTED},
-    **{op: flag(op) for op in _FLAG},
-    "LOAD_CONST": load_const,
-    "LOAD_FAST": load_fast("LOAD_FAST"),
-    "STORE_FAST": store_fast,
-    "BINARY_OP": chosen("BINARY_OP", BINARY),
-    "UNPACK_EX": unpack_ex,
+#: Of JUMP and JUMP_NO_INTERRUPT, which are written by the `jump` of a version.
+JUMPS: dict[str, Reader] = {
     "JUMP_FORWARD": ahead("JUMP"),
     "JUMP_BACKWARD": back("JUMP"),
     "JUMP_BACKWARD_NO_INTERRUPT": back("JUMP_NO_INTERRUPT"),
-    "SEND": ahead("SEND"),
-    "FOR_ITER": ahead("FOR_ITER"),
-}
-
-COMMON_WRITE: dict[str, WriteRow] = {
-    **dict.fromkeys(_BARE, write_bare),
-    **dict.fromkeys(_NUMBER, write_number),
-    **dict.fromkeys(_NAMED, write_named),
-    **dict.fromkeys(_SLOTTED, write_slotted()),
-    **dict.fromkeys(_FLAG, write_number),
-    "LOAD_CONST": write_const,
-    "LOAD_FAST": write_slotted(),
-    "STORE_FAST": write_slotted(),
-    "STORE_FAST_MAYBE_NULL": write_slotted("STORE_FAST"),
-    "BINARY_OP": write_chosen(BINARY),
-    "UNPACK_EX": write_unpack_ex,
-    "SEND": write_jump,
-    **dict.fromkeys(("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"), write_jump),
-    **dict.fromkeys(("JUMP", "JUMP_NO_INTERRUPT"), write_jump),
 }

@@ -25,11 +25,11 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.breaks.operator_reasons import first_line, function_name, refused_after
+from onegraph.capture.bytecode.frame import Abort
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.guards.source import Const
-from onegraph.capture.interp.frame import Abort
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance

@@ -59,7 +59,7 @@ def is_skipped(code: CodeType) -> str | None:
 #: Modules of the tracer itself: no program can reach what they hold.
 _MACHINERY = frozenset(
     f"onegraph.capture.{name}"
-    for name in """bytecode.instruction interp.frame interp.machine heap.world graph.record policy.python.iteration
+    for name in """bytecode.instruction bytecode.frame interp.machine heap.world graph.record policy.python.iteration
     residual.iterators tracer.frames tracer.trace tracer.tracer""".split()
 )
 

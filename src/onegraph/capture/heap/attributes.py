@@ -21,11 +21,11 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
 from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
 from onegraph.capture.heap.class_facts import counts
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
 from onegraph.capture.pyobject.contents import DELETED

@@ -25,6 +25,7 @@ from typing import Any
 from onegraph.base.events import Location
 from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.predicates import SameMembers
 from onegraph.capture.guards.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
@@ -34,7 +35,6 @@ from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
 from onegraph.capture.heap.shadows import Record, differs
 from onegraph.capture.heap.tensor_texts import refuse_marked
-from onegraph.capture.interp.frame import Frame
 from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value, keys_of, members_of
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import FunctionType, MethodDescriptorType, MethodType, ModuleType, WrapperDescriptorType
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp.lookup import ClassLookup, is_python
 from onegraph.capture.interp.rests import Rest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
 
 _MATCHES_SELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a class pattern with one positional matches the subject itself

@@ -8,9 +8,9 @@ from types import CodeType, FunctionType, MethodType, MethodWrapperType, resolve
 from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
-from onegraph.capture.interp.frame import NAMESPACE, NULL, Frame
+from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
 from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
-from onegraph.capture.interp.rests import CALLED, Rest, built_rest, constructing_rest, entering_rest, made_rest
+from onegraph.capture.interp.rests import CALLED, LEFT, Rest, built_rest, constructing_rest, entering_rest, made_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -48,6 +48,10 @@ class Calls:
     def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call behind which this is left of the running instruction; of None nothing is known."""
         return self.call(function, args, kwargs)
+
+    def call_of_instruction(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of a call instruction."""
+        return self.call_before(CALLED, function, args, kwargs)
 
     def take_rest(self) -> Rest | None:
         """What is left of the running instruction behind the call that begins now."""
@@ -218,6 +222,10 @@ class Calls:
             raise TypeError(f"{missing} (missed __exit__ method)")
         leaving = self.bind_special(leave, manager)
         return leaving, self.call_before(entering_rest(leaving), entering, (), {})
+
+    def leave_context(self, leave: Any, raised: BaseException) -> Any:
+        """The end of a `with` block that raises; whether it is handled."""
+        return self.call_before(LEFT, leave, (type(raised), raised, self.traceback_of(raised)), {})
 
 
 def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:

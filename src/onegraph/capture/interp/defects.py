@@ -6,7 +6,7 @@ import dis
 from types import ModuleType, TracebackType
 from typing import Any
 
-from onegraph.capture.interp.frame import Abort
+from onegraph.capture.bytecode.frame import Abort
 
 _OWN = "onegraph."
 

@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any, NoReturn
 
-from onegraph.capture.interp.frame import Frame
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import note_frame
 from onegraph.capture.pyobject.exact_types import isinstance

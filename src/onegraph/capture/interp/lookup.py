@@ -12,7 +12,7 @@ from types import (
 )
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL
+from onegraph.capture.bytecode.frame import NULL
 
 NATIVE_CALLABLES = frozenset(
     {

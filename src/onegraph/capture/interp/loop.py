@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onegraph.capture.bytecode.frame import Abort, Frame
 from onegraph.capture.interp.defects import Defect, is_defect
-from onegraph.capture.interp.frame import Abort, Frame
 
 
 def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:

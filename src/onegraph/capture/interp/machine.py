@@ -6,11 +6,11 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  make_cell load_cell store_cell delete_cell import_name import_from import_star
     attributes   getattr setattr delattr; generic_getattr generic_setattr generic_delattr type_getattr super_getattr
                  module_getattr
-    operators    unary binary compare is_op contains truth length convert format
+    operators    unary binary compare is_op contains truth length convert format native_instruction
     containers   getitem setitem delitem iter next send unpack unpack_ex set_add map_add
                  list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
-                 make_function enter_context
+                 make_function enter_context leave_context call_of_instruction
     exceptions   raise_exception raise_again exception_matches match_group handled_exception on_raise on_drop
     frames       make_frame run_frame make_generator on_frame_enter on_frame_exit on_turn
                  on_pause abandon
@@ -26,16 +26,17 @@ from typing import Any
 
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
-from onegraph.capture.interp import ops  # noqa: F401  (they fill the table of handlers)
+from onegraph.capture.bytecode.frame import Abort, Frame, Stopped, Unsupported
+from onegraph.capture.bytecode.opcode import GENERATOR, YIELD, Handler
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.attributes import Attributes
 from onegraph.capture.interp.builders import Builders
 from onegraph.capture.interp.calls import Calls
 from onegraph.capture.interp.errors import Errors
-from onegraph.capture.interp.frame import Abort, Frame, Stopped, Unsupported
 from onegraph.capture.interp.lookup import ClassLookup
 from onegraph.capture.interp.loop import run
 from onegraph.capture.interp.names import Names
-from onegraph.capture.interp.ops.table import GENERATOR, HANDLERS, YIELD, Handler
+from onegraph.capture.interp.native import run_native_instruction
 from onegraph.capture.interp.protocols import Protocols
 from onegraph.capture.pyobject.exact_types import isinstance
 
@@ -45,8 +46,6 @@ _HOST_FRAMES = 4  # Python frames of the interpreter for one interpreted frame
 
 class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
     """Interprets Python functions. `frames` are the running frames, outermost first."""
-
-    handlers: dict[str, Handler] = HANDLERS
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,8 +75,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             cells = dict(zip(free_names(bytecode.code), closure, strict=True)) if closure else {}
         program = self._programs.get(bytecode)
         if program is None:
-            handlers = self.handlers
-            program = self._programs[bytecode] = [(handlers[instr.op], instr) for instr in bytecode.instrs]
+            program = self._programs[bytecode] = [(OPCODES[instr.op].handler, instr) for instr in bytecode.instrs]
         return Frame(bytecode, function, local_values, cells, program)
 
     def run_frame(self, frame: Frame) -> Any:
@@ -108,6 +106,10 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         if frame.steps == frame.stop_at:
             raise Stopped(frame)
         return frame.stop_at if frame.stop_at > frame.steps else sys.maxsize
+
+    def native_instruction(self, instr: Instr, values: tuple[Any, ...]) -> Any:
+        """What CPython's own instruction makes of these values."""
+        return run_native_instruction(instr, values)
 
     # ---- generators --------------------------------------------------------------------------------------------------
 

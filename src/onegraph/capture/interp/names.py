@@ -7,7 +7,7 @@ from types import CellType, ModuleType
 from typing import Any
 
 from onegraph.capture.bytecode import Instr
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.interp.native import run_native_instruction
 from onegraph.capture.pyobject.exact_types import isinstance
 

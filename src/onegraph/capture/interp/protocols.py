@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
 from onegraph.capture.interp.rests import (
     CONTAINED,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.interp.lookup import type_name
 from onegraph.capture.pyobject.exact_types import defines, isinstance
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.pyobject.exact_types import isinstance
 
 Substitute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]

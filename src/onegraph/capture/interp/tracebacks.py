@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import CodeType, FrameType, FunctionType, TracebackType
 
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Position, derived
-from onegraph.capture.interp.frame import Frame
 
 _GENERATOR = 0x20 | 3
 _VARIADIC = 0x04 | 0x08 | 3

@@ -14,8 +14,8 @@ from inspect import CO_NEWLOCALS, CO_OPTIMIZED
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, free_names
 from onegraph.capture.bytecode.assembler import Assembler, Caught
 from onegraph.capture.bytecode.flow import stack_depths
+from onegraph.capture.bytecode.frame import NAMESPACE
 from onegraph.capture.bytecode.instruction import Instr, derived
-from onegraph.capture.interp.frame import NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,10 @@ from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Instr
-from onegraph.capture.bytecode.flow import (
-    TERMINATORS,
-    falls_through,
-    handled_slots,
-    live_names,
-    stack_depths,
-    stack_effect,
-)
+from onegraph.capture.bytecode.flow import falls_through, handled_slots, live_names, stack_depths, stack_effect
+from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import derived
-from onegraph.capture.interp.frame import NULL, Frame
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.rests import finish_of
 from onegraph.capture.interp.tracebacks import frame_object
 from onegraph.capture.pyobject.exact_types import isinstance, plain
@@ -59,18 +53,6 @@ from onegraph.capture.resume.resume_function import (
 )
 from onegraph.capture.resume.unread import Unread, as_it_is
 
-#: Instructions that cannot be run outside of their frame.
-UNRESUMABLE = (TERMINATORS - {"RAISE_VARARGS", "RERAISE"}) | frozenset(
-    """YIELD_VALUE SEND PUSH_EXC_INFO LOAD_LOCALS LOAD_CLOSURE MAKE_CELL LOAD_METHOD LOAD_SUPER_METHOD
-    LOAD_SUPER_ATTR LOAD_DEREF STORE_DEREF DELETE_DEREF STORE_FAST STORE_FAST_MAYBE_NULL LOAD_NAME STORE_NAME
-    DELETE_NAME LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS SETUP_ANNOTATIONS""".split()
-)
-#: Instructions that raise nothing.
-SILENT = frozenset({"NOP", "POP_TOP", "POP_EXCEPT"})
-#: Instructions that break where a variable has no value.
-READING = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
-#: Instructions that mean the globals of their frame.
-GLOBAL_NAMES = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 #: Functions that look at the variables of their caller, which a resume function has not all: with how many arguments
 #: they do not. (What counts is the name.)
 FRAME_ACCESS: dict[object, float] = {"locals": math.inf, "vars": 1, "dir": 1, "eval": math.inf, "exec": math.inf}
@@ -149,13 +131,14 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
             return "the function looks at its own variables"
     if in_prologue(frame):
         return "the first instructions of a resume function cannot be resumed"
-    if instruction.op in UNRESUMABLE:
+    marks = OPCODES[instruction.op].marks
+    if "stays" in marks:
         return f"the instruction {instruction.op} cannot be resumed"
-    if instruction.op in GLOBAL_NAMES and frame.globals is not frames[0].globals:
+    if "globals" in marks and frame.globals is not frames[0].globals:
         return f"the instruction {instruction.op} needs the globals of another module"
     if instruction.op == "WITH_EXCEPT_START" and frame.stack[-1].__traceback__ is None:
         return "an exception without traceback cannot be handed to __exit__"
-    if instruction.op in READING and instruction.arg in frame.locals:
+    if "reads" in marks and instruction.arg in frame.locals:
         return "a variable is read that has a value"
     values = Values()
     planner = Planner(frames, values)
@@ -166,7 +149,7 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     if target is not None:
         jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
     nowhere = (None, 0, len(frames) - 1)
-    raising, depth_when_raising, caught_at = nowhere if instruction.op in SILENT else planner.exit_when_raising()
+    raising, depth_when_raising, caught_at = nowhere if "silent" in marks else planner.exit_when_raising()
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
     if instruction.op != "RERAISE":
         stack = planner.native_stack()

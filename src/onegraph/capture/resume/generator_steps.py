@@ -24,11 +24,11 @@ from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.bytecode.assembler import Assembler
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
 from onegraph.capture.bytecode.instruction import derived
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.resume.resume_function import Jump, Shape, call_with, callable_pair, rebuild_stack, resume_code
 
 #: More instructions than this, in all steps together, are not worth it.
 LIMIT = 20_000
-_WRITES = frozenset({"STORE_FAST", "STORE_FAST_MAYBE_NULL", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 _STEP, _PLACE, _NULL_SLOT, _RAISED = ".step", ".place", ".null", ".raised"
 
 
@@ -144,7 +144,7 @@ def step(original: Original, entry: int, places: Sequence[int], receiver: str | 
     bytecode, out = original.bytecode, StepAssembler()
     reached = reachable(bytecode, entry, frozenset(places))
     ends = tuple(index for index in places if index in reached)
-    writes = {str(bytecode.instrs[i].arg) for i in reached if bytecode.instrs[i].op in _WRITES}
+    writes = {str(bytecode.instrs[i].arg) for i in reached if OPCODES[bytecode.instrs[i].op].writes}
     written = tuple(sorted(writes & original.names))
     for index in sorted(reached):
         out.mark(index)

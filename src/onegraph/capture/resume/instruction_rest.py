@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
+from os.path import commonprefix
 from types import FunctionType
 
 from onegraph.capture.bytecode import NULL_FIRST, Handler, Instr, decode
-from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.rests import EXHAUSTED, inner
-
-#: How many values instructions give, where it is not one.
-_GIVEN = {
-    **dict.fromkeys(("STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_NAME", "DELETE_NAME"), 0),
-    **dict.fromkeys(("LOAD_METHOD", "LOAD_SUPER_METHOD", "BEFORE_WITH"), 2),
-}
-_LOADS = ("LOAD_FAST", "LOAD_FAST_CHECK", "STORE_FAST", "DELETE_FAST")
 
 
 def taken_by(instr: Instr) -> int:
-    """How many values an instruction that may call a method takes from the stack."""
-    return 1 if instr.op == "UNPACK_SEQUENCE" else _GIVEN.get(instr.op, 1) - stack_effect(instr)
+    """How many values an instruction takes from the stack; those that it only looks at are left there."""
+    return len(replaced(instr)[0])
+
+
+def replaced(instr: Instr) -> tuple[Sequence[str], Sequence[str]]:
+    """The slots that an instruction takes from the stack, and those that it gives for them."""
+    takes, gives = OPCODES[instr.op].slots(instr.arg)
+    kept = len(commonprefix([takes, gives]))
+    return takes[kept:], gives[kept:]
 
 
 def argument_names(finish: FunctionType | None) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def inlined(
                 piece = [Instr("POP_TOP"), Instr("JUMP", target=-instr.target - 1)]
             case "RETURN_VALUE":
                 piece = [Instr("JUMP", target=len(source.instrs))]
-            case op if op in _LOADS:
+            case op if OPCODES[op].argument == ("variable",):
                 piece = [Instr(op, rename(str(each.arg)))]
             case op:
                 piece = [Instr(op, each.arg, each.target)]
@@ -90,16 +91,16 @@ def moved(instr: Instr, starts: Sequence[int]) -> Instr:
 
 def given(instr: Instr) -> list[Instr]:
     """What is done with the value of the rest, so that the stack is as behind the instruction."""
-    match instr.op:
-        case "STORE_ATTR" | "DELETE_ATTR" | "STORE_SUBSCR" | "DELETE_SUBSCR":
-            return [Instr("POP_TOP")]
-        case "LOAD_METHOD" | "LOAD_SUPER_METHOD":
-            return [Instr("PUSH_NULL"), *[Instr("SWAP", 2)] * NULL_FIRST]
-        case "BEFORE_WITH":
-            return [Instr("UNPACK_SEQUENCE", 2)]
-        case "UNPACK_SEQUENCE":
+    match replaced(instr)[1]:
+        case _ if instr.op == "UNPACK_SEQUENCE":
             return [instr]
-        case "CONTAINS_OP" if instr.arg:
+        case _ if instr.op == "CONTAINS_OP" and instr.arg:
             return [Instr("UNARY_NOT")]
-        case _:
+        case []:
+            return [Instr("POP_TOP")]
+        case ["callable", "self"]:
+            return [Instr("PUSH_NULL"), *[Instr("SWAP", 2)] * NULL_FIRST]
+        case [_]:
             return []
+        case several:
+            return [Instr("UNPACK_SEQUENCE", len(several))]

@@ -26,8 +26,8 @@ from onegraph.capture.bytecode import (
     forget_dead_code,
     remember,
 )
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import forget_derived
-from onegraph.capture.interp.frame import Frame
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.class_bodies import as_function
 from onegraph.capture.resume.instruction_rest import argument_names, finished

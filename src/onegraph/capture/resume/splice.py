@@ -10,9 +10,10 @@ from types import CodeType, FrameType
 from onegraph import _C
 from onegraph.capture.bytecode import Bytecode, Handler, Instr, decode_once, encode
 from onegraph.capture.bytecode.flow import stack_effect
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.tracebacks import pass_through
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.resume.continuation import READING, Continuation, Exit, Handled
+from onegraph.capture.resume.continuation import Continuation, Exit, Handled
 from onegraph.capture.resume.instruction_rest import taken_by
 from onegraph.capture.resume.resume_function import call_with, callable_pair, release
 
@@ -30,13 +31,10 @@ def splice(code: CodeType, continuation: Continuation, root: CodeType) -> CodeTy
     residual = [Instr(i.op, i.arg, i.target, i.offset, (line, line, None, None)) for i in bytecode.instrs]
     place = max(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RETURN_VALUE")
     ending = Ending(continuation, place, code.co_varnames)
-    named = [i.arg for i in ending.out if i.op in VARIABLES]
+    named = [i.arg for i in ending.out if OPCODES[i.op].argument == ("variable",)]
     names = tuple(dict.fromkeys((*code.co_varnames, *named)))
     handlers = (*bytecode.handlers, *ending.handlers)
     return encode(Bytecode(code, (*residual[:place], *ending.out), handlers), co_varnames=names)
-
-
-VARIABLES = READING | {"STORE_FAST", "STORE_FAST_MAYBE_NULL"}
 
 
 class Ending:
@@ -56,7 +54,7 @@ class Ending:
         self.out += release(done)
         instruction = self._rebuild_stack()
         self.out += release(self._spent())
-        if instruction.op in READING and instruction.arg in done:
+        if "reads" in OPCODES[instruction.op].marks and instruction.arg in done:
             self.out.append(Instr("DELETE_FAST", instruction.arg))
         at = len(self.out)
         self.out.append(instruction)

@@ -12,37 +12,12 @@ from types import FunctionType
 from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr
+from onegraph.capture.bytecode.frame import Frame
+from onegraph.capture.bytecode.opcode import Handler
+from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.bytecode.ops.names import unbound
 from onegraph.capture.guards.source import Source
-from onegraph.capture.interp.frame import Frame
-from onegraph.capture.interp.ops.names import unbound
-from onegraph.capture.interp.ops.table import Handler
 from onegraph.capture.resume.resume_function import resumed_by
-
-#: Instructions that look at no value of the stack.
-MOVING = frozenset(
-    """POP_TOP COPY SWAP PUSH_NULL NOP RESUME LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_CLOSURE LOAD_NAME LOAD_BUILD_CLASS
-    LOAD_ASSERTION_ERROR LOAD_FAST_AND_CLEAR STORE_FAST DELETE_FAST JUMP JUMP_NO_INTERRUPT COPY_FREE_VARS RETURN_VALUE
-    STORE_FAST_MAYBE_NULL POP_EXCEPT DELETE_DEREF DELETE_GLOBAL""".split()
-)
-#: At how many values from the top down the others look; all of them where none is given.
-LOOKS_AT: dict[str, Callable[[Any], int]] = {
-    "CALL": lambda n: n + 2,
-    "BUILD_MAP": lambda n: 2 * n,
-    **dict.fromkeys("BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_STRING BUILD_SLICE".split(), lambda n: n),
-    **dict.fromkeys(
-        """LOAD_ATTR LOAD_METHOD TO_BOOL UNARY_NEGATIVE UNARY_INVERT UNARY_NOT FORMAT_SIMPLE CONVERT_VALUE GET_ITER
-        FOR_ITER STORE_DEREF STORE_GLOBAL POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
-        PUSH_EXC_INFO UNPACK_SEQUENCE UNPACK_EX BEFORE_WITH DELETE_ATTR GET_LEN""".split(),
-        lambda _: 1,
-    ),
-    **dict.fromkeys(
-        """BINARY_OP BINARY_SUBSCR COMPARE_OP IS_OP CONTAINS_OP STORE_ATTR DELETE_SUBSCR FORMAT_WITH_SPEC
-        CHECK_EXC_MATCH""".split(),
-        lambda _: 2,
-    ),
-    "CALL_KW": lambda arg: arg[0] + 2,
-    "STORE_SUBSCR": lambda _: 3,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,18 +55,18 @@ def as_it_is(variables: dict[str, Any], name: str) -> Any:
     return dict.__getitem__(variables, name)
 
 
-def lazy_program(bytecode: Bytecode, handlers: dict[str, Handler]) -> list[tuple[Handler, Instr]]:
+def lazy_program(bytecode: Bytecode) -> list[tuple[Handler, Instr]]:
     """The handlers of a resume function's instructions: they take unread values."""
-    return [(lazily(handlers[instr.op], instr), instr) for instr in bytecode.instrs]
+    return [(lazily(instr), instr) for instr in bytecode.instrs]
 
 
-def lazily(handler: Handler, instr: Instr) -> Handler:
+def lazily(instr: Instr) -> Handler:
     if instr.op in ("LOAD_FAST", "LOAD_FAST_CHECK"):
         return load_fast
-    if instr.op in MOVING:
+    row = OPCODES[instr.op]
+    handler, count = row.handler, row.looks_at(instr.arg)
+    if count == 0:
         return handler
-    looks_at = LOOKS_AT.get(instr.op)
-    count = None if looks_at is None else looks_at(instr.arg)
 
     def look_and_handle(machine: Any, frame: Frame, instr: Instr) -> Any:
         read(machine, frame.stack, count)

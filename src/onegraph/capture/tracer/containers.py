@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks.hints import refused_object
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.operators import Operators
 from onegraph.capture.heap.attributes import MISSING
 from onegraph.capture.heap.native_calls import refuse_called
 from onegraph.capture.heap.tensor_texts import refuse_marked
-from onegraph.capture.interp.frame import NULL
 from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
 from onegraph.capture.policy.python.iteration import StandIn, hidden

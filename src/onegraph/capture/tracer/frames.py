@@ -10,13 +10,13 @@ import torch
 from onegraph.capture.breaks import LONG_LOOP, LONG_TRACE, RAISED, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode import Bytecode, free_names
+from onegraph.capture.bytecode.frame import Abort, Frame
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.skipped_code import is_machinery
 from onegraph.capture.graph.late_guards import LateReads
 from onegraph.capture.graph.operators import Operators
 from onegraph.capture.guards.source import Attr, Const, Item, Source
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.interp.frame import Abort, Frame
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.contents import ATOMS, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -111,7 +111,7 @@ class Frames(Operators):
         frame = super().make_frame(bytecode, function, local_values, cells)
         if resumed is not None:
             if bytecode not in self._lazy_programs:
-                self._lazy_programs[bytecode] = lazy_program(bytecode, self.handlers)
+                self._lazy_programs[bytecode] = lazy_program(bytecode)
             frame.program = self._lazy_programs[bytecode]
         frame.serial = self._frame_count
         self._frame_count += 1

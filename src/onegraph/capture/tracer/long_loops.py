@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegraph.capture.interp.frame import Frame
+from onegraph.capture.bytecode.frame import Frame
 
 #: Turns that no program makes over its layers.
 TURNS = 200

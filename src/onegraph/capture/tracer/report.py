@@ -12,22 +12,15 @@ from onegraph.base import events as ev
 from onegraph.base.events import Location
 from onegraph.base.text import plural
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.bytecode.frame import NULL, Frame
+from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.calls.registry import is_library
-from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.resume.instruction_rest import taken_by
 
-#: How many values an instruction looks at; they are on the stack while it runs.
-OPERANDS = {
-    **dict.fromkeys("TO_BOOL GET_ITER FOR_ITER UNARY_NEGATIVE UNARY_INVERT UNARY_NOT CONVERT_VALUE".split(), 1),
-    **dict.fromkeys("FORMAT_SIMPLE LOAD_ATTR LOAD_METHOD DELETE_ATTR UNPACK_SEQUENCE UNPACK_EX".split(), 1),
-    **dict.fromkeys("BINARY_OP BINARY_SUBSCR COMPARE_OP CONTAINS_OP STORE_ATTR FORMAT_WITH_SPEC".split(), 2),
-    **dict.fromkeys("DELETE_SUBSCR LIST_EXTEND SET_UPDATE DICT_UPDATE".split(), 2),
-    "STORE_SUBSCR": 3,
-}
 _MANY = 5
 _LONG = 40
 
@@ -104,8 +97,8 @@ def operands(frame: Frame) -> list[Any]:
             values = [item for value in values for item in unpacked(value)]
         owner = getattr(function, "__self__", None) if isinstance(function, _BOUND) else None
         return [owner, *values] if isinstance(owner, torch.Tensor) else values
-    count = min(OPERANDS.get(instr.op, 0), len(stack))
-    return [value for value in stack[len(stack) - count :] if value is not NULL]
+    count = OPCODES[instr.op].looks_at(instr.arg) or 0
+    return [value for value in stack[max(len(stack) - count, 0) :] if value is not NULL]
 
 
 def unpacked(value: Any) -> list[Any]:

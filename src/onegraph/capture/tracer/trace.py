@@ -17,6 +17,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import GraphBroken, Location
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode import decode, free_names
+from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.calls.registry import is_library
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
@@ -25,7 +26,6 @@ from onegraph.capture.guards.recompiling import value_at
 from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, placeholder_name
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.frame import Frame
 from onegraph.capture.policy.python import (
     builtins,
     calculations,

@@ -28,6 +28,7 @@ from onegraph.capture.breaks.hints import (
     refused_native,
 )
 from onegraph.capture.bytecode import decode
+from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.calls.registry import (
     COMPARING,
     KEYED,
@@ -68,7 +69,6 @@ from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.attributes import note_attribute
-from onegraph.capture.interp.frame import NULL, Frame
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.classes import AbstractAnswers

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegraph.capture.bytecode import Instr
-from onegraph.capture.interp.frame import Frame, Unsupported
-from onegraph.capture.interp.native import run_native_instruction
-from onegraph.capture.interp.ops.table import opcode
+from onegraph.capture.bytecode.frame import Frame, Unsupported
+from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.opcode import opcode
 from onegraph.capture.pyobject.exact_types import isinstance
 
 
-@opcode("MAKE_FUNCTION")
+@opcode("MAKE_FUNCTION: ... code -- function")
 def make_function(machine: Any, frame: Frame, instr: Instr) -> None:
     """A function's closure must be there when it is made, so the attributes that follow are taken with it."""
     attributes = {}
@@ -24,13 +23,15 @@ def make_function(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-1] = machine.make_function(frame, frame.stack[-1], attributes)
 
 
-@opcode("SET_FUNCTION_ATTRIBUTE")
+@opcode("SET_FUNCTION_ATTRIBUTE attribute: value function -- function")
 def set_function_attribute(machine: Any, frame: Frame, instr: Instr) -> None:
+    """'closure', 'annotations', 'kwdefaults' or 'defaults', in this order; MAKE_FUNCTION has taken it."""
     del frame.stack[-2]
 
 
-@opcode("CALL_INTRINSIC_1")
+@opcode("CALL_INTRINSIC_1 intrinsic: value -- result")
 def call_intrinsic_1(machine: Any, frame: Frame, instr: Instr) -> None:
+    """The argument is the name without the prefix INTRINSIC_."""
     value = frame.stack[-1]
     match instr.arg:
         case "LIST_TO_TUPLE":
@@ -44,7 +45,7 @@ def call_intrinsic_1(machine: Any, frame: Frame, instr: Instr) -> None:
         case "ASYNC_GEN_WRAP":
             raise Unsupported("an asynchronous generator")
         case _:
-            result = run_native_instruction(instr, (value,))
+            result = machine.native_instruction(instr, (value,))
     frame.stack[-1] = result
 
 
@@ -56,8 +57,8 @@ def _stop_iteration_error(frame: Frame, raised: BaseException) -> BaseException:
     return error
 
 
-@opcode("CALL_INTRINSIC_2")
+@opcode("CALL_INTRINSIC_2 intrinsic: first second -- result")
 def call_intrinsic_2(machine: Any, frame: Frame, instr: Instr) -> None:
-    result = run_native_instruction(instr, tuple(frame.stack[-2:]))
+    result = machine.native_instruction(instr, tuple(frame.stack[-2:]))
     frame.stack.pop()
     frame.stack[-1] = result

@@ -5,16 +5,16 @@ from __future__ import annotations
 import types
 from typing import Any, NoReturn
 
-from onegraph.capture.bytecode import Instr
-from onegraph.capture.interp.frame import Frame, Unsupported
-from onegraph.capture.interp.ops.table import GENERATOR, YIELD, opcode
+from onegraph.capture.bytecode.frame import Frame, Unsupported
+from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.opcode import GENERATOR, YIELD, opcode
 from onegraph.capture.pyobject.exact_types import isinstance
 
 _ITERABLE_COROUTINE = 0x100
 _COROUTINE = 0x80
 
 
-@opcode("RETURN_GENERATOR")
+@opcode("RETURN_GENERATOR: -- none")
 def return_generator(machine: Any, frame: Frame, instr: Instr) -> int:
     """The generator goes on behind this instruction, whose value it drops."""
     frame.stack.append(None)
@@ -22,14 +22,14 @@ def return_generator(machine: Any, frame: Frame, instr: Instr) -> int:
     return GENERATOR
 
 
-@opcode("YIELD_VALUE")
+@opcode("YIELD_VALUE number: value -- sent", "stays")
 def yield_value(machine: Any, frame: Frame, instr: Instr) -> int:
-    """What is sent, or thrown, is handled when the frame goes on."""
+    """What is sent, or thrown, is handled when the frame goes on. The argument is a hint of the compiler's own."""
     frame.result = frame.stack.pop()
     return YIELD
 
 
-@opcode("GET_YIELD_FROM_ITER")
+@opcode("GET_YIELD_FROM_ITER: iterable -- iterator")
 def get_yield_from_iter(machine: Any, frame: Frame, instr: Instr) -> None:
     value = frame.stack[-1]
     if isinstance(value, types.CoroutineType):
@@ -39,7 +39,7 @@ def get_yield_from_iter(machine: Any, frame: Frame, instr: Instr) -> None:
         frame.stack[-1] = machine.iter(value)
 
 
-@opcode("SEND")
+@opcode("SEND target: receiver value -- receiver yielded", "stays")
 def send(machine: Any, frame: Frame, instr: Instr) -> int | None:
     stack = frame.stack
     done, value = machine.send(stack[-2], stack[-1])
@@ -47,12 +47,12 @@ def send(machine: Any, frame: Frame, instr: Instr) -> int | None:
     return instr.target if done else None
 
 
-@opcode("END_SEND")
+@opcode("END_SEND: receiver value -- value")
 def end_send(machine: Any, frame: Frame, instr: Instr) -> None:
     del frame.stack[-2]
 
 
-@opcode("CLEANUP_THROW")
+@opcode("CLEANUP_THROW: receiver value exception -- none result")
 def cleanup_throw(machine: Any, frame: Frame, instr: Instr) -> None:
     exception = frame.stack[-1]
     if not isinstance(exception, StopIteration):
@@ -61,6 +61,10 @@ def cleanup_throw(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-3:] = None, exception.value
 
 
-@opcode("GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR", "BEFORE_ASYNC_WITH")
+@opcode("GET_AWAITABLE number: value -- awaitable")
+@opcode("GET_AITER: iterable -- iterator")
+@opcode("GET_ANEXT: iterator -- iterator awaitable")
+@opcode("END_ASYNC_FOR: iterator exception --")
+@opcode("BEFORE_ASYNC_WITH: manager -- exit awaitable")
 def asynchronous(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
     raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")

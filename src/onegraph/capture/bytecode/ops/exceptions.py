@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from onegraph.capture.bytecode import Instr
-from onegraph.capture.interp.frame import Frame
-from onegraph.capture.interp.ops.table import opcode
-from onegraph.capture.interp.rests import LEFT
+from onegraph.capture.bytecode.frame import Frame
+from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.opcode import opcode
 
 
-@opcode("RAISE_VARARGS")
+@opcode("RAISE_VARARGS number: operand*number --", "ends")
 def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
     base = len(frame.stack) - instr.arg
     operands = frame.stack[base:]
@@ -18,12 +17,13 @@ def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
     machine.raise_exception(*operands)
 
 
-@opcode("RERAISE")
+@opcode("RERAISE number: exception --", "ends")
 def reraise(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
+    """With an argument, the n-th below the exception is the instruction to blame."""
     machine.raise_again(frame.stack.pop())
 
 
-@opcode("PUSH_EXC_INFO")
+@opcode("PUSH_EXC_INFO: exception -- previous exception", "stays")
 def push_exc_info(machine: Any, frame: Frame, instr: Instr) -> None:
     exception = frame.stack[-1]
     frame.stack[-1] = frame.handled
@@ -31,17 +31,17 @@ def push_exc_info(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.handled = exception
 
 
-@opcode("POP_EXCEPT")
+@opcode("POP_EXCEPT: previous --", "silent")
 def pop_except(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.handled = frame.stack.pop()
 
 
-@opcode("CHECK_EXC_MATCH")
+@opcode("CHECK_EXC_MATCH: exception type -- exception bool")
 def check_exc_match(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-1] = machine.exception_matches(frame.stack[-2], frame.stack[-1])
 
 
-@opcode("CHECK_EG_MATCH")
+@opcode("CHECK_EG_MATCH: group type -- rest match")
 def check_eg_match(machine: Any, frame: Frame, instr: Instr) -> None:
     rest, match = machine.match_group(*frame.stack[-2:])
     frame.stack[-2:] = rest, match
@@ -49,16 +49,13 @@ def check_eg_match(machine: Any, frame: Frame, instr: Instr) -> None:
         frame.handled = match
 
 
-@opcode("BEFORE_WITH")
+@opcode("BEFORE_WITH: manager -- exit entered")
 def before_with(machine: Any, frame: Frame, instr: Instr) -> None:
     leave, entered = machine.enter_context(frame.stack[-1])
     frame.stack[-1] = leave
     frame.stack.append(entered)
 
 
-@opcode("WITH_EXCEPT_START")
+@opcode("WITH_EXCEPT_START: exit lasti previous exception -- exit lasti previous exception result")
 def with_except_start(machine: Any, frame: Frame, instr: Instr) -> None:
-    exception = frame.stack[-1]
-    leave = frame.stack[-4]
-    raised = type(exception), exception, machine.traceback_of(exception)
-    frame.stack.append(machine.call_before(LEFT, leave, raised, {}))
+    frame.stack.append(machine.leave_context(frame.stack[-4], frame.stack[-1]))

@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from types import CellType, FunctionType
 from typing import Any
 
-from onegraph.capture.bytecode import Bytecode
+from onegraph.capture.bytecode.instruction import Bytecode
 
 
 class _Null:

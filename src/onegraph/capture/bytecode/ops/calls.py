@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegraph.capture.bytecode import Instr
-from onegraph.capture.interp.frame import NULL, Frame
-from onegraph.capture.interp.ops.table import opcode
-from onegraph.capture.interp.rests import CALLED
+from onegraph.capture.bytecode.frame import NULL, Frame
+from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.opcode import opcode
 
 
 def split_pair(pair: list[Any], args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
@@ -20,29 +19,30 @@ def split_pair(pair: list[Any], args: tuple[Any, ...]) -> tuple[Any, tuple[Any, 
     return first, (second, *args)
 
 
-@opcode("CALL")
+@opcode("CALL number: callable self argument*number -- result")
 def call(machine: Any, frame: Frame, instr: Instr) -> None:
     stack = frame.stack
     base = len(stack) - instr.arg
     function, args = split_pair(stack[base - 2 : base], tuple(stack[base:]))
-    result = machine.call_before(CALLED, function, args, {})
+    result = machine.call_of_instruction(function, args, {})
     del stack[base - 2 :]
     stack.append(result)
 
 
-@opcode("CALL_KW")
+@opcode("CALL_KW number names: callable self argument*number -- result")
 def call_kw(machine: Any, frame: Frame, instr: Instr) -> None:
+    """The last of the arguments are named."""
     stack = frame.stack
     count, names = instr.arg
     base = len(stack) - count
     named = len(stack) - len(names)
     function, args = split_pair(stack[base - 2 : base], tuple(stack[base:named]))
-    result = machine.call_before(CALLED, function, args, dict(zip(names, stack[named:], strict=True)))
+    result = machine.call_of_instruction(function, args, dict(zip(names, stack[named:], strict=True)))
     del stack[base - 2 :]
     stack.append(result)
 
 
-@opcode("CALL_FUNCTION_EX")
+@opcode("CALL_FUNCTION_EX flag: callable self arguments keywords*flag -- result")
 def call_function_ex(machine: Any, frame: Frame, instr: Instr) -> None:
     stack = frame.stack
     base = len(stack) - 1 - instr.arg
@@ -52,6 +52,6 @@ def call_function_ex(machine: Any, frame: Frame, instr: Instr) -> None:
     function = second if first is NULL else first
     if type(args) is not tuple:
         args = machine.star_arguments(function, args)
-    result = machine.call_before(CALLED, function, args, machine.star_keywords(kwargs))
+    result = machine.call_of_instruction(function, args, machine.star_keywords(kwargs))
     del stack[base - 2 :]
     stack.append(result)
