@@ -72,10 +72,10 @@ def resolve(name: str) -> str | None:
 
 @cache
 def package_imports(name: str) -> frozenset[str]:
-    """The modules of the package that a module imports (its parent packages are implied, and left out)."""
+    """The modules of the package that a module imports, and be it to check types (parent packages are left out)."""
     path = modules()[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found = {resolve(target) for target in imports_of(parse(path), package)}
+    found = {resolve(target) for node in ast.walk(parse(path)) for target in imported_names(node, package)}
     return frozenset(target for target in found if target not in (None, "onegraph", name))
 
 

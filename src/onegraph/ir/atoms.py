@@ -1,14 +1,28 @@
-"""The atoms of index expressions. `index` says what they mean."""
+"""What the atoms of index expressions consist of, for any type of expression. `index` says what they mean."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import Final, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from onegraph.ir.index import Index
+OPERATIONS: dict[str, object] = {
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+}
 
 
-class Symbol:
+class Expression(Protocol):
+    """What atoms ask of an expression."""
+
+    @property
+    def is_factor(self) -> bool: ...
+
+
+E = TypeVar("E", bound=Expression)
+
+
+class Named(Generic[E]):
     """A named integer.
 
     An axis has an `extent` and takes the values 0 .. extent-1. A size has none and is not negative. A value that is
@@ -17,7 +31,7 @@ class Symbol:
 
     __slots__ = ("_hash", "extent", "name", "signed")
 
-    def __init__(self, name: str, extent: Index | None = None, signed: bool = False) -> None:
+    def __init__(self, name: str, extent: E | None = None, signed: bool = False) -> None:
         self.name: Final = name
         self.extent: Final = extent
         self.signed: Final = signed
@@ -29,7 +43,7 @@ class Symbol:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Symbol):
+        if not isinstance(other, Named):
             return NotImplemented
         return self.name == other.name and self.signed == other.signed and self.extent == other.extent
 
@@ -43,15 +57,15 @@ class Symbol:
         return self.name
 
 
-class Call:
+class Pair(Generic[E]):
     """A pair of index expressions under one of the operations of `OPERATIONS`."""
 
     __slots__ = ("_hash", "a", "b", "bounds", "key", "op")
 
     #: The smallest and the largest value, once somebody asked (see `index.bounds`).
-    bounds: tuple[Index | None, Index | None] | None
+    bounds: tuple[E | None, E | None] | None
 
-    def __init__(self, op: str, a: Index, b: Index) -> None:
+    def __init__(self, op: str, a: E, b: E) -> None:
         self.bounds = None
         self.op: Final = op
         self.a: Final = a
@@ -63,7 +77,7 @@ class Call:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Call):
+        if not isinstance(other, Pair):
             return NotImplemented
         return self._hash == other._hash and self.op == other.op and self.a == other.a and self.b == other.b
 
@@ -75,12 +89,3 @@ class Call:
         return f"{left} {self.op} {right}"
 
     __repr__ = __str__
-
-
-Atom = Symbol | Call
-Monomial = tuple[Atom, ...]
-
-
-def is_least_one(atom: Atom) -> TypeGuard[Call]:
-    """Whether it is the larger one of a number and 1: how many steps of memory a dimension of that size takes."""
-    return isinstance(atom, Call) and atom.op == "max" and atom.b == 1

@@ -15,19 +15,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import gcd
+from operator import attrgetter
 from typing import Final
 
-from onegraph.ir.atoms import Atom, Call, Monomial, Symbol
-
-__all__ = ["ONE", "ZERO", "Atom", "Call", "Index", "Monomial", "Symbol"]
+from onegraph.ir.atoms import OPERATIONS, Named, Pair
 
 
-OPERATIONS: dict[str, object] = {
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-}
+class Symbol(Named["Index"]):
+    __slots__ = ()
+
+
+class Call(Pair["Index"]):
+    __slots__ = ()
+
+
+Atom = Symbol | Call
+Monomial = tuple[Atom, ...]
 
 
 class Index:
@@ -215,10 +218,6 @@ class Index:
         return "".join(pieces)
 
     __repr__ = __str__
-
-
-def _atom_key(atom: Atom) -> str:
-    return atom.key
 
 
 def _term_key(term: tuple[Monomial, int]) -> tuple[bool, tuple[str, ...]]:
@@ -491,6 +490,7 @@ def _call_bounds(atom: Call) -> tuple[Index | None, Index | None]:
     raise AssertionError(atom.op)
 
 
+_atom_key = attrgetter("key")
 _SMALL: dict[int, Index] = {}
 _SMALL.update({value: Index((((), value),)) if value else Index(()) for value in range(-1, 257)})
 ZERO: Final = _SMALL[0]

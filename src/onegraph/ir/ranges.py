@@ -1,8 +1,15 @@
-"""Comparisons of index expressions that are settled by what is known of their symbols."""
+"""Comparisons of index expressions that are settled by what is known of their symbols; what is at least one."""
 
 from __future__ import annotations
 
-from onegraph.ir.index import Index, is_at_most
+from typing import TypeGuard
+
+from onegraph.ir.index import Atom, Call, Index, is_at_most
+
+
+def is_least_one(atom: Atom) -> TypeGuard[Call]:
+    """Whether it is the larger one of a number and 1: how many steps of memory a dimension of that size takes."""
+    return isinstance(atom, Call) and atom.op == "max" and atom.b == 1
 
 
 def decide(op: str, a: Index, b: Index) -> bool | None:

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from onegraph.ir.atoms import Symbol
-from onegraph.ir.index import Index
+from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
 from onegraph.torchlib.size_expression import Whole
 

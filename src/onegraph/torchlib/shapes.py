@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from onegraph.ir.atoms import is_least_one
 from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, greatest, is_not_negative
+from onegraph.ir.ranges import is_least_one
 from onegraph.torchlib.size_expression import (
     COMPARE,
     LARGEST,

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
+from onegraph.compiler.codegen.writing import Writing
 from onegraph.ir.loop import Accumulate
 from onegraph.ir.scalar import REDUCTIONS
 from onegraph.ir.types import BF16, BOOL, F16, F32, I64, DType
-
-if TYPE_CHECKING:
-    from onegraph.compiler.codegen.kernel import KernelWriter
 
 _NO_POSITION = (1 << 63) - 1
 
@@ -36,7 +33,7 @@ class Accumulator:
 class Accumulators:
     """The accumulators of the loop that is being written."""
 
-    def __init__(self, writer: KernelWriter) -> None:
+    def __init__(self, writer: Writing) -> None:
         self.w = writer
         self.active: dict[str, Accumulator] = {}
 
@@ -146,7 +143,7 @@ class Accumulators:
         return fold(e, "min", chosen)
 
 
-def value_type(statement: Accumulate, writer: KernelWriter) -> DType:
+def value_type(statement: Accumulate, writer: Writing) -> DType:
     """The type of the values that are compared or added up: that of the operand for positional reductions; no short
     one, of which machines have no arithmetic."""
     first, dtype = statement.args[0], statement.dtype

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from onegraph.compiler.codegen.casts import from_memory, to_memory
 from onegraph.compiler.codegen.emitter import Val, memory_type, suffix
 from onegraph.compiler.codegen.indices import emit_index
+from onegraph.compiler.codegen.writing import Writing
 from onegraph.compiler.kernels import operands
 from onegraph.ir.index import Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
-
-if TYPE_CHECKING:
-    from onegraph.compiler.codegen.kernel import KernelWriter
-
 
 LINE = 64  # bytes that come from memory together
 LONG_ROW = range(1 << 15, 1 << 19)  # bytes of a row that stays in a near cache from one loop over it to the next
@@ -25,7 +21,7 @@ LONG_ROW = range(1 << 15, 1 << 19)  # bytes of a row that stays in a near cache 
 class Memory:
     """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row."""
 
-    def __init__(self, writer: KernelWriter, dtypes: Mapping[str, DType]) -> None:
+    def __init__(self, writer: Writing, dtypes: Mapping[str, DType]) -> None:
         self.w = writer
         self.dtypes = dict(dtypes)
         self.pointers: dict[str, str] = {}

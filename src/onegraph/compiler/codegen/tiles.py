@@ -6,21 +6,17 @@ load that is contiguous across is made once for the tile, one vector for each la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onegraph.compiler.codegen.emitter import Val
+from onegraph.compiler.codegen.writing import Writing
 from onegraph.ir.index import ONE, Index
 from onegraph.ir.loop import Vector
 from onegraph.ir.types import BOOL, I64, DType
-
-if TYPE_CHECKING:
-    from onegraph.compiler.codegen.kernel import KernelWriter
 
 
 class Tiles:
     """The tile that is being written, if any: `iteration` is the one of its iterations, `columns` what was loaded."""
 
-    def __init__(self, writer: KernelWriter) -> None:
+    def __init__(self, writer: Writing) -> None:
         self.w = writer
         self.iteration: int | None = None
         self.first = Val("0", I64)  # where the tile begins across

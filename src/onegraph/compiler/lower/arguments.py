@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.views import View
-from onegraph.ir.atoms import is_least_one
 from onegraph.ir.index import ZERO, Index, product
 from onegraph.ir.loop import Argument, Named
+from onegraph.ir.ranges import is_least_one
 from onegraph.ir.types import DType, TensorType, dtype_of_torch
 from onegraph.torchlib.size_expression import Float
 

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.kernels import indices, is_ordered
-from onegraph.ir.atoms import Call
-from onegraph.ir.index import Index, Symbol
+from onegraph.ir.index import Call, Index, Symbol
 from onegraph.ir.loop import (
     Block,
     IndexValue,
