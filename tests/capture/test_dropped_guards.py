@@ -17,7 +17,8 @@ from onegraph.autograd import runtime
 from onegraph.capture.guards import guard as guards
 from onegraph.capture.guards import program as guard_program
 from onegraph.capture.guards.predicates import Predicate
-from onegraph.capture.heap import recipes, world
+from onegraph.capture.heap import world
+from onegraph.capture.heap.types import cells, deques, dicts, iterators, lists, objects, sets
 from onegraph.capture.residual import rebuild as residual
 from onegraph.capture.symbolic import shapes
 from onegraph.capture.tracer import trace
@@ -209,33 +210,28 @@ def effect(body: str, setup: str) -> str:
     return program(f"{body}\nreturn x + 1", (ONE, ONE), setup)
 
 
-def of(kind: type, write: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    return lambda self, entry: [] if isinstance(entry.shadow, kind) else write(self, entry)
-
-
-WRITE = residual.Rebuild._write
 #: For each way of writing: where it is, what takes it out, and a program that needs it.
 EFFECTS: dict[str, tuple[Any, str, Any, str]] = {
-    "dict": (residual.Rebuild, "_write_dict", nothing, effect("c['a'] = c.get('a', 0) + 1", "c = {}")),
-    "set": (residual.Rebuild, "_write_set", nothing, effect("c.add(len(c))", "c = set()")),
+    "dict": (dicts.Dicts, "write", nothing, effect("c['a'] = c.get('a', 0) + 1", "c = {}")),
+    "set": (sets.Sets, "write", nothing, effect("c.add(len(c))", "c = set()")),
     "cell": (
-        residual.Rebuild, "_write_cell", nothing,
+        cells.Cells, "write", nothing,
         program("return step(), x + 1", (ONE, ONE), "def make():\n    n = 0\n    def step():\n        nonlocal n\n        n += 1\n        return n\n    return step\nstep = make()"),
     ),
-    "list": (residual.Rebuild, "_write", of(list, WRITE), effect("c.append(1)", "c = []")),
-    "deque": (residual, "write_deque", nothing, effect("c.append(1)", "c = collections.deque()")),
+    "list": (lists.Lists, "write", nothing, effect("c.append(1)", "c = []")),
+    "deque": (deques.Deques, "write", nothing, effect("c.append(1)", "c = collections.deque()")),
     "draws": (residual, "write_draws", nothing, effect("next(c)", "c = iter([1, 2, 3])")),
     "slots": (world.World, "changed_slots", none, effect("c.a = 5", "class S: __slots__ = ('a',)\nc = S()\nc.a = 1")),
     "global": (world.World, "write_global", nothing, program("global n\nn += 1\nreturn n, x", (ONE,) * 3, "n = 0")),
-    "attribute": (residual.Rebuild, "_write_dict", nothing, effect("c.n += 1", "class A: n = 0\nc = A()")),
-    "item of a list": (residual.Rebuild, "_write", of(list, WRITE), effect("c[0] += 1", "c = [1, 2]")),
-    "key that popitem takes": (residual, "taken_out", lambda *_: ([], 0), effect("c.popitem()", "c = {1: 1, 2: 2, 3: 3}")),
-    "key that is deleted": (residual, "taken_out", lambda *_: ([], 0), effect("c.pop(1, 0)", "c = {1: 1, 2: 2}")),
+    "attribute": (dicts.Dicts, "write", nothing, effect("c.n += 1", "class A: n = 0\nc = A()")),
+    "item of a list": (lists.Lists, "write", nothing, effect("c[0] += 1", "c = [1, 2]")),
+    "key that popitem takes": (dicts, "taken_out", lambda *_: ([], 0), effect("c.popitem()", "c = {1: 1, 2: 2, 3: 3}")),
+    "key that is deleted": (dicts, "taken_out", lambda *_: ([], 0), effect("c.pop(1, 0)", "c = {1: 1, 2: 2}")),
     "attributes of what is made": (
-        recipes, "fill_attributes", nothing, program("c = A()\nc.n = 5\nreturn c, x", (ONE, ONE), "class A: pass")
+        objects, "fill_attributes", nothing, program("c = A()\nc.n = 5\nreturn c, x", (ONE, ONE), "class A: pass")
     ),
     "place of an iterator": (
-        recipes, "write_position", nothing, program("i = iter([1, 2, 3])\nnext(i)\nreturn i, x", (ONE, ONE))
+        iterators, "write_position", nothing, program("i = iter([1, 2, 3])\nnext(i)\nreturn i, x", (ONE, ONE))
     ),
     "written input": (runtime, "write", nothing, program("x.add_(1)\nreturn x + 1", (ONE, ONE))),
     "messages": (

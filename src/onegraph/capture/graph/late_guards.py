@@ -17,7 +17,6 @@ import torch
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.program import assemble
 from onegraph.capture.guards.source import Arg, FreeCell, Item, Source, base_of, root_of
-from onegraph.capture.heap.shadows import differs
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.custom_function import applied_in
@@ -80,7 +79,11 @@ class LateReads:
         entries = [records[key] for key in asked if key in records]
         changed = {(id(shadow), member) for shadow, member, _ in world.changed_slots()}
         names = {(key, name) for key, names in written.items() for name in names}
-        if any(map(differs, entries)) or not changed.isdisjoint(asked_slots) or not names.isdisjoint(self.names):
+        if (
+            any(entry.differs() for entry in entries)
+            or not changed.isdisjoint(asked_slots)
+            or not names.isdisjoint(self.names)
+        ):
             problems.append("whose backward reads or writes what the program has changed")
         if any(entry.guarded and is_of_call(entry.source) for entry in entries):
             problems.append("whose backward takes what forward has not kept")

@@ -5,10 +5,9 @@ How far it looks decides how much is filled, and guarded: `[*a]` one level, `a =
 
 from __future__ import annotations
 
-import collections
 import operator
 import types
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from onegraph.capture.calls.registry import row_of
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.heap.attributes import Attributes
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
+from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
@@ -38,9 +38,6 @@ SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 #: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
 FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
-CONTAINERS = dict | list | tuple | set | frozenset | collections.deque
-#: What native code looks into where it compares or prints.
-LOOKED_INTO = CONTAINERS | SimpleNamespace | BaseException
 NUMBERS = int | float | torch.SymInt | torch.SymFloat
 OPERANDS = NUMBERS | torch.Tensor
 INTEGERS = int | torch.SymInt
@@ -242,7 +239,7 @@ class Operators(Attributes):
     def _filled_deep(self, value: Any) -> Any:
         if type(value) in ATOMS or isinstance(value, torch.Tensor):
             return value
-        return self.world.realize_deep(value) if isinstance(value, LOOKED_INTO) else value
+        return self.world.realize_deep(value) if rule_of(type(value)).is_looked_into else value
 
     def shown(self, value: Any) -> Any:
         """An argument of a native function that prints it, or a tuple or dict of them."""
@@ -333,19 +330,11 @@ def hides_text(value: Any, seen: set[int]) -> bool:
     """Whether a container, at any depth, holds tensors or texts that are not known yet: it cannot be printed."""
     if isinstance(value, VIEWS):
         return hides_text(behind_proxy(value), seen)
-    if not isinstance(value, LOOKED_INTO) or id(value) in seen:
+    rule = rule_of(type(value))
+    if not rule.is_looked_into or id(value) in seen:
         return isinstance(value, torch.Tensor)
     seen.add(id(value))
-    match plain(value):
-        case dict():
-            items = [*dict.keys(value), *dict.values(value)]
-        case SimpleNamespace():
-            items = list(vars(value).values())
-        case BaseException():
-            items = list(BaseException.args.__get__(value))
-        case _:
-            items = members_of(value)
-    return any(is_marked(item) or hides_text(item, seen) for item in items)
+    return any(is_marked(item) or hides_text(item, seen) for item in rule.members(value))
 
 
 def membership(broken: GraphBreak) -> GraphBreak:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from types import FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any, assert_never
 
@@ -65,7 +64,7 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return dict.get(owner, referred(key), _MISSING)
             case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
                 return owner.get(key, _MISSING)
-            case Item(_, key) if type(owner) in (list, tuple, deque):
+            case Item(_, key) if type(owner) in (list, tuple):
                 return owner[key]
             case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
                 return found.__get__(owner)

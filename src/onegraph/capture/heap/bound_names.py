@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onegraph.capture.guards.guard import Guard
-from onegraph.capture.heap.shadows import Namespace
+from onegraph.capture.heap.namespaces import Namespace
 from onegraph.capture.pyobject.contents import DELETED
 
 SHOWN = 3

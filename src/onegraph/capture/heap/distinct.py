@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onegraph.capture.guards.source import DictOf, Source
-from onegraph.capture.heap.shadows import Record
+from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import isinstance
 

@@ -12,8 +12,8 @@ import torch
 from onegraph import _C
 from onegraph.capture.breaks import TEXT_DECIDES, GraphBreak
 from onegraph.capture.guards.source import Source
-from onegraph.capture.heap.shadows import Record
 from onegraph.capture.heap.tensor_texts import is_marked, refuse_marked
+from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.pyobject.contents import ATOMS, keys_of, members_of
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import HEAP_TYPE, compares_in_python, instance_dict, slots_of

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from onegraph.capture.guards.source import Globals, Item, Source
-from onegraph.capture.heap.shadows import Namespace, Record
+from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.pyobject.contents import DELETED
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import instance_dict
 
 #: What a library consists of.
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
+
+
+@dataclass(slots=True)
+class Namespace:
+    """The globals of a module as the trace sees them: what was read, and what was written."""
+
+    real: dict[str, Any]
+    source: Globals
+    guarded: bool
+    read: dict[str, Any] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+    #: What a library has under the names that the trace has looked up in it (DELETED: nothing), as far as it is code.
+    bound: dict[str, Any] = field(default_factory=dict)
 
 
 def is_of_module(namespace: dict[Any, Any]) -> bool:

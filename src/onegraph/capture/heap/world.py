@@ -17,7 +17,6 @@ import contextlib
 import itertools
 import re
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
@@ -27,19 +26,17 @@ from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
-from onegraph.capture.guards.predicates import SameMembers
-from onegraph.capture.guards.source import Attr, CellOf, DictOf, Globals, Item, Source, Through, TypeOf
-from onegraph.capture.heap.deques import fill_deque, items_of
+from onegraph.capture.guards.source import Attr, CellOf, DictOf, Globals, Item, Source, TypeOf
 from onegraph.capture.heap.iterator_reads import Draws
 from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
-from onegraph.capture.heap.shadows import Record, differs
 from onegraph.capture.heap.tensor_texts import refuse_marked
-from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value, keys_of, members_of
+from onegraph.capture.heap.type_rules import Record, rule_of
+from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
 from onegraph.capture.pyobject.special_methods import StatefulClasses
-from onegraph.capture.pyobject.weakly_known import passes_away, weakly
+from onegraph.capture.pyobject.weakly_known import weakly
 
 
 class World(Namespaces, Keys):
@@ -168,7 +165,7 @@ class World(Namespaces, Keys):
         return value
 
     def record(self, shadow: Any, real: Any, source: Source, guarded: bool, snapshot: Any) -> Record:
-        entry = Record(shadow, real, source, guarded, snapshot)
+        entry = Record(shadow, real, source, guarded, snapshot, rule_of(type(shadow)))
         self.records[id(shadow)] = entry
         self._keep += (shadow, real)
         return entry
@@ -249,7 +246,7 @@ class World(Namespaces, Keys):
                 raise KeyError(key)
             return value
         if value is UNFILLED:
-            return self._fill_key(entry, key)
+            return self.fill_key(entry, key)
         if value is DELETED:
             refuse_marked(key)
             self.guard_presence(entry, key)
@@ -289,7 +286,8 @@ class World(Namespaces, Keys):
         cell.cell_contents = value
         return value
 
-    def _fill_key(self, entry: Record, key: Any) -> Any:
+    def fill_key(self, entry: Record, key: Any) -> Any:
+        """Read the value of a key of a dict."""
         original = entry.original_key(key)
         value = self.admit(dict.__getitem__(entry.real, original), Item(entry.source, weakly(original)), entry.guarded)
         entry.snapshot[key] = value
@@ -301,17 +299,8 @@ class World(Namespaces, Keys):
         if type(container) is MappingProxyType:
             container = behind_proxy(container)
         entry = self.records.get(id(container))
-        if entry is None or not entry.guarded or entry.complete:
-            return
-        match entry.real:
-            case dict():
-                keys = tuple(keys_of(entry.real))
-                exact = all(type(key) in ATOMS or is_exact(key) for key in keys)
-                self.guard(entry.source, *(("keys", keys) if exact else ("check", SameMembers(keys))))
-            case list():
-                self.guard(entry.source, "length", list.__len__(entry.real))
-            case deque():
-                self.guard(Through(entry.source, items_of), "length", deque.__len__(entry.real))
+        if entry is not None and entry.guarded and not entry.complete:
+            entry.rule.guard_length(self, entry)
 
     def refuse_opaque(self, value: Any) -> None:
         """Break the graph where the hidden state of a native object from outside would be read or written."""
@@ -338,19 +327,7 @@ class World(Namespaces, Keys):
         elif entry is not None and not entry.complete:
             self.length_matters(value)
             entry.complete = True
-            match entry.shadow:
-                case dict():
-                    for key, slot in list(dict.items(entry.shadow)):
-                        if slot is UNFILLED:
-                            self._fill_key(entry, key)
-                case list():
-                    for index, slot in enumerate(list.__iter__(entry.shadow)):
-                        if slot is UNFILLED:
-                            self.element(entry.shadow, index)
-                case CellType() if cell_value(entry.shadow) is UNFILLED:
-                    self.contents(entry.shadow)
-                case deque():
-                    fill_deque(self, entry)
+            entry.rule.fill(self, entry)
         return value
 
     def realize_deep(self, value: Any, opaque: bool = False, seen: set[int] | None = None) -> Any:
@@ -376,13 +353,7 @@ class World(Namespaces, Keys):
         return instance_dict(value)
 
     def children(self, value: Any) -> Iterator[Any]:
-        if isinstance(value, dict):
-            yield from list(dict.keys(value))
-            yield from list(dict.values(value))
-        elif isinstance(value, list | tuple | set | frozenset | deque):
-            yield from members_of(value)
-        elif isinstance(value, MappingProxyType):
-            yield behind_proxy(value)
+        yield from rule_of(type(value)).members(value)
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             yield from list(attributes.values())
@@ -461,10 +432,5 @@ class World(Namespaces, Keys):
     def changed(self) -> Iterator[Record]:
         """The records whose shadow differs from its snapshot, in the order of admission."""
         for entry in self.records.values():
-            if differs(entry):
+            if entry.differs():
                 yield entry
-
-
-def is_exact(key: Any) -> bool:
-    """Whether a key equals nothing but itself, and may be kept alive."""
-    return type(key).__eq__ is object.__eq__ and not passes_away(key)

@@ -14,7 +14,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.bytecode import Bytecode
-from onegraph.capture.heap.recipes import recipe
+from onegraph.capture.heap.type_rules import TypeRule, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.resume.continuation import Planner, Values, write_value
 from onegraph.capture.resume.resume_function import write_resume_function
@@ -26,28 +26,30 @@ def exhausted() -> Any:
     yield
 
 
-@recipe(GeneratorType)
-def rebuild_generator(rebuild: Any, value: Any) -> str:
+@rule_for(GeneratorType)
+class Generators(TypeRule):
     """A generator of the trace, started or not, or at its end."""
-    frame = rebuild.world.generators.get(id(value))
-    if frame is None or frame.generator() is not value or value.gi_running:
-        raise GraphBreak(CANNOT_REBUILD, what="generator")
-    if value.gi_frame is None:
-        code = exhausted.__code__.replace(
-            co_name=frame.bytecode.code.co_name, co_filename=frame.bytecode.code.co_filename
-        )
-        name = rebuild.assign(f"{rebuild.const(FunctionType(code, frame.globals))}()")
-        rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
-    else:
-        values = Values()
-        made = Planner((frame,), values).generator(frame, value.gi_suspended)
-        arguments = [write_value(rebuild, values.items[number]) for number in (*made.leading, *made.values)]
-        name = rebuild.assign(f"{write_resume_function(rebuild, made.function)}({', '.join(arguments)})")
-        if value.gi_suspended:
-            rebuild.lines.append(f"{rebuild.const(next)}({name})")
-    for attribute in ("__name__", "__qualname__"):
-        rebuild.lines.append(f"{name}.{attribute} = {getattr(value, attribute)!r}")
-    return name
+
+    def rebuild(self, rebuild: Any, value: Any) -> str:
+        frame = rebuild.world.generators.get(id(value))
+        if frame is None or frame.generator() is not value or value.gi_running:
+            raise GraphBreak(CANNOT_REBUILD, what="generator")
+        if value.gi_frame is None:
+            code = exhausted.__code__.replace(
+                co_name=frame.bytecode.code.co_name, co_filename=frame.bytecode.code.co_filename
+            )
+            name = rebuild.assign(f"{rebuild.const(FunctionType(code, frame.globals))}()")
+            rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
+        else:
+            values = Values()
+            made = Planner((frame,), values).generator(frame, value.gi_suspended)
+            arguments = [write_value(rebuild, values.items[number]) for number in (*made.leading, *made.values)]
+            name = rebuild.assign(f"{write_resume_function(rebuild, made.function)}({', '.join(arguments)})")
+            if value.gi_suspended:
+                rebuild.lines.append(f"{rebuild.const(next)}({name})")
+        for attribute in ("__name__", "__qualname__"):
+            rebuild.lines.append(f"{name}.{attribute} = {getattr(value, attribute)!r}")
+        return name
 
 
 def waiting(world: World) -> Iterator[GeneratorType[Any, Any, Any]]:

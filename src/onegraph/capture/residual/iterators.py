@@ -17,10 +17,8 @@ from typing import Any, Literal
 
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.guards.source import Item, Source, Through
-from onegraph.capture.heap.admission import admit_opaque
 from onegraph.capture.heap.iterator_reads import counted, draw
-from onegraph.capture.heap.recipes import recipe
-from onegraph.capture.heap.shadows import differs
+from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.python.iteration import CALLING, Filtered, Mapped, StandIn, hidden
 from onegraph.capture.pyobject.exact_types import defines, isinstance
@@ -182,7 +180,7 @@ class Plain(StandIn):
         """The list that it is over as the program sees it, if the program has written to it."""
         shadow = self.world.shadow_of.get(id(self.container))
         entry = None if shadow is None else self.world.records.get(id(shadow))
-        if entry is None or not (self.late or id(shadow) in self.world.touched or differs(entry)):
+        if entry is None or not (self.late or id(shadow) in self.world.touched or entry.differs()):
             return None
         if not isinstance(shadow, list):
             raise GraphBreak(OUTSIDE_ITERATOR, what=f"a {self.kind.__name__} over what has changed since")
@@ -204,14 +202,16 @@ class Plain(StandIn):
         return self.left - self.taken
 
 
-@recipe(Plain)
-def rebuild_copy(rebuild: Any, value: Plain) -> str:
+@rule_for(Plain)
+class Copies(TypeRule):
     """A copy that the program has made of an iterator from outside."""
-    if value.late:
-        raise hidden(value)
-    name = rebuild.assign(f"{rebuild.const(copy.copy)}({rebuild.source(value.source)})")
-    rebuild.lines.append(f"{rebuild.const(draw)}({name}, {value.taken + value.ended})")
-    return name
+
+    def rebuild(self, rebuild: Any, value: Plain) -> str:
+        if value.late:
+            raise hidden(value)
+        name = rebuild.assign(f"{rebuild.const(copy.copy)}({rebuild.source(value.source)})")
+        rebuild.lines.append(f"{rebuild.const(draw)}({name}, {value.taken + value.ended})")
+        return str(name)
 
 
 # ---- over other iterators --------------------------------------------------------------------------------------------

@@ -15,14 +15,11 @@ graph and the other objects known by identity. It is readable, and steppable in 
 from __future__ import annotations
 
 import builtins
-import collections
-import itertools
 import linecache
 import math
-import operator
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any, assert_never
 
 import torch
@@ -44,15 +41,13 @@ from onegraph.capture.guards.source import (
     TypeOf,
     root_of,
 )
-from onegraph.capture.heap.deques import write_deque
-from onegraph.capture.heap.recipes import RECIPES, rebuild_object
-from onegraph.capture.heap.shadows import Record, differs
 from onegraph.capture.heap.tensor_texts import Printed, is_marked, refuse_pieces
+from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
-from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value, keys_of, members_of, same_key
+from onegraph.capture.pyobject.contents import DELETED, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
@@ -230,10 +225,7 @@ class Rebuild:
             owner, name = part
             made = self.value(owner)
             return self.assign(self.instance_dict(made, type(owner)) if name == "__dict__" else f"{made}.{name}")
-        for kinds, recipe in RECIPES:
-            if issubclass(cls, kinds):
-                return recipe(self, value)
-        return rebuild_object(self, value)
+        return rule_of(cls).rebuild(self, value)
 
     def _marked(self, text: str) -> str:
         """A string that prints tensors."""
@@ -283,7 +275,7 @@ class Rebuild:
         statements = write_draws(self)
         for entry in list(self.world.changed()):
             if id(entry.shadow) not in self._settled:
-                statements += self._write(entry)
+                statements += entry.rule.write(self, entry)
         for shadow, descriptor, value in self.world.changed_slots():
             target = self.source(self.world.origin[id(shadow)])
             if value is DELETED:
@@ -298,108 +290,9 @@ class Rebuild:
     def settle(self, shadow: Any) -> None:
         """Replay the writes to a container from outside now, before the next value is made."""
         entry = self.world.records.get(id(shadow))
-        if entry is not None and id(shadow) not in self._settled and differs(entry):
+        if entry is not None and id(shadow) not in self._settled and entry.differs():
             self._settled.add(id(shadow))
-            self.lines += self._write(entry)
-
-    def _write(self, entry: Record) -> list[str]:
-        shadow = entry.shadow
-        match shadow:
-            case CellType():
-                return self._write_cell(entry)
-            case dict():
-                return self._write_dict(entry)
-            case list():
-                target, before = self.source(entry.source), entry.snapshot
-                if all(map(operator.is_, list.__iter__(shadow), before)) and list.__len__(shadow) >= len(before):
-                    added = list.__getitem__(shadow, slice(len(before), None))
-                    return [f"{self.const(list.extend)}({target}, [{self.values(added)}])"]
-                self.world.realize(shadow)
-                return [f"{self.const(list.__setitem__)}({target}, slice(None), [{self.values(members_of(shadow))}])"]
-            case set():
-                return self._write_set(entry)
-            case collections.deque():
-                return write_deque(self, entry)
-            case _:
-                raise AssertionError(f"no replay for {type(shadow).__name__}")
-
-    def _write_set(self, entry: Record) -> list[str]:
-        """Element by element, or all of them anew: what gives the order that the program has seen."""
-        target = self.source(entry.source)
-        kept = {id(item) for item in set.__iter__(entry.shadow)}
-        known = {id(item) for item in entry.snapshot}
-        gone = [item for item in entry.snapshot if id(item) not in kept]
-        new = [item for item in set.__iter__(entry.shadow) if id(item) not in known]
-        atoms = all(type(item) in ATOMS for item in (*entry.snapshot, *new))
-        if atoms and not keeps_order(entry.snapshot, gone, new, entry.shadow):
-            items = self.values(list(set.__iter__(entry.shadow)))
-            return [f"{self.const(set.clear)}({target})", f"{self.const(set.update)}({target}, [{items}])"]
-        return [f"{self.const(set.discard)}({target}, {self.value(item)})" for item in gone] + [
-            f"{self.const(set.add)}({target}, {self.value(item)})" for item in new
-        ]
-
-    def _write_cell(self, entry: Record) -> list[str]:
-        value = cell_value(entry.shadow)
-        match entry.source:
-            case FreeCell(_, name):
-                if name not in self.nonlocals:
-                    self.nonlocals.append(name)
-                return [f"del {name}" if value is DELETED else f"{name} = {self.value(value)}"]
-            case source:
-                target = f"{self.source(source)}.cell_contents"
-                return [f"del {target}" if value is DELETED else f"{target} = {self.value(value)}"]
-
-    def _write_dict(self, entry: Record) -> list[str]:
-        shadow, before = entry.shadow, entry.original_keys()
-        target = self.source(entry.source)
-        plain = type(entry.real) is dict
-        kind = collections.OrderedDict if isinstance(shadow, collections.OrderedDict) else dict
-        setter, deleter = self.const(kind.__setitem__), self.const(kind.__delitem__)
-        after = keys_of(shadow)
-        kept = in_order(after, before)
-        last = after[len(kept) :]
-        if any(dict.__getitem__(shadow, key) is UNFILLED for key in last):
-            self.world.realize(shadow)
-        gone, popped = taken_out(before, kept, entry.popped if kind is dict else [])
-        statements = [f"{deleter}({target}, {self.key(entry.original_key(key))})" for key in gone]
-        statements += [f"{self.const(dict.popitem)}({target})"] * popped
-        written = [(key, self.key(entry.original_key(key))) for key in kept if self._key_changed(entry, key)]
-        for key, _ in written if len(written) + len(last) > 1 else ():
-            self.world.guard_presence(entry, key)  # a dict without it would get its keys in the order of the program
-        for key, key_text in [*written, *((key, self.value(key)) for key in last)]:
-            value = self.value(dict.__getitem__(shadow, key))
-            statements.append(
-                f"{target}[{key_text}] = {value}" if plain else f"{setter}({target}, {key_text}, {value})"
-            )
-        return statements
-
-    def _key_changed(self, entry: Record, key: Any) -> bool:
-        value = dict.__getitem__(entry.shadow, key)
-        return value is not UNFILLED and (key not in entry.snapshot or entry.snapshot[key] is not value)
-
-
-def in_order(after: list[Any], before: list[Any]) -> list[Any]:
-    """The keys of before that have kept their order, up to the first that has not: the others are put behind them."""
-    rest = iter(before)
-    found = (next((each for each in rest if same_key(key, each)), UNFILLED) for key in after)
-    return list(itertools.takewhile(lambda each: each is not UNFILLED, found))
-
-
-def taken_out(before: list[Any], kept: list[Any], popped: list[Any]) -> tuple[list[Any], int]:
-    """The keys that are deleted, and how many of the last that are left then `popitem` takes out, as it has done."""
-    stays, by_popitem = set(map(id, kept)), set(map(id, popped))
-    last = itertools.takewhile(lambda key: id(key) not in stays, reversed(before))
-    ended = {id(key) for key in last if id(key) in by_popitem}
-    return [key for key in before if id(key) not in stays | ended], len(ended)
-
-
-def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[Any]) -> bool:
-    """Whether a set with these elements has those of `after`, in their order, when some are gone and some are new."""
-    made = set(before)
-    made.difference_update(gone)
-    for item in new:
-        made.add(item)
-    return len(made) == len(after) and all(map(operator.is_, made, set.__iter__(after)))
+            self.lines += entry.rule.write(self, entry)
 
 
 def literal(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.heap.shadows import Record
+from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance

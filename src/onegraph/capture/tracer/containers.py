@@ -17,10 +17,11 @@ from onegraph.capture.graph.operators import Operators
 from onegraph.capture.heap.attributes import MISSING
 from onegraph.capture.heap.native_calls import refuse_called
 from onegraph.capture.heap.tensor_texts import refuse_marked
+from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
 from onegraph.capture.policy.python.iteration import StandIn, hidden
-from onegraph.capture.pyobject.contents import ATOMS, members_of
+from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy
 
@@ -129,12 +130,11 @@ class Containers(Operators):
             return self.world.present(container, item)
         if not isinstance(container, torch.Tensor) and not self._fill_for("__contains__", container):
             return super().contains(item, container)
-        match plain(container):
-            case list() | tuple() | collections.deque():
-                for member in members_of(container):
-                    self.world.told_apart(item, member)
-            case set() | frozenset():
-                self.world.settled(item)
+        if isinstance(container, set | frozenset):
+            self.world.settled(item)
+        rule = rule_of(type(container))
+        for member in rule.members(container) if rule.compares_members else ():
+            self.world.told_apart(item, member)
         return super().contains(item, container)
 
     def _fill_for(self, special: str, container: Any) -> bool:

@@ -21,17 +21,16 @@ from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.calls.registry import is_library
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
-from onegraph.capture.guards.fingerprints import Fingerprints
 from onegraph.capture.guards.recompiling import value_at
 from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, placeholder_name
 from onegraph.capture.heap.admission import admit_object
+from onegraph.capture.heap.fingerprints import Fingerprints
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.python import (
     builtins,
     calculations,
     classes,
     copies,
-    deques,
     formatting,
     imports,
     iteration,
@@ -66,7 +65,6 @@ POLICIES = (
     classes,
     copies,
     custom_functions,
-    deques,
     formatting,
     generators,
     imports,

@@ -7,7 +7,6 @@ native function runs only if the policy knows it.
 
 from __future__ import annotations
 
-import collections
 import functools
 import operator
 import sys
@@ -66,6 +65,7 @@ from onegraph.capture.heap.native_calls import (
     takes_symbols,
 )
 from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
+from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.attributes import note_attribute
@@ -383,7 +383,7 @@ class Tracer(Frames, Containers):
             self.world.touch(receiver)
         if isinstance(receiver, dict | set | frozenset) and function.__name__ in KEYED and args:
             self.world.settled(args[0])
-        if isinstance(receiver, list | tuple | collections.deque) and function.__name__ in COMPARING and args:
+        if function.__name__ in COMPARING and args and rule_of(type(receiver)).compares_members:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):

@@ -12,8 +12,9 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.calls.registry import policy
-from onegraph.capture.heap.recipes import NativeLike, recipe
 from onegraph.capture.heap.tensor_texts import refuse_marked
+from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.types.functions import NativeLike
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -142,10 +143,11 @@ class Filtered(Calling):
                 return item
 
 
-@recipe(Mapped, Filtered)
-def rebuild_calling(rebuild: Any, value: Calling) -> str:
-    parts = rebuild.values((value.function, *value.iterators))
-    return rebuild.assign(f"{rebuild.const(value.kind)}({parts})")
+@rule_for(Mapped, Filtered)
+class CallingRule(TypeRule):
+    def rebuild(self, rebuild: Any, value: Calling) -> str:
+        parts = rebuild.values((value.function, *value.iterators))
+        return str(rebuild.assign(f"{rebuild.const(value.kind)}({parts})"))
 
 
 @policy(map)
@@ -184,9 +186,10 @@ class Asks(Calls):
         return bool(self.tracer.truth(super().__call__(*args)))
 
 
-@recipe(Calls)
-def rebuild_calls(rebuild: Any, value: Calls) -> str:
-    return rebuild.value(value.function)
+@rule_for(Calls)
+class CallsRule(TypeRule):
+    def rebuild(self, rebuild: Any, value: Calls) -> str:
+        return str(rebuild.value(value.function))
 
 
 #: Iterators that call a function of the program -> which argument it is, its name if any, and what stands for it.

@@ -9,20 +9,18 @@ import torch
 
 from onegraph.capture.breaks import NUMPY, GraphBreak
 from onegraph.capture.calls.registry import policy
-from onegraph.capture.heap.admission import ADMISSIONS, admit_identity, admit_value
-from onegraph.capture.heap.recipes import recipe
+from onegraph.capture.heap.type_rules import rule_for
+from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.pyobject.exact_types import isinstance
 
-ADMISSIONS[numpy.ufunc] = admit_identity
-for kind in {*numpy.sctypeDict.values()}:
-    if issubclass(kind, numpy.number | numpy.bool_):
-        ADMISSIONS[kind] = admit_value
+rule_for(numpy.ufunc)(Identities)
 
 
-@recipe(numpy.number, numpy.bool_)
-def rebuild_number(rebuild: Any, value: Any) -> str:
-    """One that the trace has computed: another object at each call, as it would be."""
-    return str(rebuild.assign(f"{rebuild.const(type(value))}({rebuild.const(value)})"))
+@rule_for(*{kind for kind in numpy.sctypeDict.values() if issubclass(kind, numpy.number | numpy.bool_)})
+class Numbers(Values):
+    def rebuild(self, rebuild: Any, value: Any) -> str:
+        """One that the trace has computed: another object at each call, as it would be."""
+        return str(rebuild.assign(f"{rebuild.const(type(value))}({rebuild.const(value)})"))
 
 
 def _over_numbers(function: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import enum
 from types import CellType
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from onegraph.base.errors import OnegraphError
 from onegraph.capture.calls.registry import is_outside_class
 from onegraph.capture.guards.source import Source, describe
+from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.pyobject.exact_types import plain
 from onegraph.capture.pyobject.layout import instance_dict
 
@@ -45,14 +45,6 @@ def fingerprint(real: Any) -> Any:
             return None  # they remember what they were asked for
         case _ if is_outside_class(type(real)) or type(real).__module__ == "torch._ops":
             return None  # others change the one, and operators remember their overloads when they are asked for
-        case dict():
-            return [(id(key), id(value)) for key, value in dict.items(real)]
-        case list():
-            return [id(item) for item in list.__iter__(real)]
-        case collections.deque():
-            return [id(item) for item in collections.deque.__iter__(real)]
-        case set():
-            return {id(item) for item in set.__iter__(real)}
         case CellType():
             try:
                 return id(real.cell_contents)
@@ -60,4 +52,5 @@ def fingerprint(real: Any) -> Any:
                 return None
         case _:
             attributes = instance_dict(real) if getattr(type(real), "__dictoffset__", 0) else None
-            return [(name, id(value)) for name, value in attributes.items()] if attributes else None
+            named = [(name, id(value)) for name, value in attributes.items()] if attributes else None
+            return list(map(id, rule_of(type(real)).members(real))), named

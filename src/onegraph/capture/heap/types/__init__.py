@@ -1,0 +1,1 @@
+"""The rules of Python's own types, see `onegraph.capture.heap.type_rules`."""

@@ -1,0 +1,93 @@
+"""What refers to another object: weak references and proxies, read-only views of mappings, `super()`."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
+from onegraph.capture.guards.source import Attr, Source, Through
+from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.world import World
+from onegraph.capture.pyobject.layout import behind_proxy, behind_weak_proxy
+
+
+@rule_for(weakref.ref)
+class WeakReferences(TypeRule):
+    """A reference to the shadow of the referent: the original would hand out the real object."""
+
+    def admit(self, world: World, real: weakref.ref[Any], source: Source, guarded: bool) -> Any:
+        if guarded:
+            world.guard(source, "type", type(real))
+        target = world.admit(real(), Through(source, call_reference), guarded)
+        if target is None:  # it is used as it is; another call may bring another one
+            world.unpinned.add(id(real))
+        shadow = real if target is None else self.referring(world, real, target, source, guarded)
+        world.adopt(real, world.keep(shadow), source)
+        return shadow
+
+    def referring(self, world: World, real: Any, target: Any, source: Source, guarded: bool) -> weakref.ref[Any]:
+        """A reference to the shadow of what a real one refers to."""
+        return weakref.ref(target)
+
+    def rebuild(self, rebuild: Any, value: weakref.ref[Any]) -> str:
+        target = value() if type(value) is weakref.ref else None
+        if target is None:
+            raise GraphBreak(CANNOT_REBUILD, what="weak reference")
+        parts = [target] if value.__callback__ is None else [target, value.__callback__]
+        return str(rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})"))
+
+
+@rule_for(weakref.KeyedRef)
+class KeyedReferences(WeakReferences):
+    """A value of a weak dictionary."""
+
+    def referring(self, world: World, real: Any, target: Any, source: Source, guarded: bool) -> weakref.ref[Any]:
+        key = world.admit(real.key, Attr(source, "key"), guarded)
+        return weakref.KeyedRef(target, None, key)  # type: ignore[arg-type]
+
+
+@rule_for(*weakref.ProxyTypes)
+class WeakProxies(TypeRule):
+    """One of the shadow, if its object lives: what the program writes to that is seen through it."""
+
+    def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        target = behind_weak_proxy(real)
+        if target is None:
+            return admit_opaque(world, real, source, guarded)
+        if guarded:
+            world.guard(source, "type", type(real))
+        shadow = weakref.proxy(world.admit(target, Through(source, behind_weak_proxy), guarded))
+        world.adopt(real, shadow, source)
+        return shadow
+
+    def rebuild(self, rebuild: Any, value: Any) -> str:
+        """It does not tell whom it calls when its object dies."""
+        raise GraphBreak(CANNOT_REBUILD, what="weak proxy")
+
+
+@rule_for(types.MappingProxyType)
+class MappingProxies(TypeRule):
+    """A view of the shadow of the mapping behind it: the program may change that."""
+
+    def admit(self, world: World, real: types.MappingProxyType[Any, Any], source: Source, guarded: bool) -> Any:
+        shadow = types.MappingProxyType(world.admit(behind_proxy(real), Through(source, behind_proxy), guarded))
+        world.adopt(real, shadow, source)
+        return shadow
+
+    def members(self, value: Any) -> list[Any]:
+        return [behind_proxy(value)]
+
+
+@rule_for(super)
+class Supers(TypeRule):
+    def admit(self, world: World, real: super, source: Source, guarded: bool) -> Any:
+        owner = world.admit(real.__self__, Attr(source, "__self__"), guarded)
+        shadow = super(real.__thisclass__, owner)
+        world.adopt(real, shadow, source)
+        return shadow
+
+
+def call_reference(reference: weakref.ref[Any]) -> Any:
+    return reference()
