@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import onegraph
 from onegraph.base.events import GraphCaptured, MemoryPlanned
 from onegraph.compile import EVENTS
+from onegraph.compiler.library import convolution
 
 CALLS = ("aten", "onednn", "packed", "measured")
 
@@ -112,4 +113,18 @@ def test_filters_of_one_pixel_are_arranged_for_images_of_any_size(dynamic: bool)
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
     cancel()
     onegraph.reset()
-    assert ("_linear_pointwise" in texts[0]) is dynamic
+    assert texts[0].count("_linear_pointwise") == (2 if dynamic else 0)
+
+
+@pytest.mark.parametrize("stride", [1, 2, (2, 3)])
+@pytest.mark.parametrize("form", ["plain", "product", "packed"])
+def test_filters_of_one_pixel_multiply_the_pixels_that_they_meet(
+    stride: int | tuple[int, int], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def times(what: str, *_: object) -> dict[str, float]:
+        return {"copy": 0.0} if what.startswith("copy") else {"aten": 1.0, form: 0.1}
+
+    monkeypatch.setattr(convolution, "times", times)
+    model = nn.Conv2d(8, 16, 1, stride=stride)
+    compare(model, [torch.randn(n, 8, h, w) for n, h, w in ((2, 12, 20), (3, 7, 4), (1, 9, 9))], "measured")
+    compare(nn.Conv2d(8, 16, 1, stride=stride, bias=False), [torch.randn(2, 8, n, n + 1) for n in (6, 5)], "measured")

@@ -16,6 +16,7 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ from onegraph.base.config import Config
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times
-from onegraph.compiler.library.nodes import as_type, size_of
+from onegraph.compiler.library.nodes import as_type, call, size_of
 from onegraph.compiler.library.recipe import Check, Recipe, check_of, keeping
 
 aten = torch.ops.aten
@@ -50,9 +51,9 @@ class Window:
     groups: int
 
     @property
-    def is_still(self) -> bool:
-        """Whether a filter of one pixel gives a pixel of each, from all of its channels."""
-        return (self.padding, self.stride, self.groups) == ((0, 0), (1, 1), 1)
+    def multiplies_pixels(self) -> bool:
+        """Whether a filter of one pixel gives a pixel of each that it meets, from all of its channels."""
+        return (self.padding, self.groups) == ((0, 0), 1)
 
     def arguments(self) -> tuple[Any, ...]:
         """As oneDNN's operators take it."""
@@ -108,8 +109,8 @@ class Convolution:
 
     @property
     def is_product(self) -> bool:
-        """Whether each pixel is multiplied by the same matrix, and nothing else happens."""
-        return self.window.is_still and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
+        """Whether each pixel that the filter meets is multiplied by the same matrix, and nothing else happens."""
+        return self.window.multiplies_pixels and tuple(self.weight.meta["val"].shape[2:]) == (1, 1)
 
 
 def choose_convolutions(
@@ -187,7 +188,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
             gained = math.inf
             continue
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
-        what += f" constant {c.constant} packed for {c.packed_for} checked by {check}"
+        what += f" constant {c.constant} packed for {c.packed_for} as product {c.is_product} checked by {check}"
         measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
@@ -227,15 +228,19 @@ def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:
         "aten": [partial(torch.convolution, x, weight, *rest) for weight in weights],
         "plain": [partial(torch.convolution, last, weight, *rest) for weight in weights],
     }
-    rows = last.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+    down, across = stride
+
+    def rows() -> Tensor:
+        return last.permute(0, 2, 3, 1)[:, ::down, ::across].reshape(-1, x.shape[1])
+
     if c.is_product:
-        found["product"] = [partial(torch.mm, rows, weight.flatten(1).t()) for weight in weights]
+        found["product"] = [partial(lambda weight: torch.mm(rows(), weight.flatten(1).t()), w) for w in weights]
     if c.constant:
         recipe = Recipe(packed_weight, (c.window, c.packed_for), (x.element_size(),))
 
         def packed(keep: Callable[..., Tensor], weight: Tensor) -> object:
             if c.is_packed_matrix:
-                return mkldnn._linear_pointwise(rows, keep(weight), None, *EPILOGUE)
+                return mkldnn._linear_pointwise(rows(), keep(weight), None, *EPILOGUE)
             return mkldnn._convolution_pointwise(last, keep(weight), None, padding, stride, dilation, groups, *EPILOGUE)
 
         found["packed"] = [partial(packed, keeping(recipe, check), weight) for weight in weights]
@@ -249,7 +254,7 @@ def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...] | None)
     """The filters as oneDNN wants them for images of this size with channels last; see `Convolution.packed_for`."""
     last = weight.to(multiplied_in(weight.dtype), memory_format=torch.channels_last)
     if image is None:
-        return mkldnn._reorder_linear_weight(last.flatten(1)) if window.is_still else last
+        return mkldnn._reorder_linear_weight(last.flatten(1)) if window.multiplies_pixels else last
     return mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
 
 
@@ -315,12 +320,19 @@ def _product(graph: Graph, c: Convolution, x: Node) -> Node:
 
 
 def _over_pixels(graph: Graph, c: Convolution, x: Node, multiplied: Callable[[Node, Tensor], Node]) -> Node:
-    """An image of what is made of the rows that its pixels are; this is told of what shape that is."""
+    """An image of what is made of the rows that its pixels are; this is told of what shape that is.
+
+    Those that a filter passes over are left out.
+    """
     image = x.meta["val"]
-    n, _, height, width = image.shape
     outputs, inputs = c.weight.meta["val"].shape[:2]
-    sizes = [size_of(graph, x, dim) for dim in (0, 2, 3)]
     moved = _call(graph, aten.permute.default, (x, [0, 2, 3, 1]), image.permute(0, 2, 3, 1))
+    if c.window.stride != (1, 1):
+        for dim, step in enumerate(c.window.stride, 1):
+            moved = call(graph, aten.slice.Tensor, moved, dim, 0, sys.maxsize, step)
+        moved = call(graph, aten.clone.default, moved, memory_format=torch.contiguous_format)
+    n, height, width, _ = moved.meta["val"].shape
+    sizes = [size_of(graph, moved, dim) for dim in range(3)]
     rows = _call(graph, aten.view.default, (moved, [-1, inputs]), image.new_empty(n * height * width, inputs))
     result = multiplied(rows, image.new_empty(n * height * width, outputs))
     pixels = image.new_empty(n, height, width, outputs)
