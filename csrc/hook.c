@@ -184,16 +184,11 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
     ContextObject *context = state->context;
     PyCodeObject *code = frame_code(frame);
     CodeRecord *record = code_records(code);
+    bool is_tail = false;
     if (state->given == code) {
+        is_tail = state->given_tail;
         state->given = NULL;
-        for (Py_ssize_t i = 0; i < state->given_count; i++) {
-            Py_CLEAR(state->given_args[i]);
-        }
-    }
-    bool is_tail = state->tail == code;
-    if (is_tail) {
-        state->tail = NULL;
-        resume_release_args(state->tail_args);
+        resume_release(state->given_args, state->given_count);
     }
     /* A program that sets a trace function in compiled code wants to see the lines of what it calls then. */
     bool watched = tstate->c_traceobj != state->watching;

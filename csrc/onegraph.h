@@ -142,11 +142,10 @@ typedef struct {
     PyObject *watching;     /* what sys.settrace had set where the outermost region began; compared only */
     void *passed_on;        /* the frame that was handed to another hook below ours: if it comes back, it runs */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
-    PyCodeObject *tail;     /* the next frame of this code returns the TailCall that it ends with */
-    PyObject *tail_args;    /* borrowed: the arguments of that frame */
     PyCodeObject *given;    /* the next frame of this code has what it was called with to itself */
     PyObject **given_args;  /* that, and how many there are: they are released when it starts */
     Py_ssize_t given_count;
+    bool given_tail;        /* that frame returns the TailCall that it ends with */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
     bool looking;           /* objects that are asked for their class are asked by us, not by the program */
@@ -200,7 +199,7 @@ extern PyTypeObject Graph_Type;
 extern PyTypeObject TailCall_Type;
 /* The result of a replacement, or of what it has asked to be called; consumes the reference. */
 PyObject *resume_tail_calls(PyObject *result);
-void resume_release_args(PyObject *args);
+void resume_release(PyObject **args, Py_ssize_t count);
 PyObject *resume_call(PyObject *module, PyObject *call);
 PyObject *resume_hand_over_new(void);
 

@@ -4,10 +4,34 @@
 #include "onegraph.h"
 #include <stddef.h>
 
+/* Call with arguments that are references of their own: the frame that is called has them to itself, and what it drops
+   does not live on out here. Those that are left (of a call that is no frame's, or has not come to it) are released. */
+static PyObject *call_giving(PyObject *callable, PyObject **args, Py_ssize_t count, PyObject *names, bool is_tail)
+{
+    HookState *state = &hook_state;
+    if (PyFunction_Check(callable)) {
+        state->given = (PyCodeObject *)PyFunction_GET_CODE(callable);
+        state->given_args = args;
+        state->given_count = count;
+        state->given_tail = is_tail;
+    }
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    PyObject *result = PyObject_Vectorcall(callable, args, (size_t)(count - named), names);
+    state->given = NULL;
+    resume_release(args, count);
+    return result;
+}
+
+void resume_release(PyObject **args, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_CLEAR(args[i]);
+    }
+}
+
 typedef struct {
-    PyObject_HEAD
-    PyObject *function;
-    PyObject *args; /* tuple */
+    PyObject_VAR_HEAD
+    PyObject *items[1]; /* the function and its arguments, which are NULL once they are given */
 } TailCallObject;
 
 static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNUSED(kwargs))
@@ -17,28 +41,24 @@ static PyObject *tail_call_new(PyTypeObject *type, PyObject *args, PyObject *UNU
         PyErr_SetString(PyExc_TypeError, "TailCall needs a function written in Python");
         return NULL;
     }
-    TailCallObject *self = (TailCallObject *)type->tp_alloc(type, 0);
-    if (self != NULL) {
-        self->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
-        self->args = PyTuple_GetSlice(args, 1, count);
-        if (self->args == NULL) {
-            Py_CLEAR(self);
-        }
+    TailCallObject *self = (TailCallObject *)type->tp_alloc(type, count);
+    for (Py_ssize_t i = 0; self != NULL && i < count; i++) {
+        self->items[i] = Py_NewRef(PyTuple_GET_ITEM(args, i));
     }
     return (PyObject *)self;
 }
 
 static int tail_call_traverse(TailCallObject *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->function);
-    Py_VISIT(self->args);
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) {
+        Py_VISIT(self->items[i]);
+    }
     return 0;
 }
 
 static int tail_call_clear(TailCallObject *self)
 {
-    Py_CLEAR(self->function);
-    Py_CLEAR(self->args);
+    resume_release(self->items, Py_SIZE(self));
     return 0;
 }
 
@@ -53,7 +73,8 @@ PyTypeObject TailCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.TailCall",
     .tp_doc = PyDoc_STR("TailCall(function, *args): what a resume function returns to have it called in its place."),
-    .tp_basicsize = sizeof(TailCallObject),
+    .tp_basicsize = offsetof(TailCallObject, items),
+    .tp_itemsize = sizeof(PyObject *),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = tail_call_new,
     .tp_traverse = (traverseproc)tail_call_traverse,
@@ -61,24 +82,12 @@ PyTypeObject TailCall_Type = {
     .tp_dealloc = (destructor)tail_call_dealloc,
 };
 
-/* The frame of the tail call has its arguments: what it drops from now on must not live on in here. */
-void resume_release_args(PyObject *args)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
-        Py_SETREF(PyTuple_GET_ITEM(args, i), Py_NewRef(Py_None));
-    }
-}
-
 /* What comes behind a replacement whose frame has ended: what it asks for is called, until there is a result. */
 PyObject *resume_tail_calls(PyObject *result)
 {
     while (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         TailCallObject *next = (TailCallObject *)result;
-        hook_state.tail = (PyCodeObject *)PyFunction_GET_CODE(next->function);
-        hook_state.tail_args = next->args;
-        result = PyObject_Call(next->function, next->args, NULL);
-        hook_state.tail = NULL;
-        hook_state.tail_args = NULL;
+        result = call_giving(next->items[0], next->items + 1, Py_SIZE(next) - 1, NULL, true);
         Py_DECREF(next);
     }
     return result;
@@ -96,52 +105,44 @@ PyObject *resume_call(PyObject *UNUSED(module), PyObject *call)
 /* ---- calls in the place of the program's ---- */
 
 /* Behind a frame hook CPython keeps the operands of a call on the stack until it returns; without one, the frame that is
-   called has them to itself. Here the operands are taken from the stack, and released when the frame starts. This is an
-   object with a vectorcall, not a function: calling a built-in function takes a level of the limit of recursion. */
+   called has them to itself. Here they come in a list, which is emptied: it alone stays on the stack. This is an object
+   with a vectorcall, not a function: calling a built-in function takes a level of the limit of recursion. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
 } HandOverObject;
 
-static PyObject *hand_over(PyObject *UNUSED(self), PyObject *const *args, size_t nargsf, PyObject *names)
+static PyObject *hand_over(PyObject *UNUSED(self), PyObject *const *args, size_t nargsf, PyObject *UNUSED(keywords))
 {
-    PyObject **stack = (PyObject **)args;
-    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    Py_ssize_t total = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    if (count == 0) {
-        PyErr_SetString(PyExc_TypeError, "hand_over needs what is to be called");
+    Py_ssize_t n_args = PyVectorcall_NARGS(nargsf);
+    Py_ssize_t count = n_args > 0 && PyList_CheckExact(args[0]) ? PyList_GET_SIZE(args[0]) : 0;
+    PyObject *names = n_args > 1 ? args[1] : NULL;
+    if (count == 0 || (names != NULL && (!PyTuple_CheckExact(names) || PyTuple_GET_SIZE(names) >= count))) {
+        PyErr_SetString(PyExc_TypeError, "hand_over needs a list of what is to be called and its arguments");
         return NULL;
     }
-    PyObject *few[10], **given = total < 10 ? few : PyMem_New(PyObject *, total + 1);
-    if (given == NULL) {
+    PyObject *few[10], **items = count <= 10 ? few : PyMem_New(PyObject *, count);
+    if (items == NULL) {
         return PyErr_NoMemory();
     }
-    bool is_method = PyMethod_Check(stack[0]);
-    PyObject *callable = Py_NewRef(is_method ? PyMethod_GET_FUNCTION(stack[0]) : stack[0]);
-    Py_ssize_t filled = 0;
-    if (is_method) {
-        given[filled++] = Py_NewRef(PyMethod_GET_SELF(stack[0]));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        items[i] = Py_NewRef(PyList_GET_ITEM(args[0], i));
     }
-    for (Py_ssize_t i = 0; i < total; i++) {
-        if (i > 0) {
-            given[filled++] = Py_NewRef(stack[i]);
-        }
-        Py_SETREF(stack[i], Py_NewRef(Py_None));
+    PyObject *result = NULL;
+    if (PyList_SetSlice(args[0], 0, count, NULL) < 0) {
+        resume_release(items, count);
+    } else if (PyMethod_Check(items[0])) {
+        PyObject *method = items[0], *function = Py_NewRef(PyMethod_GET_FUNCTION(method));
+        items[0] = Py_NewRef(PyMethod_GET_SELF(method));
+        Py_DECREF(method);
+        result = call_giving(function, items, count, names, false);
+        Py_DECREF(function);
+    } else {
+        result = call_giving(items[0], items + 1, count - 1, names, false);
+        Py_DECREF(items[0]);
     }
-    HookState *state = &hook_state;
-    if (PyFunction_Check(callable)) {
-        state->given = (PyCodeObject *)PyFunction_GET_CODE(callable);
-        state->given_args = given;
-        state->given_count = filled;
-    }
-    PyObject *result = PyObject_Vectorcall(callable, given, (size_t)(count - 1 + is_method), names);
-    state->given = NULL;
-    for (Py_ssize_t i = 0; i < filled; i++) {
-        Py_XDECREF(given[i]);
-    }
-    Py_DECREF(callable);
-    if (given != few) {
-        PyMem_Free(given);
+    if (items != few) {
+        PyMem_Free(items);
     }
     return result;
 }
@@ -149,8 +150,8 @@ static PyObject *hand_over(PyObject *UNUSED(self), PyObject *const *args, size_t
 static PyTypeObject HandOver_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.HandOver",
-    .tp_doc = PyDoc_STR("hand_over(function, *args, **kwargs): call a function that has its arguments to itself: the "
-                        "calling frame has not."),
+    .tp_doc = PyDoc_STR("hand_over([function, *args], names=()): call a function that has its arguments to itself: the "
+                        "list is emptied. The last of the arguments have these names."),
     .tp_basicsize = sizeof(HandOverObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_call = PyVectorcall_Call,

@@ -90,8 +90,8 @@ def made_dict(object: object, /) -> dict[str, Any] | None:
 def resume(call: TailCall, /) -> Any:
     """The result of the call. Its arguments live as long as the called function keeps them."""
 
-def hand_over(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function that has its arguments to itself: they are taken from the stack of the frame that calls this."""
+def hand_over(call: list[Any], names: tuple[str, ...] = (), /) -> Any:
+    """Call the first item with the others, the last of which have these names, to itself: the list is emptied."""
 
 @final
 class trace_hook:  # noqa: N801

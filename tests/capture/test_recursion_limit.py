@@ -143,7 +143,7 @@ def test_handing_over_takes_no_level_of_recursion() -> None:
         return _C.frames_left()
 
     def outer() -> tuple[int, int]:
-        return levels(), _C.hand_over(levels)
+        return levels(), _C.hand_over([levels])
 
     called, handed = Swapper().region(outer)()
     assert called == handed

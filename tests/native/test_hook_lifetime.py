@@ -300,13 +300,15 @@ def test_what_is_handed_over_belongs_to_the_frame_that_is_called() -> None:
 
     def outer() -> Any:
         inner(Thing())
-        handed = _C.hand_over(inner, Thing(), 2, last=3)
-        many = _C.hand_over(inner, Thing(), *range(20))
-        return handed, many, _C.hand_over(Owner().method, Thing(), 4), _C.hand_over(max, 1, 2)
+        handed = _C.hand_over([inner, Thing(), 2, 3], ("last",))
+        many = _C.hand_over([inner, Thing(), *range(20)])
+        return handed, many, _C.hand_over([Owner().method, Thing(), 4]), _C.hand_over([max, 1, 2])
 
     found = Swapper().region(outer)()
     assert found == (((2,), 3), (tuple(range(20)), None), ((4,), None), 2)
     assert seen == [False, True, True, False]  # the first and the last are held by calls of the program's own
-    for wrong in ((), (inner,), (3,)):
+    given = [max, 1, 2]
+    assert _C.hand_over(given) == 2 and given == []
+    for wrong in ((), (inner,), ([],), ([inner],), ([3],), ([max, 1], ("key", "default")), ([max, 1], ["key"])):
         with pytest.raises(TypeError):
             _C.hand_over(*wrong)

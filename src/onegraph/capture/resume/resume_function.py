@@ -239,7 +239,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
             else:
                 arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
                 *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
-                calling = [Instr("NOP"), *loading, *release([*inner, *results]), last]
+                calling = [Instr("NOP"), *loading, *release([*inner, *results]), Instr("NOP"), last]
             code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
             own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
             prologue += [shifted(instr, protected) for instr in code]
@@ -341,7 +341,8 @@ def handing_over(instrs: Sequence[Instr], loaded: int, called: int) -> tuple[Ins
     inner = next(instr for instr in instrs[loaded:] if instr.op == "LOAD_FAST")
     of_call = [*callable_pair(Instr("LOAD_CONST", _C.hand_over)), inner]
     out[loaded : loaded + 3] = [replace(instr, position=inner.position) for instr in of_call]
-    out[called] = replace(out[called], arg=int(str(out[called].arg)) + 1)
+    out[called - 1] = replace(out[called - 1], op="BUILD_LIST", arg=int(str(out[called].arg)) + 1)
+    out[called] = replace(out[called], arg=1)
     return tuple(out)
 
 

@@ -93,8 +93,10 @@ class Ending:
         self._load(stack[:start])
         self.out += callable_pair(Instr("LOAD_CONST", _C.hand_over))
         self._load(operands)
-        arg = len(operands) if instruction.op == "CALL" else (len(operands), instruction.arg[1])
-        return replace(instruction, arg=arg)
+        self.out.append(Instr("BUILD_LIST", len(operands)))
+        named = [Instr("LOAD_CONST", instruction.arg[1])] if instruction.op == "CALL_KW" else []
+        self.out += named
+        return replace(instruction, op="CALL", arg=1 + len(named))
 
     def _load(self, slots: Sequence[int | Handled | None]) -> None:
         for slot in slots:
