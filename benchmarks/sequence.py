@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.first_call import cpu_seconds  # noqa: E402 - the path is known before
 
-ROUNDS = 9
+ROUNDS, SECONDS = 9, 0.3  # as many at least, and for so long: what else the machine does changes short calls by a fifth
 Case = tuple[nn.Module, Sequence[dict[str, Tensor]], bool]
 
 
@@ -108,12 +108,14 @@ def counted(graphs: list[int]) -> Callable[..., nn.Module]:
 def against_static(dynamic: Callable[..., None], static: Callable[..., None], given: dict[str, Tensor]) -> float:
     """How many times longer the first takes."""
     times: dict[Callable[..., None], list[float]] = {dynamic: [], static: []}
-    for turn in range(ROUNDS + 2):
+    for _ in range(2):
+        dynamic(given)
+        static(given)
+    while len(times[static]) < ROUNDS or sum(times[static]) < SECONDS:
         for run, taken in times.items():
             start = thread_time()
             run(given)
-            if turn > 1:
-                taken.append(thread_time() - start)
+            taken.append(thread_time() - start)
     return statistics.median(times[dynamic]) / statistics.median(times[static])
 
 
