@@ -343,3 +343,17 @@ def test_bad_arguments() -> None:
         onegraph.substitute_in_graph(int)
     with pytest.raises(onegraph.InvalidArgument, match="expects a Python function"):
         onegraph.substitute_in_graph(operator.truth)(len)
+
+
+@both_spellings
+def test_allowed_function_that_looks_at_data_breaks_the_graph(spelling: Any) -> None:
+    @spelling.allow_in_graph
+    def op(x):
+        return x.sum() if bool(x.any()) else x
+
+    def f(x):
+        return op(x) + 1
+
+    with pytest.raises(onegraph.GraphBreakError, match="op takes a size or another number from a tensor"):
+        onegraph.compile(f, backend="eager", fullgraph=True)(X)
+    assert torch.equal(onegraph.compile(f, backend="eager")(X), f(X))

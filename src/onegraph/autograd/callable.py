@@ -36,7 +36,7 @@ def compiled_pair(
     views = {grad.results + n: view for n, (_, view) in enumerate(spec.views)}
     counters = {position: counter_of(spec.outputs[position], views) for position, _ in spec.written}
     counts = tuple((n, count) for p, count in spec.written if (n := counters[p]) is not None)
-    writes = {Input(mutation.input): mutation.writes for mutation in recorded}
+    writes: dict[Any, int] = {Input(mutation.input): mutation.writes for mutation in recorded}
     seen = {Computed(n) for output in spec.outputs if (n := counter_of(output, views)) is not None}
     written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
     watched = {item.place for half in grad.halves for item in half.watched}

@@ -58,7 +58,7 @@ def can_repeat(node: Node) -> bool:
 def work_per_byte(node: Node) -> float:
     """What it costs to compute a value again, for each byte of it: multiplications, or elements that are looked at."""
     parts = [user for user in node.users if user.target is operator.getitem] or [node]
-    sources = [source.meta.get("val") for source in node.all_input_nodes]
+    sources: list[Any] = [source.meta.get("val") for source in node.all_input_nodes]
     work = sum(bytes_of(source) for source in node.all_input_nodes)
     if node.target in PRODUCTS:
         work = bytes_of(node) * hint_of(sources[-2].shape[-1])
@@ -86,7 +86,7 @@ def cost_of(node: Node) -> int | None:
         return NUMBER if value.node.index.symbol is not None else None
     if not isinstance(value, Tensor) or owner_of(node)[0] is not node and node.target is not operator.getitem:
         return None
-    if node.target is operator.getitem and may_view(node.args[0].target):
+    if node.target is operator.getitem and may_view(node.all_input_nodes[0].target):
         return None
     return bytes_of(node)
 

@@ -58,7 +58,7 @@ class Family:
 class Value:
     """What one tensor is in the graph: `node` computes it as of `version` of its family."""
 
-    tensor: FakeTensor
+    tensor: Any
     node: Node
     family: Family = field(init=False)
     version: int = 0
@@ -236,6 +236,7 @@ class Functionalizer(AtenRecorder):
         written = value = self._values[id(target)]
         replacement = node
         while value.parent is not None:
+            assert value.view is not None
             parent, view = value.parent, value.view
             # Other elements of it that are at the place of one that is written would be the old ones.
             while parent.parent is not None and is_written_twice(parent.tensor):

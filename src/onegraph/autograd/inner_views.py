@@ -77,7 +77,7 @@ def shifted(output: Output, count: int) -> Output:
     """A view of a result that stands so many places further behind."""
     match output:
         case Strided(base) | Replayed(base):
-            return replace(output, base=shifted(base, count))
+            return replace(output, base=shifted(base, count))  # type: ignore[arg-type]  # of the same kind
         case Computed(index):
             return Computed(index + count)
     return output

@@ -136,7 +136,7 @@ def trace_joint(
                 points = [*results, *views.values()]
                 tangents = tangents_of(recorder, results)
                 tape = Tape(recorder, primals, returned.tensors, points, tangents, cuts_among(points), used)
-                parts = [(None, group) for group in tape.groups(parameters)]
+                parts: list[tuple[Any, list[int]]] = [(None, group) for group in tape.groups(parameters)]
                 parts += [(cut, starts) for cut in tape.cuts if (starts := tape.reaching(cut))]
                 refuse_unreached(parts, len(results))
                 with recorder, without_autocast():
@@ -272,7 +272,9 @@ def watched_of(
 
     The tensors are given with the results from which passes look at them.
     """
-    places = {Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)}
+    places: dict[Input | Computed, Tensor] = {
+        Input(index): value for index, value in enumerate(primals) if isinstance(value, Tensor)
+    }
     places |= {Computed(index): value for index, value in results.items()}
     found = []
     for place, tensor in places.items():
@@ -295,7 +297,7 @@ def primal_of(value: Any) -> Any:
 def tangents_of(recorder: Functionalizer, results: Sequence[Tensor]) -> list[Tensor]:
     """Inputs of the graph for the gradients of the results."""
     last = [node for node in recorder.graph.nodes if node.op == "placeholder"][-1]
-    tangents = []
+    tangents: list[Tensor] = []
     for position, result in enumerate(results):
         value = tangent(result)
         with recorder.graph.inserting_after(last):

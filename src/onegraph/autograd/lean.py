@@ -37,7 +37,7 @@ class Maker:
         name = f"{self.node.name}_lean{len(self.made)}"
         with graph.inserting_after(self.made[-1] if self.made else self.node):
             made = graph.create_node("call_function", target, args, kwargs, name=name)
-        given, named = map_arg((args, kwargs), lambda source: source.meta["val"])  # type: ignore[misc]
+        given, named = map_arg((args, kwargs), lambda source: source.meta["val"])
         made.meta = dict(self.node.meta) | {"val": target(*given, **named)}
         self.made.append(made)
         return made
@@ -63,7 +63,7 @@ def lean(module: GraphModule, cx: Context) -> GraphModule:
         if old is None:
             continue
         make = Maker(node)
-        with tensors[0].fake_mode:  # type: ignore[attr-defined]
+        with tensors[0].fake_mode:
             new = rule(make, *node.args)
         if new is not None and alike(new.meta["val"], old.meta["val"]):
             old.replace_all_uses_with(new, delete_user_cb=lambda user, made=make.made: user not in made)

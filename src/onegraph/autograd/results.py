@@ -21,7 +21,7 @@ def owner_of(node: Node) -> tuple[Node, object]:
                 return call, position
         elif not (may_view(node.target) or node.target is _RESHAPE):
             break
-        node = node.args[0]
+        (node,) = node.all_input_nodes[:1]
     return node, None
 
 

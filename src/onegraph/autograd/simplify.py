@@ -33,7 +33,7 @@ def remove_copies(module: GraphModule, cx: Context) -> GraphModule:
 
 def is_identity(node: Node) -> bool:
     """Does the result have all the properties of the argument, in every call?"""
-    result, source = node.meta["val"], node.args[0].meta["val"]
+    result, source = node.meta["val"], node.all_input_nodes[0].meta["val"]
     return (
         isinstance(result, Tensor)
         and result.dtype == source.dtype

@@ -102,8 +102,8 @@ def trace_whole(
                 skipped = Skipped(f"it raises {shown}", again=cx.config.recompile_limit)
                 return Raises(skipped, trace.unhandled_stops())
             if trace.tracer.was_too_deep:
-                shown = RecursionError("the program comes to its limit of recursion")
-                return Failing(trace.raised_event(shown)) if is_strict(trace.tracer) else Skipped(str(shown))
+                limit = RecursionError("the program comes to its limit of recursion")
+                return Failing(trace.raised_event(limit)) if is_strict(trace.tracer) else Skipped(str(limit))
             return finish(trace, start, cx, (result,), None)
         except Unsupported as unsupported:
             broken = GraphBreak(ASYNCHRONOUS, what=str(unsupported))

@@ -27,7 +27,7 @@ class Translated:
 
 def replacement(capture: Capture, compiled: Callable[..., Any] | None, cx: Context) -> Translated:
     """The code of the capture, around the callable that a backend has made of its graph (None if it has no graph)."""
-    around = None if capture.graph is None else capture.graph.fallback.around(compiled)
+    around = None if capture.graph is None or compiled is None else capture.graph.fallback.around(compiled)
     consts = [around if value is GRAPH else value for value in capture.consts]
     code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
     continuation = capture.continuation

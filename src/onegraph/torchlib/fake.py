@@ -60,7 +60,10 @@ from onegraph.torchlib.shapes import Condition, Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import extent_of, symbolic_strides
 
-__all__ = ["DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "FakeMode", "FakeTensor", "is_faking"]
+__all__ = [
+    "DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "DynamicOutputShapeException", "FakeMode", "FakeTensor",
+    "is_faking",
+]  # fmt: skip
 
 # What an operator raises on fakes when its result depends on data, and when it cannot run on fakes at all.
 DATA_DEPENDENT_ERRORS = (DataDependentOutputException, DynamicOutputShapeException)
@@ -458,7 +461,7 @@ class FakeMode(FakeTensorMode):
             self._constants.append(fake)
         return fake
 
-    def forget_value(self, written: FakeTensor) -> None:
+    def forget_value(self, written: torch.Tensor) -> None:
         """A tensor is written to: whatever shares its storage has no known value any more."""
         if not self._constants:
             return

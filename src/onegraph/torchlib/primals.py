@@ -29,7 +29,7 @@ def primal(fake: FakeTensor) -> FakeTensor:
     return fresh.requires_grad_(fake.requires_grad)
 
 
-def tangent(result: FakeTensor) -> FakeTensor:
+def tangent(result: Tensor) -> Tensor:
     """A new fake that lies as the tensor does, in memory of its own."""
     with torch.no_grad(), result.fake_mode:
         return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=result.device)

@@ -29,7 +29,7 @@ class Instr:
     """One instruction in normal form. `offset` is the byte offset of the native instruction that it came from."""
 
     op: str
-    arg: object = None
+    arg: Any = None
     target: int | None = None
     offset: int = -1
     position: Position | None = None

@@ -144,8 +144,9 @@ IMMUTABLE: tuple[type, ...] = (
 
 #: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
 ITERATORS: tuple[type, ...] = (
-    *(type(iter(kind)) for kind in ([], (), "", b"", bytearray(), range(0), range(1 << 64), {}, {}.values())),
-    type(iter({}.items())), type(iter(set())), type(iter(int, 0)), type(reversed([])), type(reversed({})),
+    type(iter([])), type(iter(())), type(iter("")), type(iter(b"")), type(iter(bytearray())), type(iter(range(0))),
+    type(iter(range(1 << 64))), type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())),
+    type(iter(int, 0)), type(reversed([])), type(reversed({})),
     type(reversed({}.values())), type(reversed({}.items())), enumerate, zip, map, filter, reversed, types.GeneratorType,
     *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
 )  # fmt: skip

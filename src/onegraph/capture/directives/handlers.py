@@ -73,7 +73,7 @@ def run_eagerly(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
 
 def refuse_to_trace(function: Any) -> None:
     """A disabled function, called by native code that runs while tracing."""
-    run_eagerly(None, False, function, (), {})
+    run_eagerly(None, None, function, (), {})
 
 
 def disallowed(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -106,12 +106,12 @@ def call_opaque(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
     try:
         with torch._C.DisableTorchFunction():
             result = function(*args, **kwargs)
+    except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
+        raise refused_after(function, args, error) from None
     except RuntimeError as error:
         if "is not a fake of this trace" not in str(error):
             raise
         raise GraphBreak(CAPTURED_TENSOR, name=name_of(function), error=first_line(error)) from None
-    except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
-        raise refused_after(function, error) from None
     check_tree(function, "returns", result)
     tracer.recorder.record(printable(function), args, kwargs, result)
     return result

@@ -117,8 +117,8 @@ DESCRIPTORS = (staticmethod, classmethod, property)
 def within(descriptor: Any, mark: Callable[[Any], Any]) -> Any:
     """The same descriptor of marked functions."""
     if isinstance(descriptor, property):
-        members = (descriptor.fget, descriptor.fset, descriptor.fdel)
-        return type(descriptor)(*(member and mark(member) for member in members), doc=descriptor.__doc__)
+        get, write, delete = (member and mark(member) for member in (descriptor.fget, descriptor.fset, descriptor.fdel))
+        return type(descriptor)(get, write, delete, descriptor.__doc__)
     return type(descriptor)(mark(descriptor.__func__))
 
 

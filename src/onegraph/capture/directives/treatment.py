@@ -23,6 +23,7 @@ from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.hatches import DESCRIPTORS, within
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -196,7 +197,7 @@ class Substitution:
     def __call__(
         self, tracer: Any, rest: Rest | None, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        if self.foldable and all(type(value) in policy.ATOMS for value in (*args, *kwargs.values())):
+        if self.foldable and all(type(value) in ATOMS for value in (*args, *kwargs.values())):
             return self.original(*args, **kwargs)
         receiver = getattr(called, "__self__", None)
         bound = isinstance(self.original, MethodDescriptorType) and called is not self.original

@@ -58,31 +58,33 @@ class LateReads:
         """Note what is read in here. Gives a list, which then says what of it cannot be asked when the pass runs."""
         records, slots = world.records, world.slots
         written = {key: space.written for key, space in world.namespaces.items()}
-        world.records, world.slots = Noted(records), Noted(slots)
+        noted, noted_slots = Noted(records), Noted(slots)
+        world.records, world.slots = noted, noted_slots
         for space in world.namespaces.values():
             space.written = Noted(space.written)
-        self.active, problems = True, []
+        problems: list[str] = []
+        self.active = True
         try:
             yield problems
         finally:
             self.active = False
-            asked, asked_slots = world.records.asked, world.slots.asked
             records.update(world.records)
             slots.update(world.slots)
             world.records, world.slots = records, slots
             for key, names in written.items():
                 space = world.namespaces[key]
+                assert isinstance(space.written, Noted)
                 self.names |= {(key, name) for name in space.written.asked}
                 names.update(space.written)
                 space.written = names
-        self.records |= asked
-        entries = [records[key] for key in asked if key in records]
+        self.records |= noted.asked
+        entries = [records[key] for key in noted.asked if key in records]
         changed = {(id(shadow), member) for shadow, member, _ in world.changed_slots()}
-        names = {(key, name) for key, names in written.items() for name in names}
+        in_spaces = {(key, name) for key, names in written.items() for name in names}
         if (
             any(entry.differs() for entry in entries)
-            or not changed.isdisjoint(asked_slots)
-            or not names.isdisjoint(self.names)
+            or not changed.isdisjoint(noted_slots.asked)
+            or not in_spaces.isdisjoint(self.names)
         ):
             problems.append("whose backward reads or writes what the program has changed")
         if any(entry.guarded and is_of_call(entry.source) for entry in entries):
@@ -123,7 +125,7 @@ class Backwards:
 
 
 def backwards_of(graph: torch.fx.Graph, world: World, reads: LateReads) -> Backwards:
-    written = {
+    written: set[Source] = {
         Item(space.source, name)
         for key, space in world.namespaces.items()
         for name in space.written

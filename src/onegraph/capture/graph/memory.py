@@ -21,8 +21,7 @@ from onegraph.torchlib.shapes import Computed
 
 def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]) -> None:
     """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
-    places = [(given, given.source) for given in inputs if not isinstance(given.source, Computed)]
-    places = [place for place in places if has_address(place[0].example)]
+    places = placed(inputs)
     written = tuple(given.name in recorder.written for given, _ in places)
     if len(places) < 2 or not any(written):
         return
@@ -32,10 +31,16 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
     first, *others = (source for _, source in places)
     guard(first, "memory", (tuple(others), memory))
     if recorder.given_history:  # which the program may ask of inputs that the graph does not use
-        places = [(given, given.source) for given in recorder.inputs if has_address(given.example)]
+        places = placed(recorder.inputs)
         recorded = tuple(given.name in recorder.given_history for given, _ in places)
         first, *others = (source for _, source in places)
         guard(first, "together", (tuple(others), OwnStorages(recorded)))
+
+
+def placed(inputs: Sequence[GraphInput]) -> list[tuple[GraphInput, Source]]:
+    """The tensors among the inputs that the program has given, with their sources."""
+    given = [(given, given.source) for given in inputs if has_address(given.example)]
+    return [(given, source) for given, source in given if not isinstance(source, Computed)]
 
 
 def guard_histories(
@@ -64,7 +69,7 @@ class AtPlace(Predicate):
 
     def place_of(self, tensor: torch.Tensor) -> tuple[int, int | None]:
         with torch._C.DisableTorchFunction():
-            return tensor.storage_offset(), tensor.untyped_storage().nbytes() if self.whole_storage else None
+            return int(tensor.storage_offset()), tensor.untyped_storage().nbytes() if self.whole_storage else None
 
     def __call__(self, tensor: torch.Tensor) -> bool:
         return self.place_of(tensor) == self.place
@@ -78,7 +83,7 @@ def guard_bases(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -
     """Guard whether a view in `no_grad` takes part in gradients: it does if what the input views does."""
     for given in recorder.inputs:
         is_parameter = type(given.example) is torch.nn.Parameter  # which is no view
-        if given.name in recorder.viewed_plainly and not is_parameter:
+        if given.name in recorder.viewed_plainly and not (is_parameter or isinstance(given.source, Computed)):
             guard(given.source, "check", PlainBase(has_plain_base(given.example)))
 
 

@@ -24,6 +24,7 @@ from onegraph.capture.graph.record import Recorder
 from onegraph.capture.heap.attributes import Attributes
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
+from onegraph.capture.heap.types.exceptions import args_of
 from onegraph.capture.interp.rests import ITERATOR, Rest
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
@@ -105,7 +106,7 @@ class Operators(Attributes):
     def number_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
         found = vars(self.type_of(obj)).get(name) if self.is_symbolic(obj) else None
-        if row_of(found).handler is not None:
+        if found is not None and row_of(found).handler is not None:
             return types.MethodType(found, obj)
         if isinstance(found, types.GetSetDescriptorType):
             return self.computed(found.__get__, obj)
@@ -322,7 +323,7 @@ def contains_symbolic(value: Any, seen: set[int]) -> bool:
 def is_message(value: Any) -> bool:
     """Whether a value is an exception whose text is a text that is not known yet."""
     native = isinstance(value, BaseException) and type(value).__str__ is BaseException.__str__
-    args = BaseException.args.__get__(value) if native else ()
+    args: tuple[Any, ...] = args_of(value) if native else ()
     return len(args) == 1 and is_marked(args[0])
 
 

@@ -301,8 +301,8 @@ class Recorder(TorchFunctionMode):
         if isinstance(result, torch.Tensor) and id(result) in self.nodes and returns_itself(func):
             self.told_layouts = True
             return
-        if func is torch.Tensor.new and len(args) == 2 and isinstance(args[1], torch.Size):
-            args, kwargs = args[:1], {**kwargs, "size": args[1]}  # graphs have tuples, which are taken for contents
+        if func is torch.Tensor.new and isinstance(args[-1], torch.Size) and len(args) == 2:
+            args, kwargs = args[:1], {**kwargs, "size": args[-1]}  # graphs have tuples, which are taken for contents
         kind, target, node_args = self._spelling(func, args)
         node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
         node.meta["location"] = self._locate()

@@ -18,7 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards.predicates import Predicate
-from onegraph.capture.guards.source import Globals, Source, written
+from onegraph.capture.guards.source import Const, Globals, Source, written
 from onegraph.capture.guards.texts import shown, tensor_difference, tensor_text, type_text
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.value_text import short
@@ -325,7 +325,8 @@ class OfClass(GuardKind):
         return f"the class `{what}` has changed: {guard.arg.difference(value)}" if changed else None
 
     def known(self, guard: Guard) -> Iterator[Known]:
-        return iter((guard.source.held,) if type(guard.source.held) is Known else ())
+        held = guard.source.held if isinstance(guard.source, Const) else None
+        return iter((held,) if type(held) is Known else ())
 
 
 class OfNames(GuardKind):
@@ -378,7 +379,7 @@ class GuardSet:
         key = (guard.source, guard.kind, guard.arg if guard.rule.several else None)
         self._guards.setdefault(key, guard)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
 
     def __len__(self) -> int:

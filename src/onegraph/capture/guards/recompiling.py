@@ -74,8 +74,8 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return owner.cell_contents
             case TypeOf() if owner is not _MISSING:
                 return type(owner)
-            case Through(_, function) if owner is not _MISSING:
-                return function(owner)
+            case Through(_, derive) if owner is not _MISSING:
+                return derive(owner)
     except (LookupError, AttributeError, TypeError, ValueError):
         pass
     return _MISSING

@@ -74,7 +74,7 @@ class Path:
     __slots__ = ("_hash",)
 
 
-def hashed_once(kind: type) -> type:
+def hashed_once(kind: Any) -> Any:
     """The class with a hash that is computed at most once for an instance."""
     compute = kind.__hash__
 

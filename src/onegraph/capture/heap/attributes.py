@@ -36,9 +36,9 @@ from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
 MISSING = DELETED
 #: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
-SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)
+SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)  # type: ignore[attr-defined]
 #: The functions that ask a tensor for these, and whose policies know how.
-SPECIAL_OF_TENSORS = {"__repr__": repr, "__str__": str, "__format__": format, "__hash__": hash, "__dir__": dir}
+SPECIAL_OF_TENSORS: dict[str, Any] = {f"__{kind.__name__}__": kind for kind in (repr, str, format, hash, dir)}
 
 
 class Attributes(Machine):
@@ -347,7 +347,7 @@ class Attributes(Machine):
             return self.call_before(ATTRIBUTE, getter, (value, None, cls), {})
         return value if getter is MISSING else getter(value, None, cls)
 
-    def _super_attribute(self, obj: super, name: str) -> Any:
+    def _super_attribute(self, obj: Any, name: str) -> Any:
         start, owner, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
         if name in ("__class__", "__thisclass__", "__self__", "__self_class__") or kind is None:
             return getattr(obj, name)

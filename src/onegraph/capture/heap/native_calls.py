@@ -39,8 +39,8 @@ SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
 #: Types whose native methods call nothing of the program. (The interpreter runs generators.)
 QUIET = ATOMS | {
     torch.SymInt, torch.SymFloat, torch.SymBool, range, slice,
-    *(type(iterator) for iterator in (iter([]), iter(()), iter(range(0)), iter(""), iter({}), iter({}.values()))),
-    *(type(iterator) for iterator in (iter({}.items()), iter(set()), reversed([]), reversed({}), (_ for _ in ()))),
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter({})), type(iter({}.values())),
+    type(iter({}.items())), type(iter(set())), type(reversed([])), type(reversed({})), types.GeneratorType,
 }  # fmt: skip
 
 #: Classes whose objects call what they are made with.
@@ -115,7 +115,8 @@ def _hooked(hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def is_torch(function: Any) -> bool:
     """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
-    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", "")
+    owner = getattr(function, "__objclass__", None)
+    module = str(getattr(function, "__module__", None) or getattr(owner, "__module__", ""))
     return module.partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
 
 

@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onegraph._C import answers_itself, class_version, is_of
+from onegraph._C import answers_itself as answers_itself
+from onegraph._C import class_version, is_of
 
 _mro = type.__dict__["__mro__"].__get__
 _dict = type.__dict__["__dict__"].__get__
 
 if TYPE_CHECKING:
-    from builtins import isinstance  # noqa: UP029
+    from builtins import isinstance as isinstance  # noqa: UP029
 else:
     isinstance = is_of
 

@@ -7,12 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 #: Native iterators whose `__reduce__` says exactly what is left of them.
-ITERATORS = tuple(
-    type(iterator)
-    for iterator in (
-        iter([]), iter(()), iter(range(0)), iter(range(1 << 64)), iter(""), iter(b""), iter(bytearray()), enumerate(()),
-        zip(), reversed([]), reversed(()), iter(int, 1),
-    )
+ITERATORS: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter(range(1 << 64))), type(iter("")), type(iter(b"")),
+    type(iter(bytearray())), enumerate, zip, type(reversed([])), reversed, type(iter(int, 1)),
 )  # fmt: skip
 ITERATORS += tuple(kind for kind in vars(itertools).values() if isinstance(kind, type) and "__reduce__" in vars(kind))
 
@@ -26,7 +23,7 @@ EMPTY: dict[type, Callable[[], Any]] = {
     )
 }  # fmt: skip
 #: Iterators over lists, which may be shorter than they were when the iterator came to its position.
-OVER_LISTS = (type(iter([])), type(reversed([])))
+OVER_LISTS: tuple[type, ...] = (type(iter([])), type(reversed([])))
 
 
 def write_position(rebuild: Any, name: str, iterator: Any, position: Any) -> None:

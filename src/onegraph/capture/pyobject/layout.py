@@ -79,7 +79,7 @@ def instance_dict(value: Any) -> dict[str, Any] | None:
 
 
 #: Views of dicts.
-VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def behind_weak_proxy(proxy: Any) -> Any:

@@ -37,7 +37,7 @@ class Known(weakref.ref[Any]):
     __slots__ = ("identity",)
 
     def __init__(self, value: Any) -> None:
-        super().__init__(value)
+        super().__init__(value)  # type: ignore[call-arg]  # of which typeshed knows no `__init__`
         self.identity = id(value)
 
     def __eq__(self, other: object) -> bool:

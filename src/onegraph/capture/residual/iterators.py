@@ -33,7 +33,14 @@ REMAINING: tuple[type, ...] = (
 )  # fmt: skip
 #: Iterators over sequences, which tell where they stand.
 FORWARD: tuple[type, ...] = (
-    *(type(iter(kind)) for kind in ([], (), "", "\N{SNOWMAN}", b"", bytearray(), range(0), range(1 << 64))),
+    type(iter([])),
+    type(iter(())),
+    type(iter("")),
+    type(iter("\N{SNOWMAN}")),
+    type(iter(b"")),
+    type(iter(bytearray())),
+    type(iter(range(0))),
+    type(iter(range(1 << 64))),
     type(iter(collections.deque())),
 )
 BACKWARD: tuple[type, ...] = (type(reversed([])), reversed, type(reversed(collections.deque())))
@@ -338,10 +345,11 @@ def compose(tracer: Any, real: Any, source: Source) -> Any:
     if kind is map:
         return Mapped(tracer, parts[0], parts[1:])
     if kind is filter:
-        return Filtered(tracer, *parts[:1], parts[1:])
+        return Filtered(tracer, parts[0], parts[1:])
     if kind in CALLING:
         index, _, calls = CALLING[kind]
         parts[index] = parts[index] if parts[index] is None else calls(tracer, parts[index])
+    made: Any
     if kind is itertools.chain:
         made = itertools.chain.from_iterable(iterables(tracer.world, *known[0]) if known else ())
     elif kind is enumerate:  # whose number may be symbolic
@@ -394,7 +402,7 @@ def is_quiet(part: Any) -> bool:
 
 def write_draws(rebuild: Any) -> list[str]:
     """The statements that draw from the real iterators; behind the writes, where those change what they are over."""
-    statements = []
+    statements: list[str] = []
     for made in rebuild.world.draws.made:
         iterator = made.iterator
         source = rebuild.source(iterator.source)

@@ -151,7 +151,7 @@ class Rebuild:
 
     def _item(self, base: Source, key: Any) -> str:
         """An item, read without the methods of a subclass."""
-        cls = self.world.type_at.get(base, dict)
+        cls: Any = self.world.type_at.get(base, dict)
         kind = next((kind for kind in (dict, list, tuple) if issubclass(cls, kind)), cls)
         if cls.__getitem__ is kind.__getitem__:
             return f"{self.source(base)}[{self.key(key)}]"

@@ -26,7 +26,7 @@ from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy
 
 #: The methods of iterators, as functions.
-STAND_IN_METHODS = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
+STAND_IN_METHODS: dict[str, Any] = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
 
 #: Native methods that may look at more than items.
 OF_ALL_OBJECTS = frozenset(dir(object))

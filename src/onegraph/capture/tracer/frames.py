@@ -27,13 +27,14 @@ from onegraph.capture.tracer.budget import INTERVAL, Budget
 from onegraph.capture.tracer.long_loops import TURNS, LongLoops
 
 #: The iterators over containers: their items may be layers, of which each would have a graph of its own.
-OF_CONTAINERS = frozenset({type(iter(kind)) for kind in ([], (), {}, {}.values(), {}.items())})
+OF_CONTAINERS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))
 
 
 class Frames(Operators):
     """The part of the tracer that makes frames, counts their steps, and binds their names."""
 
     budget: Budget
+    settings: dict[str, bool | None]
 
     def __init__(self, loop_limit: int) -> None:
         super().__init__()

@@ -108,7 +108,7 @@ def unpacked(value: Any) -> list[Any]:
     return list(value) if type(value) in (list, tuple) else [value]
 
 
-_BOUND = (type([].append), type(location.__get__(0)), type("".__str__))
+_BOUND: tuple[type, ...] = (type([].append), type(location.__get__(0)), type("".__str__))
 
 
 def shown(value: Any, type_of: TypeOf) -> str:

@@ -242,9 +242,9 @@ class Trace:
             world.guard(source, "is" if real is None or isinstance(real, bool) else "equal", real)
         return real
 
-    def _owner(self, source: Source) -> Any:
+    def _owner(self, source: Source | Computed) -> Any:
         """The object whose attribute is read, if there is one."""
-        owner = owner_of(source)
+        owner = None if isinstance(source, Computed) else owner_of(source)
         return None if owner is None else value_at(owner, self.function, self.values)
 
     def is_trained(self, given: GraphInput) -> bool:

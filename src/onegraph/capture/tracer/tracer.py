@@ -368,7 +368,7 @@ class Tracer(Frames, Containers):
             return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
         mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
         if mark is not None:
-            return mark(self, False, function, args, kwargs)
+            return mark(self, None, function, args, kwargs)
         handler = self._method_handler(receiver, function)
         if handler is not None:
             if function.__name__ not in READS:
@@ -472,7 +472,7 @@ class Tracer(Frames, Containers):
     def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         disabled = find_disabled(find_in_class(cls, "__init__")[1])
         if disabled is not None:
-            run_eagerly(self, False, disabled, args, kwargs)
+            run_eagerly(self, None, disabled, args, kwargs)
         refuse_outside_class(cls, is_library)
         return self.note_birth(self.run_native(cls, args, kwargs))
 

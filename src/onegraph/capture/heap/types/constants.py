@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_
 from onegraph.capture.pyobject.layout import HEAP_TYPE
 
 #: What is asked of a number or a text of an own class for the plain one that it holds.
-PLAIN = {
+PLAIN: dict[Any, Callable[[Any], Any]] = {
     int: int.__int__,
     float: float.__float__,
     complex: complex.__complex__,
@@ -42,10 +43,10 @@ PLAIN = {
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
     type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     type(dataclasses.KW_ONLY),
-    *{type(form) for form in vars(typing).values() if isinstance(form, typing._Final)},  # type: ignore[attr-defined]
+    *{type(form) for form in vars(typing).values() if isinstance(form, typing._Final)},
     torch._ops.OpOverload,
     torch._ops.OpOverloadPacket,
-    torch.library.CustomOpDef,
+    torch.library.CustomOpDef,  # type: ignore[attr-defined]
     _C.Region,
 )
 class Identities(TypeRule):
@@ -160,8 +161,8 @@ def rebuild_constant(rebuild: Any, value: Any) -> str:
 
 
 @once_for_each_class
-def kind_of_value(cls: type) -> type | None:
-    """The builtin type of numbers or texts of which a class in Python is a subclass."""
+def kind_of_value(cls: type) -> Any:
+    """The builtin type of numbers or texts of which a class in Python is a subclass, or None."""
     own = cls.__flags__ & HEAP_TYPE
     return next((kind for kind in PLAIN if own and issubclass(cls, kind)), None)
 

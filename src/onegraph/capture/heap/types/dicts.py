@@ -30,7 +30,7 @@ class Dicts(TypeRule):
         if space is not None and source != space.source:
             world.guard(source, "is", real)
             source = space.source
-        shadow = self.blank_of(type(real)).__new__(type(real))
+        shadow: Any = self.blank_of(type(real)).__new__(type(real))
         if isinstance(real, collections.defaultdict):
             factory = world.admit(real.default_factory, Attr(source, "default_factory"), guarded)
             collections.defaultdict.__init__(shadow, factory)

@@ -37,7 +37,7 @@ class Exceptions(TypeRule):
         return shadow
 
     def members(self, value: BaseException) -> list[Any]:
-        return list(BaseException.args.__get__(value))
+        return list(args_of(value))
 
     def rebuild(self, rebuild: Any, value: BaseException) -> str:
         cls = rebuild.value(type(value))
@@ -52,6 +52,11 @@ class Exceptions(TypeRule):
             if contents is not None and contents is not False:
                 rebuild.lines.append(f"{name}.{attribute} = {rebuild.value(contents)}")
         return str(name)
+
+
+def args_of(error: BaseException) -> tuple[Any, ...]:
+    """The arguments, read without the code of a class."""
+    return tuple(vars(BaseException)["args"].__get__(error))
 
 
 def own_fields(error: BaseException) -> list[tuple[str, Any]]:

@@ -131,7 +131,7 @@ class Partials(TypeRule):
 class Properties(Identities):
     def rebuild(self, rebuild: Any, value: property) -> str:
         """A property made by the trace; one that existed before is a constant."""
-        parts = [value.fget, value.fset, value.fdel]
+        parts: list[Any] = [value.fget, value.fset, value.fdel]
         world = rebuild.world
         if id(value) not in world.births and not any(id(part) in world.made_functions for part in parts):
             return rebuild.known(value)

@@ -41,7 +41,7 @@ class Opaque(TypeRule):
 class Iterators(TypeRule):
     def rebuild(self, rebuild: Any, value: Any) -> str:
         cls = type(value)
-        kind = next(kind for kind in cls.__mro__ if kind in ITERATORS)
+        kind: Any = next(kind for kind in cls.__mro__ if kind in ITERATORS)
         function, args, *state = kind.__reduce__(value)
         if cls is not kind:  # calling it would run the program's own `__new__` and `__init__`
             return rebuild_subclass(rebuild, value, kind, args, state)

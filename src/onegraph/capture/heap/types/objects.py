@@ -120,7 +120,7 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     """An object of a Python class: a blank one, its contents as a native type's, then its attributes."""
     cls = type(value)
     rule = rule_of(cls)
-    base = rule.blank_of(cls)
+    base: Any = rule.blank_of(cls)
     if cls.__flags__ & HEAP_TYPE == 0 and base is object:
         raise GraphBreak(CANNOT_REBUILD, what=f"{cls.__module__}.{cls.__qualname__}")
     try:

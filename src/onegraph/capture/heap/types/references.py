@@ -82,7 +82,7 @@ class MappingProxies(TypeRule):
 
 @rule_for(super)
 class Supers(TypeRule):
-    def admit(self, world: World, real: super, source: Source, guarded: bool) -> Any:
+    def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         owner = world.admit(real.__self__, Attr(source, "__self__"), guarded)
         shadow = super(real.__thisclass__, owner)
         world.adopt(real, shadow, source)

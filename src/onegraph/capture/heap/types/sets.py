@@ -95,7 +95,7 @@ class Sets(TypeRule):
         ]
 
 
-def blank(cls: type, items: list[Any]) -> Any:
+def blank(cls: Any, items: list[Any]) -> Any:
     shadow = cls.__new__(cls) if issubclass(cls, set) else frozenset.__new__(cls, items)
     if isinstance(shadow, set):
         set.update(shadow, items)

@@ -38,8 +38,8 @@ class AbstractAnswers(Predicate):
         token = abc.get_cache_token()
         if token != self.token:
             for cls, abstract, answer in self.answers.values():
-                asked = cls(), abstract()
-                if None in asked or issubclass(*asked) is not answer:
+                one, other = cls(), abstract()
+                if one is None or other is None or issubclass(one, other) is not answer:
                     return False
             self.token = token
         return True

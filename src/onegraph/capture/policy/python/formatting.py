@@ -67,7 +67,7 @@ def formatted(
         if name is None:
             continue
         first, path = formatter_field_name_split(name)
-        key = next(numbers) if first == "" else first
+        key: Any = next(numbers) if first == "" else first
         if type(key) is int and key >= len(values):
             raise IndexError(f"Replacement index {key} out of range for positional args tuple")
         value = values[key] if type(key) is int else named(key)

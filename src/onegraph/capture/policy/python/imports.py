@@ -36,9 +36,10 @@ def importing(tracer: Any, *names: str) -> Iterator[None]:
 
 @policy(builtins.__import__)
 def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    name, names, _, listed, level = (*args, *(None, None, (), 0)[len(args) - 1 :])
+    given: list[Any] = [*args, *(None, None, (), 0)[len(args) - 1 :]]
+    name, names, _, listed, level = given
     if level:
-        name = importlib.util.resolve_name("." * level + name, importlib._bootstrap._calc___package__(names))
+        name = importlib.util.resolve_name("." * level + name, importlib._bootstrap._calc___package__(names))  # type: ignore[attr-defined]
     with importing(tracer, name, name if listed else name.partition(".")[0]):
         return builtins.__import__(*args, **kwargs)
 

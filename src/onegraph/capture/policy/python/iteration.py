@@ -27,7 +27,7 @@ def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Plain numbers are added as Python adds them, which is more exact than one by one."""
     total = kwargs.get("start", args[1] if len(args) > 1 else 0)
     if isinstance(total, str | bytes | bytearray):
-        return sum((), total)  # type: ignore[arg-type]  # which is refused
+        return sum((), total)  # which is refused
     plain: list[Any] | None = [] if type(total) in PLAIN_NUMBERS else None
     for item in tracer.iterate(args[0]):
         if plain is not None and type(item) in PLAIN_NUMBERS:
@@ -240,10 +240,11 @@ def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return tracer.run_native(object.__reduce_ex__.__get__(tracer.world.realize(value)), tuple(protocol), kwargs)
 
 
-@policy(collections._count_elements)
+@policy(collections._count_elements)  # type: ignore[attr-defined]
 def count_elements(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     counts, items = args
-    return tracer.run_native(collections._count_elements, (counts, list(tracer.iterate(items))), kwargs)
+    count = collections._count_elements  # type: ignore[attr-defined]
+    return tracer.run_native(count, (counts, list(tracer.iterate(items))), kwargs)
 
 
 @policy(any)

@@ -58,11 +58,16 @@ _decorator(dataclasses._process_class)  # type: ignore[attr-defined]
 _decorator(functools.total_ordering)
 
 
+def same_function(a: Any, b: Any) -> bool:
+    """Whether two methods are of one function."""
+    return a.__func__ is b.__func__
+
+
 @policy(enum.EnumType.__call__)
 def look_up(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Flags make members for combinations when they are asked for, and remember them."""
     cls, *values = args
-    plain = issubclass(cls, enum.Flag) and cls._missing_.__func__ is enum.Flag._missing_.__func__
+    plain = issubclass(cls, enum.Flag) and same_function(cls._missing_, enum.Flag._missing_)
     if not plain or tracer.was_made(cls) or len(values) != 1 or kwargs or not isinstance(values[0], int):
         return tracer.interpret(enum.EnumType.__call__, args, kwargs)
     with untraced():

@@ -23,7 +23,7 @@ from onegraph.capture.calls.registry import policy
 from onegraph.capture.graph.late_guards import relates_to_call
 from onegraph.capture.graph.record import is_recorded
 from onegraph.capture.graph.slots import Slots, cut
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, TracedBackward
 from onegraph.torchlib.primals import tangent
 from onegraph.torchlib.state import without_autocast
@@ -33,7 +33,9 @@ class Context(FunctionCtx):
     """The `ctx` of a custom function that is traced."""
 
     unpacked = False
-    to_save = dirty_tensors = non_differentiable = ()
+    to_save: tuple[Any, ...] = ()
+    dirty_tensors: tuple[Any, ...] = ()
+    non_differentiable: tuple[Any, ...] = ()
     materialize_grads = True
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
@@ -56,10 +58,10 @@ WRAPPING = ("torch.autograd.function", "torch.amp.autocast_mode")
 COMBINED = 3
 
 
-@policy(Function.apply.__func__)
+@policy(vars(Function)["apply"].__func__)
 def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a custom function. Where no gradients are recorded, it is its forward."""
-    cls, *given = args
+    cls, given = args[0], list(args[1:])
     apart = cls.setup_context is not Function.setup_context
     if apart:
         given, kwargs = with_defaults(tracer, tracer.getattr(cls, "forward"), given, kwargs)
@@ -81,13 +83,13 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def with_defaults(
     tracer: Any, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[Sequence[Any], dict[str, Any]]:
+) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call, by position as far as they have one, with those that are not given."""
     if not isinstance(function, FunctionType):
-        return args, kwargs
+        return list(args), kwargs
     named = tracer.bind(function, tuple(args), kwargs)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    given = (*(named[name] for name in names), *args[len(names) :])
+    given = [*(named[name] for name in names), *args[len(names) :]]
     return given, {name: value for name, value in kwargs.items() if name not in names}
 
 
@@ -124,7 +126,7 @@ class Application:
         if self.tracer.open_levels and torch.is_grad_enabled():  # whose tensors do not tell what is recorded
             raise self.refused("under a transform of torch.func")
         boxed = getattr(cls, "boxed_grads_call", False)
-        unusual = boxed or type(cls) is not FunctionMeta or cls.vjp is not Function.vjp
+        unusual = boxed or type(cls) is not FunctionMeta or defined(cls, "vjp") is not defined(Function, "vjp")
         if recorded and (unusual or id(cls) in self.tracer.world.made_classes):
             raise self.refused("which has no `backward` of the usual kind")
 
@@ -143,10 +145,16 @@ class Application:
             raise self.refused("which writes to an input of the graph")
         slots = Slots(recorder, self.tracer.world, self.refused)
         attributes = {key: value for key, value in vars(context).items() if key not in OWN}
-        tensors = map(only_tensors, (self.inputs, outputs))
-        parts = (*tensors, context.to_save, attributes, context.dirty_tensors, context.non_differentiable)
+        parts: tuple[Any, ...] = (
+            only_tensors(self.inputs),
+            only_tensors(outputs),
+            context.to_save,
+            attributes,
+            context.dirty_tensors,
+            context.non_differentiable,
+        )
         with torch._C.DisableTorchFunction():
-            template = Applied(*map(slots.template, parts), bool(context.materialize_grads))
+            template = Applied(*(*map(slots.template, parts), bool(context.materialize_grads)))
             try:
                 results = CustomFunction(self.cls, template)(*slots.values)
             except Exception as raised:

@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 
 from onegraph.capture import breaks as b
-from onegraph.capture.calls.registry import SETS, breaks, policy, public_name
+from onegraph.capture.breaks.hints import public_name
+from onegraph.capture.calls.registry import SETS, breaks, policy
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
 from onegraph.torchlib.state import ATTENTION_CHOICES, untraced
@@ -87,7 +88,7 @@ TELLS = re.compile(
     r"|(anomaly|mkldnn|cudnn|nnpack|multithreading|view_replay|fwd_grad)_enabled)"
 )
 NATIVE = {name: value for name, value in vars(torch._C).items() if isinstance(value, BuiltinFunctionType)}
-SETTERS = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
+SETTERS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
 SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]

@@ -49,7 +49,7 @@ breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, t
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
 breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
-breaks(b.TENSOR_MEMORY, torch.utils.dlpack.to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
+breaks(b.TENSOR_MEMORY, torch._C._to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
 breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
 breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, torch.Tensor._make_wrapper_subclass)
@@ -82,7 +82,7 @@ def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return any(defines(kind, "__torch_function__") and not issubclass(kind, torch.Tensor) for kind in kinds)
 
 
-@policy(torch.jit.is_scripting, torch.jit.is_tracing, torch._jit_internal.is_scripting)
+@policy(torch._jit_internal.is_scripting, torch.jit._trace.is_tracing)
 def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
