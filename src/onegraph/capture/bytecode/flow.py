@@ -49,29 +49,8 @@ def live_names(bytecode: Bytecode) -> list[frozenset[str]]:
 @derived
 def handled_slots(bytecode: Bytecode) -> list[frozenset[int]]:
     """For each instruction, the stack slots that hold the exception handled before the one handled now."""
-    depths = stack_depths(bytecode)
-    found: list[frozenset[int] | None] = [None] * len(bytecode.instrs)
-    work: list[tuple[int, frozenset[int]]] = [(0, frozenset())] if bytecode.instrs else []
-    while work:
-        index, slots = work.pop()
-        while index < len(found) and found[index] is None:
-            found[index] = slots
-            instr, depth, handler = bytecode.instrs[index], depths[index], bytecode.handler_at(index)
-            if handler is not None:
-                work.append((handler.target, frozenset(slot for slot in slots if slot < handler.depth)))
-            if depth is not None and instr.op == "PUSH_EXC_INFO":
-                slots |= {depth - 1}
-            elif depth is not None and instr.op == "POP_EXCEPT":
-                slots -= {depth - 1}
-            elif depth is not None and instr.op == "SWAP":  # below a value that a handler returns
-                places = {depth - 1: depth - instr.arg, depth - instr.arg: depth - 1}
-                slots = frozenset(places.get(slot, slot) for slot in slots)
-            if instr.target is not None:
-                work.append((instr.target, slots))
-            if not falls_through(instr):
-                break
-            index += 1
-    return [slots or frozenset() for slots in found]
+    found = slot_kinds(bytecode)
+    return [frozenset(slot for slot, kind in enumerate(kinds or ()) if kind == "handled") for kinds in found]
 
 
 def stack_depths(bytecode: Bytecode) -> list[int | None]:

@@ -3,6 +3,8 @@
     @opcode("BUILD_SLICE number: bound*number -- slice")
     def build_slice(machine, frame, instr): ...
 
+    operation("GET_LEN: subject -- subject length", lambda machine, _, subject: machine.length(subject))
+
 The row is all that is known of an instruction: how it is read and written, its effect on the stack and on the fast
 locals, its handler. To the left of the colon stands its argument: nothing, the kind of it (ARGUMENTS has the spelling
 of a kind), or several words for a tuple. To the right stand the slots that it takes from the stack and those that it
@@ -24,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any, Literal
 
 from onegraph.capture.bytecode.frame import Frame
@@ -93,6 +96,12 @@ class Opcode:
         words = arg if len(self.argument) > 1 else (arg,)
         return _spread(takes, words), _spread(gives, words)
 
+    def replaced(self, arg: Any) -> tuple[Sequence[str], Sequence[str]]:
+        """The same without those that stay where they are."""
+        takes, gives = self.slots(arg)
+        kept = len(commonprefix([takes, gives]))
+        return takes[kept:], gives[kept:]
+
     @property
     def writes(self) -> bool:
         """Whether it binds or unbinds a fast local."""
@@ -143,6 +152,43 @@ def opcode(
         return handler
 
     return register
+
+
+def operation(
+    text: str,
+    function: Callable[..., Any],
+    *marks: Mark,
+    read: Reader | None = None,
+    write: WriteRow | None = None,
+) -> None:
+    """Declare an instruction that only operates on values, which are on the stack until it is done.
+
+    Args:
+        text, marks, read, write: As for `opcode`.
+        function: Gets the machine, the argument, and the values that are taken, bottom to top. It gives the value that
+            comes behind those that stay, or a sequence of several.
+    """
+    takes, gives = (side.split() for side in text.partition(":")[2].split("--"))
+    count, kept = len(takes), len(commonprefix([takes, gives]))
+    gives_one = len(gives) == kept + 1 and "*" not in gives[-1]
+
+    def handler(machine: Any, frame: Frame, instr: Instr) -> None:
+        stack = frame.stack
+        base = len(stack) - count
+        result = function(machine, instr.arg, *stack[base:])
+        stack[base + kept :] = (result,) if gives_one else result if len(gives) > kept else ()
+
+    def unary(machine: Any, frame: Frame, instr: Instr) -> None:
+        frame.stack[-1] = function(machine, instr.arg, frame.stack[-1])
+
+    def binary(machine: Any, frame: Frame, instr: Instr) -> None:
+        stack = frame.stack
+        result = function(machine, instr.arg, stack[-2], stack[-1])
+        stack.pop()
+        stack[-1] = result
+
+    quick = {1: unary, 2: binary}.get(count) if gives_one and not kept else None
+    opcode(text, *marks, read=read, write=write)(quick or handler)
 
 
 def _slots(text: str, argument: list[str]) -> Slots:

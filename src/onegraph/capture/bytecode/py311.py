@@ -2,30 +2,8 @@
 
 from __future__ import annotations
 
-from onegraph.capture.bytecode.rows import (
-    JUMPS,
-    Operand,
-    Pieces,
-    Reader,
-    Writer,
-    WriteRow,
-    ahead,
-    back,
-    bare,
-    call,
-    format_value,
-    keyword_names,
-    make_function,
-    nothing,
-    send_label,
-    write_format,
-    write_global,
-    write_make_function,
-    write_null_first,
-    write_slotted,
-    write_swap,
-    write_to_bool,
-)
+from onegraph.capture.bytecode import rows
+from onegraph.capture.bytecode.rows import JUMPS, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = True
 LANDING: tuple[str, ...] = ()  # what stands before the target of FOR_ITER
@@ -47,7 +25,7 @@ def _jump_or_pop(op: str) -> Reader:
 
 
 def _send(x: Operand) -> Pieces:
-    return (("SEND", None, send_label(x.ahead())),)
+    return (("SEND", None, rows.send_label(x.ahead())),)
 
 
 def _class_deref(x: Operand) -> Pieces:
@@ -62,12 +40,12 @@ def _intrinsic(op: str, name: str, *after: str) -> Reader:
 READ: dict[str, Reader] = JUMPS | {
     "LOAD_GLOBAL": _load_global,
     "LOAD_CLASSDEREF": _class_deref,
-    "PRECALL": nothing,
-    "KW_NAMES": keyword_names,
-    "CALL": call,
-    "MAKE_FUNCTION": make_function,
-    "FORMAT_VALUE": format_value,
-    "UNARY_NOT": bare("TO_BOOL", "UNARY_NOT"),
+    "PRECALL": rows.nothing,
+    "KW_NAMES": rows.keyword_names,
+    "CALL": rows.call,
+    "MAKE_FUNCTION": rows.make_function,
+    "FORMAT_VALUE": rows.format_value,
+    "UNARY_NOT": rows.bare("TO_BOOL", "UNARY_NOT"),
     "UNARY_POSITIVE": _intrinsic("CALL_INTRINSIC_1", "UNARY_POSITIVE"),
     "LIST_TO_TUPLE": _intrinsic("CALL_INTRINSIC_1", "LIST_TO_TUPLE"),
     "ASYNC_GEN_WRAP": _intrinsic("CALL_INTRINSIC_1", "ASYNC_GEN_WRAP"),
@@ -77,14 +55,14 @@ READ: dict[str, Reader] = JUMPS | {
     "SEND": _send,
     "JUMP_IF_TRUE_OR_POP": _jump_or_pop("POP_JUMP_IF_TRUE"),
     "JUMP_IF_FALSE_OR_POP": _jump_or_pop("POP_JUMP_IF_FALSE"),
-    "POP_JUMP_FORWARD_IF_TRUE": ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
-    "POP_JUMP_FORWARD_IF_FALSE": ahead("TO_BOOL", "POP_JUMP_IF_FALSE"),
-    "POP_JUMP_FORWARD_IF_NONE": ahead("POP_JUMP_IF_NONE"),
-    "POP_JUMP_FORWARD_IF_NOT_NONE": ahead("POP_JUMP_IF_NOT_NONE"),
-    "POP_JUMP_BACKWARD_IF_TRUE": back("TO_BOOL", "POP_JUMP_IF_TRUE"),
-    "POP_JUMP_BACKWARD_IF_FALSE": back("TO_BOOL", "POP_JUMP_IF_FALSE"),
-    "POP_JUMP_BACKWARD_IF_NONE": back("POP_JUMP_IF_NONE"),
-    "POP_JUMP_BACKWARD_IF_NOT_NONE": back("POP_JUMP_IF_NOT_NONE"),
+    "POP_JUMP_FORWARD_IF_TRUE": rows.ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
+    "POP_JUMP_FORWARD_IF_FALSE": rows.ahead("TO_BOOL", "POP_JUMP_IF_FALSE"),
+    "POP_JUMP_FORWARD_IF_NONE": rows.ahead("POP_JUMP_IF_NONE"),
+    "POP_JUMP_FORWARD_IF_NOT_NONE": rows.ahead("POP_JUMP_IF_NOT_NONE"),
+    "POP_JUMP_BACKWARD_IF_TRUE": rows.back("TO_BOOL", "POP_JUMP_IF_TRUE"),
+    "POP_JUMP_BACKWARD_IF_FALSE": rows.back("TO_BOOL", "POP_JUMP_IF_FALSE"),
+    "POP_JUMP_BACKWARD_IF_NONE": rows.back("POP_JUMP_IF_NONE"),
+    "POP_JUMP_BACKWARD_IF_NOT_NONE": rows.back("POP_JUMP_IF_NOT_NONE"),
 }
 
 
@@ -137,19 +115,19 @@ def _write_nothing(w: Writer, i: int) -> int:
 
 
 WRITE: dict[str, WriteRow] = {
-    "PUSH_NULL": write_null_first,
-    "LOAD_GLOBAL": write_global,
-    "LOAD_FAST_CHECK": write_slotted("LOAD_FAST"),
+    "PUSH_NULL": rows.write_null_first,
+    "LOAD_GLOBAL": rows.write_global,
+    "LOAD_FAST_CHECK": rows.write_slotted("LOAD_FAST"),
     "LOAD_LOCALS": _write_locals,
     "CALL": _write_call,
     "CALL_KW": _write_call,
     "CALL_INTRINSIC_1": _write_intrinsic,
     "CALL_INTRINSIC_2": _write_intrinsic,
-    "MAKE_FUNCTION": write_make_function,
-    "TO_BOOL": write_to_bool,
-    "SWAP": write_swap,
-    "CONVERT_VALUE": write_format,
-    "FORMAT_SIMPLE": write_format,
-    "FORMAT_WITH_SPEC": write_format,
+    "MAKE_FUNCTION": rows.write_make_function,
+    "TO_BOOL": rows.write_to_bool,
+    "SWAP": rows.write_swap,
+    "CONVERT_VALUE": rows.write_format,
+    "FORMAT_SIMPLE": rows.write_format,
+    "FORMAT_WITH_SPEC": rows.write_format,
     "END_SEND": _write_nothing,
 }

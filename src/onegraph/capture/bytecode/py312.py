@@ -2,31 +2,8 @@
 
 from __future__ import annotations
 
-from onegraph.capture.bytecode.rows import (
-    COMPARE,
-    JUMPS,
-    Operand,
-    Pieces,
-    Reader,
-    Writer,
-    WriteRow,
-    ahead,
-    bare,
-    call,
-    chosen,
-    format_value,
-    keyword_names,
-    make_function,
-    nothing,
-    return_const,
-    write_chosen,
-    write_format,
-    write_global,
-    write_make_function,
-    write_null_first,
-    write_swap,
-    write_to_bool,
-)
+from onegraph.capture.bytecode import rows
+from onegraph.capture.bytecode.rows import COMPARE, JUMPS, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = True
 LANDING: tuple[str, ...] = ("END_FOR",)  # what stands before the target of FOR_ITER
@@ -67,25 +44,25 @@ def _slice(op: str) -> Reader:
 
 SHARED_READ: dict[str, Reader] = JUMPS | {
     "LOAD_ATTR": _load_attr,
-    "CALL_INTRINSIC_1": chosen("CALL_INTRINSIC_1", INTRINSICS_1),
+    "CALL_INTRINSIC_1": rows.chosen("CALL_INTRINSIC_1", INTRINSICS_1),
     "BINARY_SLICE": _slice("BINARY_SUBSCR"),
     "STORE_SLICE": _slice("STORE_SUBSCR"),
-    "RETURN_CONST": return_const,
-    "END_FOR": nothing,
+    "RETURN_CONST": rows.return_const,
+    "END_FOR": rows.nothing,
 }
 
 READ: dict[str, Reader] = SHARED_READ | {
     "LOAD_GLOBAL": _load_global,
-    "KW_NAMES": keyword_names,
-    "CALL": call,
-    "MAKE_FUNCTION": make_function,
-    "FORMAT_VALUE": format_value,
+    "KW_NAMES": rows.keyword_names,
+    "CALL": rows.call,
+    "MAKE_FUNCTION": rows.make_function,
+    "FORMAT_VALUE": rows.format_value,
     "COMPARE_OP": _compare,
-    "UNARY_NOT": bare("TO_BOOL", "UNARY_NOT"),
-    "CALL_INTRINSIC_2": chosen("CALL_INTRINSIC_2", INTRINSICS_2),
+    "UNARY_NOT": rows.bare("TO_BOOL", "UNARY_NOT"),
+    "CALL_INTRINSIC_2": rows.chosen("CALL_INTRINSIC_2", INTRINSICS_2),
     "FOR_ITER": _for_iter,
-    "POP_JUMP_IF_TRUE": ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
-    "POP_JUMP_IF_FALSE": ahead("TO_BOOL", "POP_JUMP_IF_FALSE"),
+    "POP_JUMP_IF_TRUE": rows.ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
+    "POP_JUMP_IF_FALSE": rows.ahead("TO_BOOL", "POP_JUMP_IF_FALSE"),
 }
 
 
@@ -129,19 +106,19 @@ def _write_compare(w: Writer, i: int) -> int:
 SHARED_WRITE: dict[str, WriteRow] = {
     "LOAD_ATTR": _write_attr,
     "LOAD_METHOD": _write_attr,
-    "CALL_INTRINSIC_1": write_chosen(INTRINSICS_1),
+    "CALL_INTRINSIC_1": rows.write_chosen(INTRINSICS_1),
 }
 
 WRITE: dict[str, WriteRow] = SHARED_WRITE | {
-    "PUSH_NULL": write_null_first,
-    "LOAD_GLOBAL": write_global,
+    "PUSH_NULL": rows.write_null_first,
+    "LOAD_GLOBAL": rows.write_global,
     "CALL_KW": _write_call_kw,
-    "CALL_INTRINSIC_2": write_chosen(INTRINSICS_2),
-    "MAKE_FUNCTION": write_make_function,
+    "CALL_INTRINSIC_2": rows.write_chosen(INTRINSICS_2),
+    "MAKE_FUNCTION": rows.write_make_function,
     "COMPARE_OP": _write_compare,
-    "TO_BOOL": write_to_bool,
-    "SWAP": write_swap,
-    "CONVERT_VALUE": write_format,
-    "FORMAT_SIMPLE": write_format,
-    "FORMAT_WITH_SPEC": write_format,
+    "TO_BOOL": rows.write_to_bool,
+    "SWAP": rows.write_swap,
+    "CONVERT_VALUE": rows.write_format,
+    "FORMAT_SIMPLE": rows.write_format,
+    "FORMAT_WITH_SPEC": rows.write_format,
 }

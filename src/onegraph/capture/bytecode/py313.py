@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from onegraph.capture.bytecode import py312
-from onegraph.capture.bytecode.rows import (
-    COMPARE,
-    FUNCTION_ATTRIBUTES,
-    Operand,
-    Pieces,
-    Reader,
-    Writer,
-    WriteRow,
-    call,
-    chosen,
-    keyword_names,
-    load_const,
-    read_fast,
-    read_store_fast,
-    write_chosen,
-    write_slotted,
-)
+from onegraph.capture.bytecode import py312, rows
+from onegraph.capture.bytecode.rows import COMPARE, FUNCTION_ATTRIBUTES, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = False
 LANDING: tuple[str, ...] = ("END_FOR", "POP_TOP")  # what stands before the target of FOR_ITER
@@ -31,7 +15,7 @@ CACHES = {
 }  # fmt: skip
 INTRINSICS_2 = (*py312.INTRINSICS_2, "SET_TYPEPARAM_DEFAULT")
 
-_load = read_fast("LOAD_FAST")
+_load = rows.read_fast("LOAD_FAST")
 
 
 def _load_global(x: Operand) -> Pieces:
@@ -40,7 +24,7 @@ def _load_global(x: Operand) -> Pieces:
 
 
 def _load_const(x: Operand) -> Pieces:
-    return keyword_names(x) if x.following == "CALL_KW" else load_const(x)
+    return rows.keyword_names(x) if x.following == "CALL_KW" else rows.load_const(x)
 
 
 def _pop_top(x: Operand) -> Pieces:
@@ -76,12 +60,12 @@ READ: dict[str, Reader] = py312.SHARED_READ | {
     "POP_TOP": _pop_top,
     "LOAD_GLOBAL": _load_global,
     "LOAD_FAST_LOAD_FAST": _pair(_load, _load),
-    "STORE_FAST_LOAD_FAST": _pair(read_store_fast, _load),
-    "STORE_FAST_STORE_FAST": _pair(read_store_fast, read_store_fast),
-    "CALL_KW": call,
+    "STORE_FAST_LOAD_FAST": _pair(rows.read_store_fast, _load),
+    "STORE_FAST_STORE_FAST": _pair(rows.read_store_fast, rows.read_store_fast),
+    "CALL_KW": rows.call,
     "SET_FUNCTION_ATTRIBUTE": _function_attribute,
     "COMPARE_OP": _compare,
-    "CALL_INTRINSIC_2": chosen("CALL_INTRINSIC_2", INTRINSICS_2),
+    "CALL_INTRINSIC_2": rows.chosen("CALL_INTRINSIC_2", INTRINSICS_2),
     "FOR_ITER": _for_iter,
 }
 
@@ -114,10 +98,10 @@ def _write_function_attribute(w: Writer, i: int) -> int:
 
 
 WRITE: dict[str, WriteRow] = py312.SHARED_WRITE | {
-    "LOAD_CLOSURE": write_slotted("LOAD_FAST_CHECK"),
+    "LOAD_CLOSURE": rows.write_slotted("LOAD_FAST_CHECK"),
     "LOAD_GLOBAL": _write_global,
     "CALL_KW": _write_call_kw,
-    "CALL_INTRINSIC_2": write_chosen(INTRINSICS_2),
+    "CALL_INTRINSIC_2": rows.write_chosen(INTRINSICS_2),
     "SET_FUNCTION_ATTRIBUTE": _write_function_attribute,
     "COMPARE_OP": _write_compare,
 }

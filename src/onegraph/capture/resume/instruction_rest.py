@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Sequence
-from os.path import commonprefix
 from types import FunctionType
 
 from onegraph.capture.bytecode import NULL_FIRST, Handler, Instr, decode
@@ -14,14 +13,7 @@ from onegraph.capture.interp.rests import EXHAUSTED, inner
 
 def taken_by(instr: Instr) -> int:
     """How many values an instruction takes from the stack; those that it only looks at are left there."""
-    return len(replaced(instr)[0])
-
-
-def replaced(instr: Instr) -> tuple[Sequence[str], Sequence[str]]:
-    """The slots that an instruction takes from the stack, and those that it gives for them."""
-    takes, gives = OPCODES[instr.op].slots(instr.arg)
-    kept = len(commonprefix([takes, gives]))
-    return takes[kept:], gives[kept:]
+    return len(OPCODES[instr.op].replaced(instr.arg)[0])
 
 
 def argument_names(finish: FunctionType | None) -> tuple[str, ...]:
@@ -91,7 +83,7 @@ def moved(instr: Instr, starts: Sequence[int]) -> Instr:
 
 def given(instr: Instr) -> list[Instr]:
     """What is done with the value of the rest, so that the stack is as behind the instruction."""
-    match replaced(instr)[1]:
+    match OPCODES[instr.op].replaced(instr.arg)[1]:
         case _ if instr.op == "UNPACK_SEQUENCE":
             return [instr]
         case _ if instr.op == "CONTAINS_OP" and instr.arg:

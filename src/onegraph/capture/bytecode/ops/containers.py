@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import Instr
-from onegraph.capture.bytecode.opcode import opcode
+from onegraph.capture.bytecode.opcode import opcode, operation
 from onegraph.capture.bytecode.rows import read_unpack_ex, write_unpack_ex
 
 
@@ -18,14 +19,16 @@ def _popn(stack: list[Any], count: int) -> list[Any]:
     return values
 
 
-@opcode("BUILD_TUPLE number: item*number -- tuple")
-def build_tuple(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(tuple(_popn(frame.stack, instr.arg)))
+def _built(text: str, make: Callable[[list[Any]], Any]) -> None:
+    @opcode(text)
+    def build(machine: Any, frame: Frame, instr: Instr) -> None:
+        frame.stack.append(make(_popn(frame.stack, instr.arg)))
 
 
-@opcode("BUILD_LIST number: item*number -- list")
-def build_list(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(_popn(frame.stack, instr.arg))
+_built("BUILD_TUPLE number: item*number -- tuple", tuple)
+_built("BUILD_LIST number: item*number -- list", list)
+_built("BUILD_STRING number: part*number -- text", "".join)
+_built("BUILD_SLICE number: bound*number -- slice", lambda bounds: slice(*bounds))
 
 
 @opcode("BUILD_SET number: item*number -- set")
@@ -36,11 +39,6 @@ def build_set(machine: Any, frame: Frame, instr: Instr) -> None:
         machine.set_add(made, item)
     del frame.stack[base:]
     frame.stack.append(made)
-
-
-@opcode("BUILD_STRING number: part*number -- text")
-def build_string(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append("".join(_popn(frame.stack, instr.arg)))
 
 
 @opcode("BUILD_MAP number: key*number value*number -- dict")
@@ -60,46 +58,23 @@ def build_const_key_map(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack.append(dict(zip(keys, _popn(frame.stack, instr.arg), strict=True)))
 
 
-@opcode("BUILD_SLICE number: bound*number -- slice")
-def build_slice(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(slice(*_popn(frame.stack, instr.arg)))
+def _added(op: str, added: str, add: Callable[..., None]) -> None:
+    """To a container that is below on the stack: the argument counts from the top after popping."""
+    kind, count = op.partition("_")[0].lower(), len(added.split())
+
+    @opcode(f"{op} number: {kind} between*number-1 {added} -- {kind} between*number-1")
+    def handler(machine: Any, frame: Frame, instr: Instr) -> None:
+        stack = frame.stack
+        add(machine, stack[-instr.arg - count], *stack[-count:])
+        del stack[-count:]
 
 
-@opcode("LIST_APPEND number: list between*number-1 item -- list between*number-1")
-def list_append(machine: Any, frame: Frame, instr: Instr) -> None:
-    """The argument counts from the top after popping."""
-    item = frame.stack.pop()
-    frame.stack[-instr.arg].append(item)
-
-
-@opcode("SET_ADD number: set between*number-1 item -- set between*number-1")
-def set_add(machine: Any, frame: Frame, instr: Instr) -> None:
-    item = frame.stack.pop()
-    machine.set_add(frame.stack[-instr.arg], item)
-
-
-@opcode("MAP_ADD number: dict between*number-1 key value -- dict between*number-1")
-def map_add(machine: Any, frame: Frame, instr: Instr) -> None:
-    key, value = _popn(frame.stack, 2)
-    machine.map_add(frame.stack[-instr.arg], key, value)
-
-
-@opcode("LIST_EXTEND number: list between*number-1 items -- list between*number-1")
-def list_extend(machine: Any, frame: Frame, instr: Instr) -> None:
-    items = frame.stack.pop()
-    machine.list_extend(frame.stack[-instr.arg], items)
-
-
-@opcode("SET_UPDATE number: set between*number-1 items -- set between*number-1")
-def set_update(machine: Any, frame: Frame, instr: Instr) -> None:
-    items = frame.stack.pop()
-    machine.set_update(frame.stack[-instr.arg], items)
-
-
-@opcode("DICT_UPDATE number: dict between*number-1 other -- dict between*number-1")
-def dict_update(machine: Any, frame: Frame, instr: Instr) -> None:
-    other = frame.stack.pop()
-    machine.dict_update(frame.stack[-instr.arg], other)
+_added("LIST_APPEND", "item", lambda machine, container, item: container.append(item))
+_added("SET_ADD", "item", lambda machine, container, item: machine.set_add(container, item))
+_added("MAP_ADD", "key value", lambda machine, container, key, value: machine.map_add(container, key, value))
+_added("LIST_EXTEND", "items", lambda machine, container, items: machine.list_extend(container, items))
+_added("SET_UPDATE", "items", lambda machine, container, items: machine.set_update(container, items))
+_added("DICT_UPDATE", "other", lambda machine, container, other: machine.dict_update(container, other))
 
 
 @opcode("DICT_MERGE number: ... dict between*number-1 other -- dict between*number-1")
@@ -111,44 +86,31 @@ def dict_merge(machine: Any, frame: Frame, instr: Instr) -> None:
     machine.dict_merge(frame.stack[at], other, second if first is NULL else first)
 
 
-@opcode("UNPACK_SEQUENCE number: sequence -- item*number")
-def unpack_sequence(machine: Any, frame: Frame, instr: Instr) -> None:
-    """The first item comes to the top."""
-    items = machine.unpack(frame.stack[-1], instr.arg)
-    frame.stack.pop()
-    frame.stack += items[::-1]
+# The first item comes to the top.
+operation(
+    "UNPACK_SEQUENCE number: sequence -- item*number",
+    lambda machine, count, sequence: machine.unpack(sequence, count)[::-1],
+)
+operation(
+    "UNPACK_EX before after: iterable -- last*after list first*before",
+    lambda machine, counts, iterable: machine.unpack_ex(iterable, *counts)[::-1],
+    read=read_unpack_ex,
+    write=write_unpack_ex,
+)
 
 
-@opcode("UNPACK_EX before after: iterable -- last*after list first*before", read=read_unpack_ex, write=write_unpack_ex)
-def unpack_ex(machine: Any, frame: Frame, instr: Instr) -> None:
-    items = machine.unpack_ex(frame.stack[-1], *instr.arg)
-    frame.stack.pop()
-    frame.stack += items[::-1]
+def _has_flag(value: Any, bit: int) -> bool:
+    return bool(type(value).__flags__ & 1 << bit)
 
 
-@opcode("GET_LEN: subject -- subject length")
-def get_len(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(machine.length(frame.stack[-1]))
-
-
-@opcode("MATCH_MAPPING: subject -- subject bool")
-def match_mapping(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & 1 << 6))
-
-
-@opcode("MATCH_SEQUENCE: subject -- subject bool")
-def match_sequence(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & 1 << 5))
-
-
-@opcode("MATCH_KEYS: subject keys -- subject keys values")
-def match_keys(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(machine.match_keys(frame.stack[-2], frame.stack[-1]))
-
-
-@opcode("MATCH_CLASS number: subject class names -- attributes")
-def match_class(machine: Any, frame: Frame, instr: Instr) -> None:
-    subject, cls, names = frame.stack[-3:]
-    result = machine.match_class(subject, cls, instr.arg, names)
-    del frame.stack[-3:]
-    frame.stack.append(result)
+operation("GET_LEN: subject -- subject length", lambda machine, _, subject: machine.length(subject))
+operation("MATCH_MAPPING: subject -- subject bool", lambda machine, _, subject: _has_flag(subject, 6))
+operation("MATCH_SEQUENCE: subject -- subject bool", lambda machine, _, subject: _has_flag(subject, 5))
+operation(
+    "MATCH_KEYS: subject keys -- subject keys values",
+    lambda machine, _, subject, keys: machine.match_keys(subject, keys),
+)
+operation(
+    "MATCH_CLASS number: subject class names -- attributes",
+    lambda machine, count, subject, cls, names: machine.match_class(subject, cls, count, names),
+)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Instr
-from onegraph.capture.bytecode.opcode import RETURN, opcode
+from onegraph.capture.bytecode.opcode import RETURN, opcode, operation
 
 
 @opcode("JUMP target: --", "ends", "stays")
@@ -15,29 +16,18 @@ def jump(machine: Any, frame: Frame, instr: Instr) -> int | None:
     return instr.target
 
 
-@opcode("POP_JUMP_IF_TRUE target: condition --")
-def pop_jump_if_true(machine: Any, frame: Frame, instr: Instr) -> int | None:
-    return instr.target if frame.stack.pop() else None
+def _jumps_if(text: str, holds: Callable[[Any], bool]) -> None:
+    @opcode(text)
+    def jump_if(machine: Any, frame: Frame, instr: Instr) -> int | None:
+        return instr.target if holds(frame.stack.pop()) else None
 
 
-@opcode("POP_JUMP_IF_FALSE target: condition --")
-def pop_jump_if_false(machine: Any, frame: Frame, instr: Instr) -> int | None:
-    return None if frame.stack.pop() else instr.target
+_jumps_if("POP_JUMP_IF_TRUE target: condition --", lambda condition: condition)
+_jumps_if("POP_JUMP_IF_FALSE target: condition --", lambda condition: not condition)
+_jumps_if("POP_JUMP_IF_NONE target: value --", lambda value: value is None)
+_jumps_if("POP_JUMP_IF_NOT_NONE target: value --", lambda value: value is not None)
 
-
-@opcode("POP_JUMP_IF_NONE target: value --")
-def pop_jump_if_none(machine: Any, frame: Frame, instr: Instr) -> int | None:
-    return instr.target if frame.stack.pop() is None else None
-
-
-@opcode("POP_JUMP_IF_NOT_NONE target: value --")
-def pop_jump_if_not_none(machine: Any, frame: Frame, instr: Instr) -> int | None:
-    return None if frame.stack.pop() is None else instr.target
-
-
-@opcode("GET_ITER: iterable -- iterator")
-def get_iter(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack[-1] = machine.iter(frame.stack[-1])
+operation("GET_ITER: iterable -- iterator", lambda machine, _, iterable: machine.iter(iterable))
 
 
 @opcode("FOR_ITER target: iterator -- iterator value", jumping="")

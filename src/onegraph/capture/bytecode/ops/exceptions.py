@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Instr
-from onegraph.capture.bytecode.opcode import opcode
+from onegraph.capture.bytecode.opcode import opcode, operation
 
 
 @opcode("RAISE_VARARGS number: operand*number --", "ends")
@@ -36,9 +36,10 @@ def pop_except(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.handled = frame.stack.pop()
 
 
-@opcode("CHECK_EXC_MATCH: exception type -- exception bool")
-def check_exc_match(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack[-1] = machine.exception_matches(frame.stack[-2], frame.stack[-1])
+operation(
+    "CHECK_EXC_MATCH: exception type -- exception bool",
+    lambda machine, _, exception, wanted: machine.exception_matches(exception, wanted),
+)
 
 
 @opcode("CHECK_EG_MATCH: group type -- rest match")
@@ -49,13 +50,8 @@ def check_eg_match(machine: Any, frame: Frame, instr: Instr) -> None:
         frame.handled = match
 
 
-@opcode("BEFORE_WITH: manager -- exit entered")
-def before_with(machine: Any, frame: Frame, instr: Instr) -> None:
-    leave, entered = machine.enter_context(frame.stack[-1])
-    frame.stack[-1] = leave
-    frame.stack.append(entered)
-
-
-@opcode("WITH_EXCEPT_START: exit lasti previous exception -- exit lasti previous exception result")
-def with_except_start(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(machine.leave_context(frame.stack[-4], frame.stack[-1]))
+operation("BEFORE_WITH: manager -- exit entered", lambda machine, _, manager: machine.enter_context(manager))
+operation(
+    "WITH_EXCEPT_START: exit lasti previous exception -- exit lasti previous exception result",
+    lambda machine, _, leave, lasti, previous, exception: machine.leave_context(leave, exception),
+)

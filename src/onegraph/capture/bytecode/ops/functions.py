@@ -6,7 +6,7 @@ from typing import Any
 
 from onegraph.capture.bytecode.frame import Frame, Unsupported
 from onegraph.capture.bytecode.instruction import Instr
-from onegraph.capture.bytecode.opcode import opcode
+from onegraph.capture.bytecode.opcode import opcode, operation
 from onegraph.capture.pyobject.exact_types import isinstance
 
 
@@ -23,10 +23,8 @@ def make_function(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-1] = machine.make_function(frame, frame.stack[-1], attributes)
 
 
-@opcode("SET_FUNCTION_ATTRIBUTE attribute: value function -- function")
-def set_function_attribute(machine: Any, frame: Frame, instr: Instr) -> None:
-    """'closure', 'annotations', 'kwdefaults' or 'defaults', in this order; MAKE_FUNCTION has taken it."""
-    del frame.stack[-2]
+# 'closure', 'annotations', 'kwdefaults' or 'defaults', in this order; MAKE_FUNCTION has taken it.
+operation("SET_FUNCTION_ATTRIBUTE attribute: value function -- function", lambda machine, _, value, function: function)
 
 
 @opcode("CALL_INTRINSIC_1 intrinsic: value -- result")
@@ -57,8 +55,7 @@ def _stop_iteration_error(frame: Frame, raised: BaseException) -> BaseException:
     return error
 
 
-@opcode("CALL_INTRINSIC_2 intrinsic: first second -- result")
-def call_intrinsic_2(machine: Any, frame: Frame, instr: Instr) -> None:
-    result = machine.native_instruction(instr, tuple(frame.stack[-2:]))
-    frame.stack.pop()
-    frame.stack[-1] = result
+operation(
+    "CALL_INTRINSIC_2 intrinsic: first second -- result",
+    lambda machine, name, *values: machine.native_instruction(Instr("CALL_INTRINSIC_2", name), values),
+)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from onegraph.capture.bytecode.frame import Frame, Unsupported
 from onegraph.capture.bytecode.instruction import Instr
-from onegraph.capture.bytecode.opcode import GENERATOR, YIELD, opcode
+from onegraph.capture.bytecode.opcode import GENERATOR, YIELD, opcode, operation
 from onegraph.capture.pyobject.exact_types import isinstance
 
 _ITERABLE_COROUTINE = 0x100
@@ -47,18 +47,16 @@ def send(machine: Any, frame: Frame, instr: Instr) -> int | None:
     return instr.target if done else None
 
 
-@opcode("END_SEND: receiver value -- value")
-def end_send(machine: Any, frame: Frame, instr: Instr) -> None:
-    del frame.stack[-2]
+operation("END_SEND: receiver value -- value", lambda machine, _, receiver, value: value)
 
 
-@opcode("CLEANUP_THROW: receiver value exception -- none result")
-def cleanup_throw(machine: Any, frame: Frame, instr: Instr) -> None:
-    exception = frame.stack[-1]
+def _clean_up_throw(machine: Any, _: None, receiver: Any, value: Any, exception: BaseException) -> tuple[None, Any]:
     if not isinstance(exception, StopIteration):
-        frame.stack.pop()
         machine.raise_again(exception)
-    frame.stack[-3:] = None, exception.value
+    return None, exception.value
+
+
+operation("CLEANUP_THROW: receiver value exception -- none result", _clean_up_throw)
 
 
 @opcode("GET_AWAITABLE number: value -- awaitable")

@@ -7,7 +7,7 @@ from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import FREE_MARK, Instr
-from onegraph.capture.bytecode.opcode import opcode
+from onegraph.capture.bytecode.opcode import opcode, operation
 from onegraph.capture.bytecode.rows import read_fast, read_store_fast, write_slotted
 
 
@@ -154,9 +154,7 @@ def load_build_class(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack.append(frame.builtins["__build_class__"])
 
 
-@opcode("LOAD_ASSERTION_ERROR: -- class")
-def load_assertion_error(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(AssertionError)
+operation("LOAD_ASSERTION_ERROR: -- class", lambda machine, _: AssertionError)
 
 
 @opcode("IMPORT_NAME name: level names -- module", "globals")
@@ -165,6 +163,4 @@ def import_name(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-1] = machine.import_name(frame, instr.arg, names, frame.stack[-1])
 
 
-@opcode("IMPORT_FROM name: module -- module value")
-def import_from(machine: Any, frame: Frame, instr: Instr) -> None:
-    frame.stack.append(machine.import_from(frame.stack[-1], instr.arg))
+operation("IMPORT_FROM name: module -- module value", lambda machine, name, module: machine.import_from(module, name))
