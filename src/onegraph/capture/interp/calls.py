@@ -10,7 +10,16 @@ from typing import Any
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
 from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
-from onegraph.capture.interp.rests import CALLED, LEFT, Rest, built_rest, constructing_rest, entering_rest, made_rest
+from onegraph.capture.interp.rests import (
+    CALLED,
+    LEFT,
+    Rest,
+    built_rest,
+    constructing_rest,
+    entering_rest,
+    initialized,
+    made_rest,
+)
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
@@ -121,9 +130,7 @@ class Calls:
         initializer = self.type_lookup(type(made), "__init__")
         if is_python(initializer):
             bound = self.bind_special(initializer, made)
-            result = self.call_before(made_rest(made) if rest is CALLED else None, bound, args, kwargs)
-            if result is not None:
-                raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
+            initialized(self.call_before(made_rest(made) if rest is CALLED else None, bound, args, kwargs), made)
         elif initializer is not object.__init__:  # which does nothing behind such a `__new__`
             self.call_native(initializer, (made, *args), kwargs)
         return made

@@ -11,26 +11,9 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
+from onegraph.capture.interp import rests
 from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
-from onegraph.capture.interp.rests import (
-    CONTAINED,
-    FORMATTED,
-    ITEM,
-    ITERATOR,
-    LENGTH,
-    NEXT,
-    TRUTH,
-    TRUTH_OF_LENGTH,
-    UNARY,
-    WRITTEN_ITEM,
-    Rest,
-    binary_rest,
-    compare_rest,
-    finding_rest,
-    indexing_rest,
-    text_rest,
-    unpacking_rest,
-)
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -98,7 +81,7 @@ class Protocols:
         """`-obj`, `+obj`, `~obj`"""
         native, name = _UNARY[op]
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), name)
-        return self.call_special(found, obj, rest=UNARY) if is_python(found) else native(obj)
+        return self.call_special(found, obj, rest=rests.UNARY) if is_python(found) else native(obj)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         """`a + b`, `a += b`, ..."""
@@ -117,7 +100,7 @@ class Protocols:
         shown = "** or pow()" if op in ("**", "**=") else op
         message = f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'"
         for index, (method, receiver, argument) in enumerate(tries, 1):
-            rest = binary_rest(tries[index:], message)
+            rest = rests.binary_rest(tries[index:], message)
             result = self.call_special(method, receiver, (argument,), rest)
             if result is not NotImplemented:
                 return result
@@ -153,7 +136,7 @@ class Protocols:
         tries = [each for each in tries if each[0] is not NULL]
         message = f"'{op}' not supported between instances of '{type_name(left)}' and '{type_name(right)}'"
         for index, (method, receiver, argument) in enumerate(tries, 1):
-            rest = compare_rest(op, method is object.__ne__, a, b, tries[index:], message)
+            rest = rests.compare_rest(op, method is object.__ne__, a, b, tries[index:], message)
             result = self._compare_with(method, receiver, argument, rest)
             if result is not NotImplemented:
                 return result
@@ -190,23 +173,17 @@ class Protocols:
             return True if obj else False
         found = self.type_lookup(type(obj), "__bool__")
         if is_python(found):
-            result = self.call_special(found, obj, rest=TRUTH)
-            if type(result) is not bool:
-                raise TypeError(f"__bool__ should return bool, returned {type_name(type(result))}")
-            return result
+            return rests.truth(self.call_special(found, obj, rest=rests.TRUTH))
         if found is NULL and is_python(self.type_lookup(type(obj), "__len__")):
-            return self.length(obj, TRUTH_OF_LENGTH) != 0
+            return self.length(obj, rests.TRUTH_OF_LENGTH) != 0
         return True if obj else False
 
-    def length(self, obj: Any, rest: Rest = LENGTH) -> int:
+    def length(self, obj: Any, rest: Rest = rests.LENGTH) -> int:
         """`len(obj)`"""
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__len__")
         if not is_python(found):
             return len(obj)
-        result = operator.index(self.call_special(found, obj, rest=rest))
-        if result < 0:
-            raise ValueError("__len__() should return >= 0")
-        return len(range(result))
+        return rests.length(self.call_special(found, obj, rest=rest))
 
     def convert(self, obj: Any, kind: str) -> str:
         """`str(obj)`, `repr(obj)`, `ascii(obj)`"""
@@ -218,9 +195,7 @@ class Protocols:
             found, name = self.type_lookup(type(obj), "__repr__"), "__repr__"
         if not is_python(found):
             return self.natively(native, obj)
-        text = self.call_special(found, obj, rest=text_rest(name, kind))
-        if not isinstance(text, str):
-            raise TypeError(f"{name} returned non-string (type {type_name(type(text))})")
+        text = rests.text(self.call_special(found, obj, rest=rests.text_rest(name, kind)), name)
         return text.encode("ascii", "backslashreplace").decode("ascii") if kind == "ascii" else text
 
     def format(self, obj: Any, spec: Any) -> str:
@@ -230,10 +205,7 @@ class Protocols:
             return self.convert(obj, "str")
         if not is_python(found):
             return self.natively(format, obj, spec)
-        text = self.call_special(found, obj, (spec,), FORMATTED)
-        if not isinstance(text, str):
-            raise TypeError(f"__format__ must return a str, not {type_name(type(text))}")
-        return text
+        return rests.formatted(self.call_special(found, obj, (spec,), rests.FORMATTED))
 
     # ---- containers --------------------------------------------------------------------------------------------------
 
@@ -242,14 +214,14 @@ class Protocols:
         if type(container) in _PLAIN and type(key) in _PLAIN:
             return container[key] if type(key) is int else self.natively(operator.getitem, container, key)
         if type(container) in _SEQUENCES and is_python(self.type_lookup(type(key), "__index__")):
-            return container[self.index(key, indexing_rest(container))]
+            return container[self.index(key, rests.indexing_rest(container))]
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
-            return self.call_special(found, container, (key,), ITEM)
+            return self.call_special(found, container, (key,), rests.ITEM)
         if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
-                return self.call_before(ITEM, self.getattr(container, "__class_getitem__"), (key,), {})
+                return self.call_before(rests.ITEM, self.getattr(container, "__class_getitem__"), (key,), {})
         return self.natively(operator.getitem, container, key)
 
     def index(self, obj: Any, rest: Rest | None) -> int:
@@ -263,7 +235,7 @@ class Protocols:
         """`container[key] = value`"""
         found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__setitem__")
         if is_python(found):
-            self.call_special(found, container, (key, value), WRITTEN_ITEM)
+            self.call_special(found, container, (key, value), rests.WRITTEN_ITEM)
         else:
             self.natively(operator.setitem, container, key, value)
 
@@ -271,7 +243,7 @@ class Protocols:
         """`del container[key]`"""
         found = NULL if type(container) in _PLAIN else self.type_lookup(type(container), "__delitem__")
         if is_python(found):
-            self.call_special(found, container, (key,), WRITTEN_ITEM)
+            self.call_special(found, container, (key,), rests.WRITTEN_ITEM)
         else:
             self.natively(operator.delitem, container, key)
 
@@ -281,11 +253,11 @@ class Protocols:
             return self.natively(operator.contains, container, item)
         found = self.type_lookup(type(container), "__contains__")
         if is_python(found):
-            return self.truth(self.call_special(found, container, (item,), CONTAINED))
+            return self.truth(self.call_special(found, container, (item,), rests.CONTAINED))
         if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
             iterator, name = NULL, type_name(type(container))
             try:
-                iterator = self.iter(container, finding_rest(item, name))
+                iterator = self.iter(container, rests.finding_rest(item, name))
             except TypeError:  # also one of the program's
                 pass
             if iterator is NULL:
@@ -299,7 +271,7 @@ class Protocols:
                     return True
         return self.natively(operator.contains, container, item)
 
-    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
+    def iter(self, obj: Any, rest: Rest = rests.ITERATOR) -> Any:
         """`iter(obj)`"""
         found = NULL if type(obj) in _PLAIN else self.type_lookup(type(obj), "__iter__")
         if not is_python(found):
@@ -309,7 +281,7 @@ class Protocols:
             raise TypeError(f"iter() returned non-iterator of type '{type_name(type(iterator))}'")
         return iterator
 
-    def next(self, iterator: Any, rest: Rest = NEXT) -> Any:
+    def next(self, iterator: Any, rest: Rest = rests.NEXT) -> Any:
         """`next(iterator)`; raises StopIteration at the end."""
         found = self.type_lookup(type(iterator), "__next__")
         return self.call_special(found, iterator, rest=rest) if is_python(found) else self.natively(next, iterator)
@@ -360,7 +332,7 @@ class Protocols:
         items: list[Any] = []
         while count is None or len(items) < count:
             try:
-                items.append(self.next(iterator, unpacking_rest(items, iterator)))
+                items.append(self.next(iterator, rests.unpacking_rest(items, iterator)))
             except StopIteration:
                 break
         return items

@@ -1,8 +1,8 @@
 """What is left of an instruction when a method that it has called returns: `bool(x)` checks what `__bool__` gives.
 
 A rest is data, so that an instruction can be finished in other code than that which began it: behind a graph break in
-the method. Where there is more to do than to take the result, it is the text of a function in which `inner()` stands
-for the call of the method.
+the method. Where there is more to do than to take the result, it is the text of a function of the result, which the
+machine calls as well; or of one that catches what the call raises, or keeps nothing: there `inner()` is the call.
 """
 
 from __future__ import annotations
@@ -69,66 +69,53 @@ def attribute_or(fallback: Any, obj: Any, name: str) -> Any:
     return fallback(obj, name)
 
 
-def truth() -> bool:
-    result = inner()
+def truth(result: Any) -> bool:
     if type(result) is not bool:
         raise TypeError(f"__bool__ should return bool, returned {type_name(type(result))}")
     return result
 
 
-def length() -> int:
-    result = inner()
+def length(result: Any) -> int:
     result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
     return len(range(result))
 
 
-def truth_of_length() -> bool:
-    result = inner()
+def truth_of_length(result: Any) -> bool:
     result = operator.index(result)
     if result < 0:
         raise ValueError("__len__() should return >= 0")
     return len(range(result)) != 0
 
 
-def text(name: str) -> str:
-    result = inner()
+def text(result: Any, name: str) -> str:
     if not isinstance(result, str):
         raise TypeError(f"{name} returned non-string (type {type_name(type(result))})")
     return result
 
 
-def formatted() -> str:
-    result = inner()
+def formatted(result: Any) -> str:
     if not isinstance(result, str):
         raise TypeError(f"__format__ must return a str, not {type_name(type(result))}")
     return result
 
 
-def operated(tries: tuple[tuple[Any, Any, Any], ...], message: str) -> Any:
-    result = inner()
+def operated(result: Any, tries: tuple[tuple[Any, Any, Any], ...], message: str, same: bool | None) -> Any:
+    """Of an operator or a comparison; where nothing answers, it is whether the objects are the same or an error."""
     while result is NotImplemented and tries:
         method, receiver, argument = tries[0]
         tries = tries[1:]
         result = method(receiver, argument)
-    if result is NotImplemented:
+    if result is not NotImplemented:
+        return result
+    if same is None:
         raise TypeError(message)
-    return result
+    return same
 
 
-def equal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
-    result = inner()
-    while result is NotImplemented and tries:
-        method, receiver, argument = tries[0]
-        tries = tries[1:]
-        result = method(receiver, argument)
-    return same if result is NotImplemented else result
-
-
-def unequal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
+def unequal(result: Any, tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
     """Of `!=` by `__eq__`."""
-    result = inner()
     if result is not NotImplemented:
         return not result
     while result is NotImplemented and tries:
@@ -138,8 +125,7 @@ def unequal(tries: tuple[tuple[Any, Any, Any], ...], same: bool) -> Any:
     return same if result is NotImplemented else result
 
 
-def contained() -> bool:
-    result = inner()
+def contained(result: Any) -> bool:
     return True if result else False
 
 
@@ -172,13 +158,11 @@ class Answering:
         return self.answer  # type: ignore[no-any-return]
 
 
-def hashed() -> int:
-    result = inner()
+def hashed(result: Any) -> int:
     return result if type(result) is int and 0 <= result <= sys.maxsize else hash(Answering(result))
 
 
-def reduced(function: Any, items: Any, index: int) -> Any:
-    total = inner()
+def reduced(total: Any, function: Any, items: Any, index: int) -> Any:
     while index < len(items):
         item = items[index]
         index += 1
@@ -186,8 +170,7 @@ def reduced(function: Any, items: Any, index: int) -> Any:
     return total
 
 
-def ordered(key: Any, items: list[Any], keys: list[Any], reverse: Any) -> list[Any]:
-    result = inner()
+def ordered(result: Any, key: Any, items: list[Any], keys: list[Any], reverse: Any) -> list[Any]:
     keys = [*keys, result]
     while len(keys) < len(items):
         keys.append(key(items[len(keys)]))
@@ -195,8 +178,7 @@ def ordered(key: Any, items: list[Any], keys: list[Any], reverse: Any) -> list[A
     return list(map(items.__getitem__, order))
 
 
-def extreme(goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> Any:
-    result = inner()
+def extreme(result: Any, goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> Any:
     keys = [*keys, result]
     while len(keys) < len(items):
         keys.append(key(items[len(keys)]))
@@ -208,16 +190,14 @@ def extreme(goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> An
     return items[best]
 
 
-def iterator() -> Any:
-    result = inner()
+def iterator(result: Any) -> Any:
     if not defines(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
     return result
 
 
-def unpacked() -> list[Any]:
+def unpacked(result: Any) -> list[Any]:
     """Of UNPACK_SEQUENCE, which then unpacks the list: no more items are taken than it looks at."""
-    result = inner()
     if not defines(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
     items: list[Any] = []
@@ -245,8 +225,7 @@ def unpacked_on(items: list[Any], result: Any) -> list[Any]:
     return items
 
 
-def indexed(container: Any) -> Any:
-    result = inner()
+def indexed(result: Any, container: Any) -> Any:
     if not isinstance(result, int):
         raise TypeError(f"__index__ returned non-int (type {type_name(type(result))})")
     return container[result]
@@ -261,11 +240,11 @@ def item_or_end() -> Any:
 
 
 def entered(leave: Any) -> tuple[Any, Any]:
+    """The result stays in no variable: it may be dropped at once."""
     return inner(), leave
 
 
-def constructed(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    made = inner()
+def constructed(made: Any, cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     initialize = type(made).__init__  # type: ignore[misc]
     if issubclass(type(made), cls) and initialize is not object.__init__:  # which does nothing behind such a `__new__`
         result = initialize(made, *args, **keywords)
@@ -274,15 +253,13 @@ def constructed(cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> A
     return made
 
 
-def initialized(made: Any) -> Any:
-    result = inner()
+def initialized(result: Any, made: Any) -> Any:
     if result is not None:
         raise TypeError(f"__init__() should return None, not '{type_name(type(result))}'")
     return made
 
 
-def built(meta: Any, name: str, bases: Any, given: Any, namespace: Any, keywords: dict[str, Any]) -> Any:
-    cell = inner()
+def built(cell: Any, meta: Any, name: str, bases: Any, given: Any, namespace: Any, keywords: dict[str, Any]) -> Any:
     if bases is not given:
         namespace["__orig_bases__"] = given
     cls = meta(name, bases, namespace, **keywords)
@@ -325,7 +302,6 @@ _TEXTS: dict[str, Finish] = {
     "repr": dict.fromkeys(("CONVERT_VALUE", (repr, 1)), text),
 }
 _OPERATED: Finish = {"BINARY_OP": operated, "COMPARE_OP": operated}
-_EQUAL: Finish = {"COMPARE_OP": equal}
 _UNEQUAL: Finish = {"COMPARE_OP": unequal}
 _ENTERED: Finish = {"BEFORE_WITH": entered}
 _UNPACKED_ON: Finish = {"UNPACK_SEQUENCE": unpacked_on}
@@ -353,14 +329,13 @@ def text_rest(name: str, kind: str) -> Rest | None:
 
 def binary_rest(tries: Iterable[tuple[Any, Any, Any]], message: str) -> Rest:
     """Of an operator: what else is tried, and the error if nothing answers."""
-    return Rest(_OPERATED, (tuple(tries), message))
+    return Rest(_OPERATED, (tuple(tries), message, None))
 
 
 def compare_rest(op: str, by_equality: bool, a: Any, b: Any, tries: Iterable[Any], message: str) -> Rest:
     """Of a comparison; `by_equality` if `__eq__` is asked for `!=`."""
-    if op not in ("==", "!="):
-        return binary_rest(tries, message)
-    return Rest(_UNEQUAL if by_equality else _EQUAL, (tuple(tries), (a is b) is (op == "==")))
+    same = (a is b) is (op == "==") if op in ("==", "!=") else None
+    return Rest(_UNEQUAL, (tuple(tries), same)) if by_equality else Rest(_OPERATED, (tuple(tries), message, same))
 
 
 def unpacking_rest(items: list[Any], iterator: Any) -> Rest:

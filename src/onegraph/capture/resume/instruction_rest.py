@@ -17,8 +17,13 @@ def taken_by(instr: Instr) -> int:
 
 
 def argument_names(finish: FunctionType | None) -> tuple[str, ...]:
-    """The names of the arguments of a rest's function."""
-    return () if finish is None else finish.__code__.co_varnames[: finish.__code__.co_argcount]
+    """The names of the arguments of a rest's function but for the result."""
+    return () if finish is None else finish.__code__.co_varnames[takes_result(finish) : finish.__code__.co_argcount]
+
+
+def takes_result(finish: FunctionType) -> bool:
+    """Whether the rest is a function of the result; otherwise it has `inner()` where the call is."""
+    return "inner" not in finish.__code__.co_names
 
 
 def catches(finish: FunctionType | None) -> bool:
@@ -41,15 +46,17 @@ def finished(
 def inlined(
     finish: FunctionType, call: Sequence[Instr], instr: Instr, rename: Callable[[str], str]
 ) -> tuple[list[Instr], list[Handler]]:
-    """The body of the function, with the call in the place of `inner()`."""
+    """The body of the function behind the call, or with the call in the place of `inner()`."""
     source = decode(finish.__code__)
     known = {**vars(builtins), **finish.__globals__}
     loads = [known[str(each.arg)] if each.op == "LOAD_GLOBAL" else None for each in source.instrs]
-    place = loads.index(inner)
-    of_call = {place - NULL_FIRST, place - NULL_FIRST + 1, place - NULL_FIRST + 2}
+    place = -1 if takes_result(finish) else loads.index(inner)
+    of_call = set() if place < 0 else {place - NULL_FIRST, place - NULL_FIRST + 1, place - NULL_FIRST + 2}
     pieces: list[list[Instr]] = []
     for index, each in enumerate(source.instrs):
         match each.op:
+            case "RESUME" if place < 0:
+                piece = [*call, Instr("STORE_FAST", rename(finish.__code__.co_varnames[0]))]
             case "RESUME":
                 piece = []
             case _ if index in of_call:
