@@ -87,8 +87,21 @@ def private_torch_only_in_torchlib(name: str, tree: ast.Module) -> Iterator[str]
         return
     for node in run_time_nodes(tree):
         for target in imported_names(node):
-            if target.startswith("torch.") and any(part.startswith("_") for part in target.split(".")):
+            if is_private(target):
                 yield f"line {node.lineno}: {target} is private to torch; only torchlib/ imports it"
+        if (
+            isinstance(node, ast.Attribute)
+            and is_private(target := dotted(node))
+            and not is_private(dotted(node.value))
+        ):
+            yield f"line {node.lineno}: {target} is private to torch; torchlib/private.py has what is used"
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is private to torch. (Names of operators are not, and the package has its own.)"""
+    parts = name.split(".")
+    private = any(part.startswith("_") and not part.startswith("__") for part in parts)
+    return parts[0] == "torch" and parts[1:2] != ["ops"] and private
 
 
 def environment_only_in_config(name: str, tree: ast.Module) -> Iterator[str]:
@@ -234,6 +247,7 @@ def test_names_say_what_a_file_is_about() -> None:
         (stock_compiler_is_not_used, "onegraph.torchlib.x", "from torch._functorch import partitioners"),
         (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch._subclasses import FakeTensorMode"),
         (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch.fx import _pytree"),
+        (private_torch_only_in_torchlib, "onegraph.capture.x", "torch._C._get_nested_int()"),
         (environment_only_in_config, "onegraph.ir.x", "import os\nos.environ['A']"),
         (environment_only_in_config, "onegraph.ir.x", "from os import environ"),
         (environment_only_in_config, "onegraph.ir.x", "import os\nos.getenv('A')"),

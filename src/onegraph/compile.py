@@ -51,6 +51,7 @@ from onegraph.capture.resume.resume_function import forget_dead
 from onegraph.compiler import compile_graph
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.torchlib.custom_function import applied_in
+from onegraph.torchlib.private import call_impl, set_grad_enabled
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
 
@@ -267,7 +268,7 @@ def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
         return True
     recording = torch.is_grad_enabled()
     for node in module.graph.nodes:
-        if node.target is torch._C._set_grad_enabled:
+        if node.target is set_grad_enabled:
             recording = node.args != (False,)
         elif recording and node.op.startswith("call") and is_recorded(node):
             return True
@@ -436,7 +437,7 @@ class CompiledModule:
     onegraph_original: torch.nn.Module
     onegraph_settings: dict[str, Any]
     #: What a call of a compiled module means inside of another compiled region: it is a part of that region.
-    __onegraph_inline__ = torch.nn.Module._call_impl
+    __onegraph_inline__ = call_impl
 
     def __reduce__(self) -> Any:
         return rebuild_module, (type(self).onegraph_original, type(self).onegraph_settings)

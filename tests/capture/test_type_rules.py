@@ -1,8 +1,9 @@
-"""A type is one rule: byte arrays from outside are read, compared, written and made again as their rule says."""
+"""A type is one rule: dates and times are known by what they hold, whichever object it is, and may be results."""
 
 from __future__ import annotations
 
-import copy
+import datetime
+from datetime import timedelta, timezone
 from typing import Any
 
 import pytest
@@ -10,55 +11,40 @@ import torch
 
 import onegraph
 from onegraph.capture.heap.type_rules import RULES, rule_of
+from tests.capture.test_breaks import Watch
+
+EARLY, LATE = timezone(timedelta(hours=1)), timezone(timedelta(hours=2))
 
 
-class Buffer(bytearray):
-    """With attributes of its own."""
-
-    used = 0
+def moment(hour: int, **settings: Any) -> datetime.datetime:
+    return datetime.datetime(2024, 10, 27, hour, **settings)
 
 
-def append(x: torch.Tensor, data: bytearray) -> Any:
-    data.append(len(data))
-    return x + data[-1]
+PROGRAMS: dict[str, tuple[Any, Any, Any]] = {
+    "date": (lambda x, d: (x + d.day, d + timedelta(days=1)), datetime.date(2024, 2, 28), datetime.date(2024, 2, 29)),
+    "span": (lambda x, d: (x * d.total_seconds(), d * 2), timedelta(seconds=3), timedelta(seconds=4)),
+    "time": (lambda x, d: (x + d.minute, d.replace(hour=5)), datetime.time(2, 30), datetime.time(2, 31)),
+    "moment": (lambda x, d: (x + d.hour, d - timedelta(hours=3), d.isoformat()), moment(2), moment(3)),
+    "fold": (lambda x, d: (x + d.fold, d), moment(2), moment(2, fold=1)),
+    "zone": (lambda x, d: (x + d.hour, d, d.utcoffset()), moment(2, tzinfo=EARLY), moment(3, tzinfo=LATE)),
+}
 
 
-def slices(x: torch.Tensor, data: bytearray) -> Any:
-    data[1:2] = b"abc"
-    del data[0]
-    return x * sum(data), data
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_dates_and_times(name: str) -> None:
+    program, first, second = PROGRAMS[name]
+    x = torch.ones(2)
+    onegraph.reset()
+    with Watch() as watch:
+        compiled = onegraph.compile(program, backend="eager", fullgraph=True)
+        for given in (first, first.replace() if hasattr(first, "replace") else first * 1, second, first):
+            assert repr(compiled(x, given)) == repr(program(x, given))
+    assert len(watch.graphs) == 2
 
 
-def reads(x: torch.Tensor, data: bytearray) -> Any:
-    return x + len(data), bytes(data), 2 in data, data.hex(), [*data]
-
-
-def makes(x: torch.Tensor, data: bytearray) -> Any:
-    made = data + b"more"
-    made.reverse()
-    return x, made, data
-
-
-PROGRAMS = (append, slices, reads, makes)
-
-
-def called(program: Any, data: bytearray) -> Any:
-    data = copy.deepcopy(data)
-    results = [copy.deepcopy(program(torch.ones(2), data)) for _ in range(2)]
-    return [str(results), bytes(data), vars(data) if isinstance(data, Buffer) else {}]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("data", [bytearray(b"\1\2\3"), Buffer(b"\1\2")], ids=["plain", "subclass"])
-def test_byte_arrays_from_outside(program: Any, data: bytearray) -> None:
-    compiled = onegraph.compile(program, backend="eager", fullgraph=True)
-    assert called(compiled, data) == called(program, data)
-    other = data + b"\7"
-    assert called(compiled, other) == called(program, other)
-
-
-def test_a_subclass_has_the_rule_of_its_nearest_base() -> None:
-    assert rule_of(Buffer) is RULES[bytearray] and rule_of(type("Other", (Buffer, object), {})) is RULES[bytearray]
+def test_a_class_has_the_rule_of_its_nearest_base() -> None:
+    named = type("Named", (tuple,), {})
+    assert rule_of(named) is RULES[tuple] and rule_of(type("Other", (named, object), {})) is RULES[tuple]
     assert rule_of(type("Plain", (), {})) is RULES[object]
 
 

@@ -24,6 +24,7 @@ from onegraph.autograd.spec import (
     base_of,
 )
 from onegraph.torchlib.primals import set_version
+from onegraph.torchlib.private import foreach_copy_, increment_version
 
 Run = Callable[..., Sequence[Any]]
 Numbers = Sequence[int | Computed]
@@ -96,9 +97,9 @@ def write_unrecorded(mutations: Sequence[Mutation], inputs: Sequence[Any], resul
             more += [target] * writes
     if targets:
         with torch.no_grad():
-            torch._foreach_copy_(targets, values)
+            foreach_copy_(targets, values)
     if more:
-        torch._C._increment_version(tuple(more))
+        increment_version(tuple(more))
 
 
 def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:
@@ -114,7 +115,7 @@ def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:
 def count_writes(tensor: Tensor, count: int) -> None:
     """Let autograd count writes that were not made one by one."""
     if count > 0 and not tensor.is_inference():
-        torch._C._increment_version((tensor,) * count)
+        increment_version((tensor,) * count)
 
 
 def resolve(output: Output, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

@@ -31,6 +31,7 @@ from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.primals import is_one_of_several, is_plain_view, set_version
+from onegraph.torchlib.private import increment_version
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_certainly_dense
@@ -307,7 +308,7 @@ def counts_with(item: Tensor, tensor: Tensor) -> bool:
     if item.is_inference():
         return True
     versions = tensor._version, item._version
-    torch._C._increment_version((item,))
+    increment_version((item,))
     together = tensor._version != versions[0]
     set_version(tensor, versions[0])
     set_version(item, versions[1])

@@ -21,6 +21,7 @@ from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import Handler, refusing
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
+from onegraph.torchlib.private import NATIVE
 
 Depth = Literal["identity", "level", "pairs", "deep"]
 
@@ -137,9 +138,8 @@ SAFE_RECEIVERS: tuple[type, ...] = (
 
 #: Native types whose instances have no state that changes, or none that the program can see: known by identity.
 IMMUTABLE: tuple[type, ...] = (
-    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
-    decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter, operator.itemgetter,
-    operator.methodcaller, torch.torch_version.TorchVersion,
+    re.Pattern, re.Match, decimal.Decimal, types.CodeType, functools._lru_cache_wrapper, operator.attrgetter,
+    operator.itemgetter, operator.methodcaller, torch.torch_version.TorchVersion,
 )  # fmt: skip
 
 #: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
@@ -153,7 +153,7 @@ ITERATORS: tuple[type, ...] = (
 
 #: Enumerations of torch's native code: their members have equals, but nothing that changes.
 NATIVE_ENUMS = tuple(
-    kind for kind in vars(torch._C).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
+    kind for kind in vars(NATIVE).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
 )
 #: Those that do not tell what is left of them.
 UNREDUCED: tuple[type, ...] = tuple(
@@ -213,7 +213,7 @@ def runs_natively(function: FunctionType) -> bool:
 def touches_state(code: types.CodeType) -> bool:
     """Whether code names what sets something in torch, or the state of random numbers: not to be used while tracing."""
     return any(
-        RANDOM_STATE.fullmatch(name) or (SETS.fullmatch(name) and hasattr(torch._C, name)) for name in code.co_names
+        RANDOM_STATE.fullmatch(name) or (SETS.fullmatch(name) and hasattr(NATIVE, name)) for name in code.co_names
     )
 
 

@@ -35,6 +35,7 @@ from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeTensor
+from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.pytree import leaves_of, map_leaves_of
 from onegraph.torchlib.state import untraced
 
@@ -104,7 +105,7 @@ def call_opaque(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
     for value in (*args, *kwargs.values()):
         tracer.world.realize_deep(value)
     try:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             result = function(*args, **kwargs)
     except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
         raise refused_after(function, args, error) from None

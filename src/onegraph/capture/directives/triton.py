@@ -17,6 +17,7 @@ from onegraph.capture.directives.handlers import holds_values
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib.private import AutoDispatchBelowAutograd
 
 #: (module, qualified name) of the functions that launch a kernel: `run(self, *args, grid, warmup, **kwargs)`.
 LAUNCHERS = (
@@ -88,7 +89,7 @@ def filled(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 def call_launch(number: int, tensors: list[torch.Tensor]) -> None:
     """The target of the nodes. Autograd knows nothing of kernels, as in eager code."""
-    with torch._C._AutoDispatchBelowAutograd():
+    with AutoDispatchBelowAutograd():
         launch_operator(len(tensors))(number, *tensors)
 
 

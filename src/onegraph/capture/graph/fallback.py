@@ -18,10 +18,11 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import Recorder
+from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled, vmap_increment_nesting
 from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
-OPENING = frozenset({autocast_mode._enter_autocast, torch._C._functorch._vmap_increment_nesting, *ATTENTION_CHOICES})
+OPENING = frozenset({autocast_mode._enter_autocast, vmap_increment_nesting, *ATTENTION_CHOICES})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
 
@@ -81,7 +82,7 @@ class Fallback:
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
         resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
         # The error goes on: blocks in which the graph begins or ends, and which it leaves or enters, are left for good.
-        torch._C._set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
+        set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
         if resolved and before is not None and before.random is not None:
             torch.default_generator.set_state(before.random)
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
@@ -91,7 +92,7 @@ class Fallback:
         if not self.repeatable:
             return ()
         written = [inputs[index] for index in self.written]
-        with torch._C.DisableTorchFunction():  # once: a step of an optimizer writes to hundreds
+        with DisableTorchFunction():  # once: a step of an optimizer writes to hundreds
             return tuple([None if tensor.is_inference() else tensor._version for tensor in written])
 
 
@@ -101,7 +102,7 @@ def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enab
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, name in enumerate(used) if name in recorder.written)
     opening = any(node.target in OPENING for node in nodes)
-    modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is torch._C._set_grad_enabled)]
+    modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is set_grad_enabled)]
     return Fallback(cx, grad_enabled, bool(modes[-1]), repeatable, written, effects.random, opening, outputs)
 
 

@@ -16,6 +16,7 @@ from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Source
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.histories import has_plain_base
+from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.shapes import Computed
 
 
@@ -68,7 +69,7 @@ class AtPlace(Predicate):
         self.place = self.place_of(tensor)
 
     def place_of(self, tensor: torch.Tensor) -> tuple[int, int | None]:
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return int(tensor.storage_offset()), tensor.untyped_storage().nbytes() if self.whole_storage else None
 
     def __call__(self, tensor: torch.Tensor) -> bool:

@@ -40,8 +40,10 @@ from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
 from onegraph.capture.pyobject.contents import members_of
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
+from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
@@ -278,7 +280,7 @@ class Recorder(TorchFunctionMode):
 
     def writes_since_made(self, result: torch.Tensor) -> int:
         """How often a result, or what it is a view of, was written to after an operator has made it."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             whole = result._base if result._base is not None else result
         return (writes_to(whole) or 0) - self._made[id(whole)] if id(whole) in self._made else 0
 
@@ -418,7 +420,7 @@ def is_recording() -> bool:
 
 
 #: What a graph's code can show, and what its nodes may refer to.
-GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, torch._ops.OpOverload, bytes, enum.Enum)
+GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, OpOverload, bytes, enum.Enum)
 #: The functions that tensors have as methods, by the name of the method.
 METHOD_NAMES: dict[Any, str] = {
     getattr(torch.Tensor, name): name
@@ -429,29 +431,29 @@ METHOD_NAMES: dict[Any, str] = {
 
 def has_storage(value: Any) -> bool:
     """Whether the value is a tensor of its own: those of `vmap` are others in disguise."""
-    return isinstance(value, torch.Tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+    return isinstance(value, torch.Tensor) and not is_functorch_wrapped_tensor(value)
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return tensor.untyped_storage()._cdata
 
 
 def writes_to(tensor: torch.Tensor) -> int | None:
     """How often the tensor was written to; None for one of inference mode, which does not tell."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return None if tensor.is_inference() else tensor._version
 
 
 def is_recorded(tensor: torch.Tensor) -> bool:
     """Whether gradients are recorded for the tensor."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return tensor.requires_grad
 
 
 def is_view_of_leaf(tensor: torch.Tensor) -> bool:
     """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return tensor.requires_grad and tensor._base is not None and tensor._base.is_leaf
 
 
@@ -485,7 +487,7 @@ def contains_real(value: Any) -> bool:
 
 
 #: What `autograd.Function.apply` calls inside of a functorch transform.
-CUSTOM_FUNCTION = torch._functorch.autograd_function.custom_function_call
+CUSTOM_FUNCTION = custom_function_call
 
 LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "storage_offset", "dim_order"})
 RETURNS_ITSELF = frozenset(

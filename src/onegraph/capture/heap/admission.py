@@ -25,6 +25,7 @@ from onegraph.capture.heap.types import (  # noqa: F401  where the rules are dec
     functions,
     iterators,
     lists,
+    moments,
     objects,
     references,
     sets,

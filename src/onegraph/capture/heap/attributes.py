@@ -33,6 +33,7 @@ from onegraph.capture.pyobject.exact_types import answers_itself, is_data_descri
 from onegraph.capture.pyobject.layout import HEAP_TYPE, behind_proxy, instance_dict
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+from onegraph.torchlib.private import DisableTorchFunction
 
 MISSING = DELETED
 #: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
@@ -248,12 +249,12 @@ class Attributes(Machine):
             raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
         real = self.world.real(obj)
         if name in ("grad", "_grad") and real is not obj:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 gradient = real.grad
             return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
         if name == "is_leaf" and real is not obj:  # not among what is guarded of each tensor
             try:
-                with torch._C.DisableTorchFunction():
+                with DisableTorchFunction():
                     was_leaf = real.is_leaf
             except RuntimeError:  # autograd refuses to tell the history of a view
                 raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None

@@ -25,6 +25,7 @@ from onegraph.capture.calls.registry import (
 from onegraph.capture.heap.attributes import find_in_class
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.torchlib.private import ScriptFunction, ScriptMethod
 
 NATIVE_FUNCTIONS = (
     types.BuiltinFunctionType,
@@ -35,7 +36,7 @@ NATIVE_FUNCTIONS = (
 )
 #: The methods that say which number an object is.
 NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
-SCRIPTED_TYPES = (torch._C.ScriptFunction, torch._C.ScriptMethod)
+SCRIPTED_TYPES = (ScriptFunction, ScriptMethod)
 #: Types whose native methods call nothing of the program. (The interpreter runs generators.)
 QUIET = ATOMS | {
     torch.SymInt, torch.SymFloat, torch.SymBool, range, slice,

@@ -16,6 +16,7 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
 from onegraph.capture.pyobject.contents import ATOMS
+from onegraph.torchlib.private import DisableTorchFunction
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
 
@@ -60,7 +61,7 @@ class Texts:
 
 def version_of(tensor: torch.Tensor) -> int:
     """How often the tensor was written to; asked past the recorder, which takes it for a question of the program."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return tensor._version
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from types import CellType
 from typing import Any
 
-import torch
-
 from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.symbolic.shapes import ShapePolicy
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.private import DisableTorchFunction
 
 
 class Grown(Exception):
@@ -22,7 +21,7 @@ class Grown(Exception):
 
 def refuse_grown(world: World, shapes: ShapePolicy) -> None:
     """Raise `Grown` where a tensor from outside is replaced by one of another size: that gets a symbol now."""
-    with torch._C.DisableTorchFunction():  # else the recorder would take our own looking at sizes for the program's
+    with DisableTorchFunction():  # else the recorder would take our own looking at sizes for the program's
         found = [
             shapes.will_change(world.origin[id(before)], tuple(before.shape), tuple(now.shape))
             for before, now in replaced(world)

@@ -20,6 +20,7 @@ from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.resume.instruction_rest import taken_by
+from onegraph.torchlib.private import DisableTorchFunction
 
 _MANY = 5
 _LONG = 40
@@ -128,7 +129,7 @@ def shown(value: Any, type_of: TypeOf) -> str:
 
 def shown_tensor(value: torch.Tensor) -> str:
     """Element type and shape, and the place if it is not the memory of the cpu."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         kind = "parameter" if builtins.isinstance(value, torch.nn.Parameter) else "tensor"
         place = "" if value.device.type == "cpu" else f" on {value.device}"
         sizes = ", ".join(str(size) for size in value.shape) + ("," if value.dim() == 1 else "")

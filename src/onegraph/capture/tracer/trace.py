@@ -56,6 +56,7 @@ from onegraph.capture.tracer.report import broken_event, location
 from onegraph.capture.tracer.tracer import Tracer
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
+from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor, set_grad_enabled
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState, mode_flags, set_mode_flags
 
@@ -221,9 +222,7 @@ class Trace:
 
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):
-            with (
-                torch._C.DisableTorchFunction()
-            ):  # else the recorder would take our own looking at it for the program's
+            with DisableTorchFunction():  # else the recorder would take our own looking at it for the program's
                 return self._admit_tensor(real, source, guarded)
         if type(real) in OUTSIDE_ITERATORS:
             return admit_iterator(self.tracer, real, source)
@@ -259,7 +258,7 @@ class Trace:
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
-        if torch._C._functorch.is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
+        if is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
             raise GraphBreak(FUNCTION_TRANSFORM, name="a function of torch.func")
         if real.is_nested:
             raise GraphBreak(TENSOR_LAYOUT, error="it is nested")
@@ -302,7 +301,7 @@ class Trace:
         opened = leave_autocasts(self.tracer)
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
-        state: list[Any] = [(torch._C._set_grad_enabled, (grad,), {})] if changed else []
+        state: list[Any] = [(set_grad_enabled, (grad,), {})] if changed else []
         for name, value in self.tracer.settings.items():
             if value is not self.settings[name]:
                 state.append((_C.exchange_setting, (name, value), {}))

@@ -85,6 +85,7 @@ from onegraph.capture.tracer.containers import Containers
 from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.tracer.frames import Frames
 from onegraph.capture.tracer.reentry import Reentry
+from onegraph.torchlib.private import TensorBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +403,7 @@ class Tracer(Frames, Containers):
             if not isinstance(args[0], torch.Tensor):
                 self.realize_for(function, args[0])
         if (
-            issubclass(owner, torch.Tensor | torch._C.TensorBase)
+            issubclass(owner, torch.Tensor | TensorBase)
             or issubclass(owner, SAFE_RECEIVERS)
             or is_library(owner.__module__)
         ):

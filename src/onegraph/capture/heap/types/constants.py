@@ -20,6 +20,7 @@ from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 from onegraph.capture.pyobject.layout import HEAP_TYPE
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
 #: What is asked of a number or a text of an own class for the plain one that it holds.
 PLAIN: dict[Any, Callable[[Any], Any]] = {
@@ -44,8 +45,8 @@ PLAIN: dict[Any, Callable[[Any], Any]] = {
     type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     type(dataclasses.KW_ONLY),
     *{type(form) for form in vars(typing).values() if isinstance(form, typing._Final)},
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    OpOverload,
+    OpOverloadPacket,
     torch.library.CustomOpDef,  # type: ignore[attr-defined]
     _C.Region,
 )

@@ -13,6 +13,7 @@ from onegraph.capture.calls.registry import policy
 from onegraph.capture.guards.source import DictOf
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.state import untraced
 
 
@@ -33,7 +34,7 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
     tensor, memo = args
     if id(tensor) in memo:
         return memo[id(tensor)]
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         computed, storage = tensor.grad_fn is not None, tensor.untyped_storage()
     if computed:
         raise RuntimeError(NOT_A_LEAF)
@@ -50,7 +51,7 @@ def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 def fills_its_memory(tensor: torch.Tensor) -> bool:
     """Whether it is all of its storage, which a copy has as a whole."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return bool(tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
 
 

@@ -26,6 +26,7 @@ from onegraph.capture.graph.slots import Slots, cut
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, TracedBackward
 from onegraph.torchlib.primals import tangent
+from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import without_autocast
 
 
@@ -98,12 +99,12 @@ def without_gradients() -> Iterator[None]:
     """Record that gradients are not recorded in here."""
     enabled = torch.is_grad_enabled()
     if enabled:
-        torch._C._set_grad_enabled(False)
+        set_grad_enabled(False)
     try:
         yield
     finally:
         if enabled:
-            torch._C._set_grad_enabled(True)
+            set_grad_enabled(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class Application:
             context.dirty_tensors,
             context.non_differentiable,
         )
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             template = Applied(*(*map(slots.template, parts), bool(context.materialize_grads)))
             try:
                 results = CustomFunction(self.cls, template)(*slots.values)
@@ -182,7 +183,7 @@ class Application:
         """What backward does with gradients for some results, as a graph of these and of values."""
         recorder = self.tracer.recorder
         start = next(iter(reversed(recorder.graph.nodes)))
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             gradients = [tangent(r) if given else None for r, given in zip(results, pattern, strict=True)]
         given = [gradient for gradient in gradients if gradient is not None]
         for gradient in given:
@@ -199,7 +200,7 @@ class Application:
         except Exception as raised:
             raise self.refused(f"whose backward raises {type(raised).__name__}") from None
         count = len(slots.nodes)
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             graph = cut(slots, start, self.wanted(found if isinstance(found, tuple) else (found,)))
         taken = any(node.op == "placeholder" or isinstance(value, torch.Tensor) for node, value in slots.added(count))
         if taken or not slots.outside_numbers(count) <= slots.outside_numbers(0, count):
@@ -241,7 +242,7 @@ def is_tensor(node: torch.fx.Node) -> bool:
 
 def is_viewed(output: Any, inputs: Sequence[Any]) -> bool:
     """Whether an output is an input or a view, to which autograd lets nobody write."""
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return isinstance(output, torch.Tensor) and (output._is_view() or any(output is value for value in inputs))
 
 
@@ -253,19 +254,19 @@ def only_tensors(values: Sequence[Any]) -> tuple[Any, ...]:
 def backward_mode() -> Iterator[None]:
     """Operators run as in a backward pass. Nothing of it is recorded: a graph is called in such a state."""
     try:
-        with torch._C.DisableTorchFunction():
-            torch._C._set_grad_enabled(False)
+        with DisableTorchFunction():
+            set_grad_enabled(False)
         with without_autocast():
             yield
     finally:
-        with torch._C.DisableTorchFunction():
-            torch._C._set_grad_enabled(True)
+        with DisableTorchFunction():
+            set_grad_enabled(True)
 
 
 def state_of(tracer: Any, context: Context, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """What the program has changed so far."""
     world = tracer.world
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         versions = [value._version for value in tensors if isinstance(value, torch.Tensor)]
     return (
         versions,

@@ -20,6 +20,8 @@ from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import SETS, breaks, policy
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
+from onegraph.torchlib import private
+from onegraph.torchlib.private import profiler_enabled
 from onegraph.torchlib.state import ATTENTION_CHOICES, untraced
 
 
@@ -87,12 +89,12 @@ TELLS = re.compile(
     r"|sdp_enabled|nan_enabled|memory)|autocast\w*_dtype|warnAlways|qengine"
     r"|(anomaly|mkldnn|cudnn|nnpack|multithreading|view_replay|fwd_grad)_enabled)"
 )
-NATIVE = {name: value for name, value in vars(torch._C).items() if isinstance(value, BuiltinFunctionType)}
+NATIVE = {name: value for name, value in vars(private.NATIVE).items() if isinstance(value, BuiltinFunctionType)}
 SETTERS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
 SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
-QUESTIONS += [torch._C._autograd._profiler_enabled]
+QUESTIONS += [profiler_enabled]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))

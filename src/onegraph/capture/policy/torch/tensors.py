@@ -19,6 +19,22 @@ from onegraph.capture.policy.torch.questions import answer
 from onegraph.capture.pyobject.exact_types import defines
 from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.private import (
+    DisableTorchFunction,
+    assert_async,
+    check_tensor_all,
+    has_torch_function,
+    has_torch_function_unary,
+    has_torch_function_variadic,
+    is_compiling,
+    is_scripting,
+    is_tracing,
+    make_subclass,
+    make_wrapper_subclass,
+    native_multi_head_attention,
+    to_dlpack,
+    typed_storage,
+)
 from onegraph.torchlib.recurrent import is_lstm_of_symbols
 from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
 from onegraph.torchlib.state import function_modes
@@ -49,15 +65,15 @@ breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, t
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
 breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
-breaks(b.TENSOR_MEMORY, torch._C._to_dlpack, torch.Tensor._typed_storage, torch.Tensor.storage_type)
+breaks(b.TENSOR_MEMORY, to_dlpack, typed_storage, torch.Tensor.storage_type)
 breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
-breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, torch.Tensor._make_wrapper_subclass)
-breaks(b.PARAMETER_MADE, torch.Tensor._make_subclass)
+breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, make_wrapper_subclass)
+breaks(b.PARAMETER_MADE, make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
 
 
-@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch._utils.is_compiling)
+@policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, is_compiling)
 def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """The program is told so. Layers of torch, which choose by it among results, give what they give eagerly."""
     return not is_layer_of_torch(tracer.frames[-1].globals.get("__name__"))
@@ -67,13 +83,13 @@ def is_layer_of_torch(module: Any) -> bool:
     return isinstance(module, str) and module.startswith("torch.nn.modules.")
 
 
-@policy(torch._C._has_torch_function)
-def has_torch_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+@policy(has_torch_function)
+def any_torch_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     (values,) = args
     return has_own_function(tracer, tuple(tracer.world.realize(values)), kwargs)
 
 
-@policy(torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+@policy(has_torch_function_unary, has_torch_function_variadic)
 def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """The recorder is no mode of the program, and the traced tensors are of no class of it."""
     if any(mode is not tracer.recorder for mode in function_modes()):
@@ -82,15 +98,15 @@ def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return any(defines(kind, "__torch_function__") and not issubclass(kind, torch.Tensor) for kind in kinds)
 
 
-@policy(torch._jit_internal.is_scripting, torch.jit._trace.is_tracing)
+@policy(is_scripting, is_tracing)
 def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
 
-@policy(torch._native_multi_head_attention)
+@policy(native_multi_head_attention)
 def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Without weights the operator gives None in their place, and an empty tensor on fakes."""
-    result, weights = tracer.run_native(torch._native_multi_head_attention, args, kwargs)
+    result, weights = tracer.run_native(native_multi_head_attention, args, kwargs)
     needed = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
     return result, weights if needed else None
 
@@ -121,12 +137,12 @@ def to_symbolic_sizes(
     return tracer.run_native(function, args, kwargs) if call is None else call()
 
 
-@policy(torch._check_tensor_all)
+@policy(check_tensor_all)
 def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The check is made when the graph runs. Its message may print tensors, which the graph cannot."""
     message = kwargs.get("message", args[1] if len(args) > 1 else None)
     text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
-    torch._assert_async(args[0].all(), MARK.sub("<a tensor>", text))
+    assert_async(args[0].all(), MARK.sub("<a tensor>", text))
 
 
 @policy(record_function.__init__)
@@ -161,7 +177,7 @@ def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
     node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
     tracer.open_autocasts.append((mode, node))
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return autocast_mode.autocast.__enter__(mode)
 
 
@@ -169,7 +185,7 @@ def leave_autocasts(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, A
     """End the open contexts with the graph; the calls that open them again behind it."""
     for mode, node in reversed(tracer.open_autocasts):
         tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             autocast_mode.autocast.__exit__(mode, None, None, None)
     return [(autocast_mode.autocast.__enter__, (mode,), {}) for mode, _ in tracer.open_autocasts]
 
@@ -181,5 +197,5 @@ def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         raise GraphBreak(b.FOREIGN_AUTOCAST)
     _, node = tracer.open_autocasts.pop()
     tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         return autocast_mode.autocast.__exit__(mode, *exception)

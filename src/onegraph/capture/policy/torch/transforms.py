@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from onegraph.capture.calls.registry import policy
+from onegraph.torchlib.private import FUNCTORCH, DisableTorchFunction, predispatch
 
-native = torch._C._functorch
-functions = torch._functorch.predispatch
+native = FUNCTORCH
+functions = predispatch
 
 
 @policy(functions._vmap_increment_nesting)
@@ -47,7 +48,7 @@ def unbatch(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch
 def noted(tracer: Any, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
     """Call a function that the mode does not see, and record it; `later` names the level by its node."""
     recorder = tracer.recorder
-    with torch._C.DisableTorchFunction():
+    with DisableTorchFunction():
         result = function(tensor, *now)
     node = recorder.graph.call_function(function, (recorder.as_argument(tensor), *later))
     recorder.bind_result(node, result)

@@ -1,0 +1,48 @@
+"""Dates, times and spans of time: immutable, and known by what they hold, so another call may bring an equal one."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta, timezone
+from typing import Any
+
+from onegraph.capture.guards.source import Item, Source, Through
+from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.types.constants import Identities, Values
+from onegraph.capture.heap.types.objects import rebuild_object
+from onegraph.capture.heap.world import World
+
+
+@rule_for(date, timedelta)
+class Days(Values):
+    def rebuild(self, rebuild: Any, value: date | timedelta) -> str:
+        return str(rebuild.const(value))
+
+
+@rule_for(datetime, time)
+class Moments(TypeRule):
+    """Equal ones may be of different zones, or be the first and the second of one hour: the parts are compared."""
+
+    def admit(self, world: World, real: datetime | time, source: Source, guarded: bool) -> Any:
+        if guarded:
+            world.guard(source, "type", type(real))
+            for index, part in enumerate(parts_of(real)):
+                world.guard(Item(Through(source, parts_of), index), "is" if index else "equal", part)
+        world.adopt_value(real, source)
+        return real
+
+    def rebuild(self, rebuild: Any, value: datetime | time) -> str:
+        zone = value.tzinfo
+        return str(rebuild.const(value)) if zone is None or type(zone) is timezone else rebuild_object(rebuild, value)
+
+
+@rule_for(timezone)
+class Zones(Identities):
+    def rebuild(self, rebuild: Any, value: timezone) -> str:
+        return str(rebuild.known(value))
+
+
+def parts_of(moment: datetime | time) -> tuple[bytes, Any]:
+    """All that the clock shows, with the fold, and the zone."""
+    held: Any = moment.__reduce_ex__(4)
+    state, *zone = held[1]
+    return state, zone[0] if zone else None
