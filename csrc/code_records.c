@@ -83,7 +83,7 @@ static void free_records(void *extra)
     }
 }
 
-void code_forget(PyCodeObject *code)
+static void forget(PyCodeObject *code)
 {
     Py_INCREF(code); /* dropping an entry may run arbitrary code */
     CodeRecord **cell = cell_of(code);
@@ -103,7 +103,7 @@ int code_skip(PyCodeObject *code)
     if (cell == NULL) {
         return -1;
     }
-    code_forget(code);
+    forget(code);
     *cell = CODE_SKIPPED;
     return 0;
 }

@@ -3,8 +3,6 @@
 #include <stddef.h>
 #include <structmember.h>
 
-static ContextObject *contexts; /* all that live */
-
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"callback", NULL};
@@ -18,11 +16,6 @@ static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     ContextObject *self = (ContextObject *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->callback = Py_NewRef(callback);
-        self->next = contexts;
-        if (contexts != NULL) {
-            contexts->previous = self;
-        }
-        contexts = self;
     }
     return (PyObject *)self;
 }
@@ -36,7 +29,7 @@ static int context_traverse(ContextObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-void context_drop_records(ContextObject *self)
+static void drop_records(ContextObject *self)
 {
     Py_INCREF(self); /* dropping an entry may run arbitrary code */
     while (self->records != NULL) {
@@ -45,23 +38,10 @@ void context_drop_records(ContextObject *self)
     Py_DECREF(self);
 }
 
-void contexts_drop_records(void)
-{
-    ContextObject *context = contexts;
-    while (context != NULL) {
-        if (context->records != NULL) {
-            context_drop_records(context);
-            context = contexts; /* the list may have changed */
-        } else {
-            context = context->next;
-        }
-    }
-}
-
 static int context_tp_clear(ContextObject *self)
 {
     /* The callback stays until the end: a region that is being finalized may still be called. */
-    context_drop_records(self);
+    drop_records(self);
     return 0;
 }
 
@@ -71,14 +51,6 @@ static void context_dealloc(ContextObject *self)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs((PyObject *)self);
     }
-    if (self->previous != NULL) {
-        self->previous->next = self->next;
-    } else {
-        contexts = self->next;
-    }
-    if (self->next != NULL) {
-        self->next->previous = self->previous;
-    }
     while (self->records != NULL) {
         code_record_drop(self->records);
     }
@@ -86,9 +58,23 @@ static void context_dealloc(ContextObject *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyObject *context_clear(ContextObject *self, PyObject *UNUSED(ignored))
+static PyObject *context_clear(ContextObject *self, PyObject *args)
 {
-    context_drop_records(self);
+    PyCodeObject *code = NULL;
+    if (!PyArg_ParseTuple(args, "|O!:clear", &PyCode_Type, &code)) {
+        return NULL;
+    }
+    if (code == NULL) {
+        drop_records(self);
+        Py_RETURN_NONE;
+    }
+    CodeRecord *record = self->records;
+    while (record != NULL && record->code != code) {
+        record = record->next_of_context;
+    }
+    if (record != NULL) {
+        code_record_drop(record);
+    }
     Py_RETURN_NONE;
 }
 
@@ -109,7 +95,8 @@ static PyObject *context_codes(ContextObject *self, PyObject *UNUSED(ignored))
 }
 
 static PyMethodDef context_methods[] = {
-    {"clear", (PyCFunction)context_clear, METH_NOARGS, "Forget all entries and skip marks of this context."},
+    {"clear", (PyCFunction)context_clear, METH_VARARGS,
+     "Forget the entries and skip marks of this context, or those of one code object."},
     {"codes", (PyCFunction)context_codes, METH_NOARGS, "The code objects that this context knows, newest first."},
     {NULL, NULL, 0, NULL},
 };

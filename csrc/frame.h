@@ -1,16 +1,10 @@
-/* The frame of the running CPython. Each version's header gives the same names:
+/* The frame of the running CPython. Each version's header says where its code, its function and its next instruction
+   are, and what that is before the first one runs (FRAME_...), and gives
 
-   Frame                    the interpreter frame
-   frame_code, frame_function
-   frame_is_fresh           started, but has not run its first instruction, and lives on the thread's data stack
-   frame_set_code           set the code and go to its first instruction (the reference is stolen)
-   frame_object             the Python frame object, if one was made
-   frame_slots              arguments, locals, cells and free variables
    frame_abandon            end a fresh frame with the exception that is set; returns NULL
    frame_discard            end a fresh frame that was not needed
-   frames_left              how many more Python frames the thread may enter
    code_frame_size          words that a frame of this code takes on the data stack
-   code_reserve_frame       let future frames of this code take at least so many words
+   code_grow_frame          let future frames of this code take so many words more
    code_get_extra, code_set_extra, code_request_extra */
 #ifndef ONEGRAPH_FRAME_H
 #define ONEGRAPH_FRAME_H
@@ -21,13 +15,46 @@
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
 
+typedef struct _PyInterpreterFrame Frame;
+
 #if PY_VERSION_HEX < 0x030c0000
 #include "frame_311.h"
-#elif PY_VERSION_HEX < 0x030d0000
-#include "frame_312.h"
 #else
-#include "frame_313.h"
+#include "frame_312.h"
 #endif
+
+static inline PyCodeObject *frame_code(Frame *frame) { return (PyCodeObject *)frame->FRAME_CODE; }
+static inline PyFunctionObject *frame_function(Frame *frame) { return (PyFunctionObject *)frame->FRAME_FUNCTION; }
+/* The Python frame object, if one was made. */
+static inline PyFrameObject *frame_object(Frame *frame) { return frame->frame_obj; }
+/* Arguments, locals, cells and free variables. */
+static inline PyObject **frame_slots(Frame *frame) { return frame->localsplus; }
+/* How many more Python frames the thread may enter. */
+static inline int *frames_left(PyThreadState *tstate) { return &tstate->FRAMES_LEFT; }
+
+/* Started, but has not run its first instruction, and lives on the thread's data stack. */
+static inline bool frame_is_fresh(Frame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_THREAD && frame->FRAME_NEXT == FRAME_FIRST(frame_code(frame));
+}
+
+/* Set the code and go to its first instruction; the reference is stolen. */
+static inline void frame_set_code(Frame *frame, PyCodeObject *code)
+{
+    PyCodeObject *old = frame_code(frame);
+    frame->FRAME_CODE = (void *)code;
+    frame->FRAME_NEXT = FRAME_FIRST(code);
+    frame->stacktop = code->co_nlocalsplus;
+    Py_DECREF(old);
+}
+
+/* Let future frames of this code take at least so many words. */
+static inline void code_reserve_frame(PyCodeObject *code, Py_ssize_t size)
+{
+    if (code_frame_size(code) < size) {
+        code_grow_frame(code, size - code_frame_size(code));
+    }
+}
 
 /* Run `replacement` in a fresh frame; consumes the reference to it (replace.c). */
 PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement);

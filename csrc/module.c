@@ -32,37 +32,15 @@ PyObject *const og_null = (PyObject *)&null;
 
 /* ---- functions ---- */
 
-static int parse_code_and_context(PyObject *args, PyObject *kwargs, const char *format, PyCodeObject **code,
-                                  ContextObject **context)
-{
-    static char *names[] = {"code", "context", NULL};
-    PyObject *given_code = Py_None, *given_context = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &given_code, &given_context)) {
-        return -1;
-    }
-    if (given_code != Py_None && !PyCode_Check(given_code)) {
-        PyErr_Format(PyExc_TypeError, "code must be a code object, not %.200s", Py_TYPE(given_code)->tp_name);
-        return -1;
-    }
-    if (given_context != Py_None && !Py_IS_TYPE(given_context, &Context_Type)) {
-        PyErr_Format(PyExc_TypeError, "context must be a Context or None, not %.200s",
-                     Py_TYPE(given_context)->tp_name);
-        return -1;
-    }
-    *code = given_code == Py_None ? NULL : (PyCodeObject *)given_code;
-    *context = given_context == Py_None ? NULL : (ContextObject *)given_context;
-    return 0;
-}
-
-static PyObject *module_entries(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
+static PyObject *module_entries(PyObject *UNUSED(module), PyObject *args)
 {
     PyCodeObject *code;
-    ContextObject *context;
-    if (parse_code_and_context(args, kwargs, "O|O:entries", &code, &context) < 0) {
+    ContextObject *context = NULL;
+    if (!PyArg_ParseTuple(args, "O!|O!:entries", &PyCode_Type, &code, &Context_Type, &context)) {
         return NULL;
     }
     PyObject *found = PyList_New(0);
-    CodeRecord *record = code == NULL ? NULL : code_records(code);
+    CodeRecord *record = code_records(code);
     if (record == CODE_SKIPPED) {
         record = NULL;
     }
@@ -78,51 +56,6 @@ static PyObject *module_entries(PyObject *UNUSED(module), PyObject *args, PyObje
         Py_SETREF(found, PyList_AsTuple(found));
     }
     return found;
-}
-
-static PyObject *module_clear(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
-{
-    PyCodeObject *code;
-    ContextObject *context;
-    if (parse_code_and_context(args, kwargs, "|OO:clear", &code, &context) < 0) {
-        return NULL;
-    }
-    if (code != NULL && context != NULL) {
-        CodeRecord *record = code_records(code);
-        if (record == CODE_SKIPPED) {
-            record = NULL;
-        }
-        while (record != NULL && record->context != context) {
-            record = record->next_of_code;
-        }
-        if (record != NULL) {
-            code_record_drop(record);
-        }
-    } else if (code != NULL) {
-        code_forget(code);
-    } else if (context != NULL) {
-        context_drop_records(context);
-    } else {
-        contexts_drop_records();
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *module_mark_skip(PyObject *UNUSED(module), PyObject *args, PyObject *kwargs)
-{
-    PyCodeObject *code;
-    ContextObject *context;
-    if (parse_code_and_context(args, kwargs, "O|O:mark_skip", &code, &context) < 0) {
-        return NULL;
-    }
-    if (code == NULL) {
-        PyErr_SetString(PyExc_TypeError, "code must be a code object, not None");
-        return NULL;
-    }
-    if (context == NULL) {
-        return code_skip(code) < 0 ? NULL : Py_NewRef(Py_None);
-    }
-    return code_close(code, context) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *module_current_context(PyObject *UNUSED(module), PyObject *UNUSED(ignored))
@@ -167,14 +100,8 @@ static PyObject *module_can_watch(PyObject *UNUSED(module), PyObject *UNUSED(ign
 static PyMethodDef module_functions[] = {
     {"current_context", module_current_context, METH_NOARGS,
      "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
-    {"entries", (PyCFunction)(void (*)(void))module_entries, METH_VARARGS | METH_KEYWORDS,
-     "entries(code, context=None)\n--\n\nThe entries of a code object, of one context or of all."},
-    {"clear", (PyCFunction)(void (*)(void))module_clear, METH_VARARGS | METH_KEYWORDS,
-     "clear(code=None, context=None)\n--\n\nForget the entries and skip marks of a code object, of a context, or of "
-     "both. Without arguments: of all contexts. A mark_skip(code) is forgotten only by clear(code)."},
-    {"mark_skip", (PyCFunction)(void (*)(void))module_mark_skip, METH_VARARGS | METH_KEYWORDS,
-     "mark_skip(code, context=None)\n--\n\nNever ask about this code object again, in one context or in all; without "
-     "a context its entries are forgotten too."},
+    {"entries", module_entries, METH_VARARGS,
+     "entries(code, context=None, /)\n--\n\nThe entries of a code object, of one context or of all."},
     {"exchange_setting", module_exchange_setting, METH_VARARGS,
      "exchange_setting(name, value=...)\n--\n\nSet what this thread says of graph breaks to True, False or None "
      "(nothing), and return what it said. Without a value nothing changes."},

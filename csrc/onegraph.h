@@ -28,15 +28,10 @@ typedef struct ContextObject {
     PyObject_HEAD
     PyObject *callback;
     struct CodeRecord *records; /* one for each code object it knows; doubly linked */
-    struct ContextObject *previous; /* all contexts that live; doubly linked */
-    struct ContextObject *next;
     PyObject *weakrefs;
 } ContextObject;
 
 extern PyTypeObject Context_Type;
-
-void context_drop_records(ContextObject *context);
-void contexts_drop_records(void); /* of all contexts */
 
 /* ---- GuardProgram: straight-line checks over registers (guard_program.c, guard_eval.c) ---- */
 enum { GUARD_PASSED = -1, GUARD_ERROR = -2 };
@@ -124,7 +119,6 @@ int code_records_init(void);
 /* The first record of the code object, NULL for none, or CODE_SKIPPED. */
 CodeRecord *code_records(PyCodeObject *code);
 int code_skip(PyCodeObject *code);
-void code_forget(PyCodeObject *code);
 /* The record of a code object for a context, made if there is none; NULL with an exception set on error. */
 CodeRecord *code_record(PyCodeObject *code, ContextObject *context);
 /* Never ask the callback of this context about the code object again. */

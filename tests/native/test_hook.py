@@ -272,27 +272,6 @@ def test_skip_leaves_the_entries_in_use() -> None:
     assert region(2) == ("swapped", 2, 2, 3)
 
 
-def test_mark_skip_holds_in_every_context() -> None:
-    function = twin(simple)
-    _C.mark_skip(function.__code__)
-    swapper = Swapper({function: marked})
-    assert swapper.region(function)(1) == 6 and swapper.asked == []
-    _C.mark_skip(function.__code__, swapper.context)
-    _C.clear()
-    assert swapper.region(function)(1) == 6, "a general clear leaves global marks"
-    _C.clear(function.__code__)
-    assert swapper.region(function)(1) == ("swapped", 1, 2, 3)
-    _C.mark_skip(function.__code__)
-    assert _C.entries(function.__code__) == ()
-
-
-def test_mark_skip_for_one_context() -> None:
-    function = twin(simple)
-    swapper = Swapper({function: marked})
-    _C.mark_skip(function.__code__, swapper.context)
-    assert swapper.region(function)(1) == 6 and swapper.asked == []
-
-
 def test_entries_and_clear() -> None:
     function, other = twin(simple), twin(simple)
     first, second = Swapper({function: marked, other: marked}), Swapper({function: marked})
@@ -302,24 +281,23 @@ def test_entries_and_clear() -> None:
     assert len(_C.entries(function.__code__)) == 2
     assert len(_C.entries(function.__code__, first.context)) == 1
     assert set(first.context.codes()) == {function.__code__, other.__code__}
-    _C.clear(function.__code__, first.context)
+    first.context.clear(function.__code__)
     assert [e.context for e in _C.entries(function.__code__)] == [second.context]
-    _C.clear(context=first.context)
+    first.context.clear()
     assert _C.entries(other.__code__) == () and first.context.codes() == ()
-    _C.clear()
-    assert _C.entries(function.__code__) == ()
+    second.context.clear(other.__code__)
     assert first.region(function)(1) == ("swapped", 1, 2, 3)
+    assert len(_C.entries(function.__code__)) == 2
     second.context.clear()
-    _C.clear(function.__code__)
+    first.context.clear(function.__code__)
     assert _C.entries(function.__code__) == ()
 
 
-@pytest.mark.parametrize("function", [_C.entries, _C.clear, _C.mark_skip])
-def test_wrong_arguments_are_named(function: Any) -> None:
-    with pytest.raises(TypeError, match="code must be a code object, not int"):
-        function(1)
-    with pytest.raises(TypeError, match="context must be a Context or None, not int"):
-        function(simple.__code__, 1)
+def test_wrong_arguments_are_refused() -> None:
+    context = Swapper().context
+    for call in (lambda: _C.entries(1), lambda: _C.entries(simple.__code__, 1), lambda: context.clear(1)):
+        with pytest.raises(TypeError, match="not int"):
+            call()
 
 
 def test_an_entry_that_is_there_already_is_used_and_not_added_again() -> None:

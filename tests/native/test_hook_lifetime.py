@@ -91,7 +91,7 @@ def test_clear_while_the_replacement_runs() -> None:
         return None
 
     def new():
-        _C.clear()
+        _C.current_context().clear()
         gc.collect()
         return "done"
 
@@ -105,7 +105,7 @@ def test_clear_from_within_guards() -> None:
     function = twin(simple)
 
     def clearing(value):
-        _C.clear(function.__code__)
+        swapper.context.clear(function.__code__)
         gc.collect()
         return value != 3
 

@@ -126,7 +126,7 @@ class Region:
         living = [version for version in versions.compiled if not version.guards.is_dead()]
         if len(living) < len(versions.compiled):
             versions.compiled, versions.exhausted = living, False
-            _C.clear(code=code, context=self.context)  # those that live are found again when they are needed
+            self.context.clear(code)  # those that live are found again when they are needed
 
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
         frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
@@ -204,7 +204,7 @@ class Region:
     def reset(self) -> None:
         """Forget all versions."""
         with self._lock:
-            _C.clear(context=self.context)
+            self.context.clear()
             self._versions.clear()
 
 

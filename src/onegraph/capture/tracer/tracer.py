@@ -482,6 +482,3 @@ class Tracer(Frames, Containers):
         frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
         frame.rest = rest
         return self.run_frame(frame)
-
-    def is_library_function(self, function: types.FunctionType) -> bool:
-        return is_library(function.__module__ or "")
