@@ -25,8 +25,8 @@ typedef struct {
 struct GlobalStateObject {
     PyObject_HEAD
     bool native;
-    bool lenient;   /* does not hold where graph breaks are errors */
-    bool unhandled; /* does not hold where an exception is being handled */
+    char lenient;   /* does not hold where graph breaks are errors */
+    char unhandled; /* does not hold where an exception is being handled */
     NativeState state;
     PyObject *values;  /* what Python says, one value for each question */
     PyObject *devices; /* those that modes of torch functions give to new tensors, outermost first */
@@ -291,52 +291,17 @@ static PyObject *state_holds(GlobalStateObject *self, PyObject *UNUSED(ignored))
     return holds < 0 ? NULL : PyBool_FromLong(holds);
 }
 
-static PyObject *state_changed(GlobalStateObject *self, PyObject *UNUSED(ignored))
-{
-    PyObject *now = ask_python();
-    PyObject *changed = now == NULL ? NULL : PyList_New(0);
-    for (int i = 0; changed != NULL && i < N_QUESTIONS; i++) {
-        int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(now, i), PyTuple_GET_ITEM(self->values, i), Py_EQ);
-        PyObject *name = same == 0 ? PyUnicode_FromString(questions[i].name) : NULL;
-        if (same < 0 || (same == 0 && (name == NULL || PyList_Append(changed, name) < 0))) {
-            Py_CLEAR(changed);
-        }
-        Py_XDECREF(name);
-    }
-    Py_XDECREF(now);
-    int same = changed == NULL ? 1 : same_devices(self);
-    PyObject *name = same == 0 ? PyUnicode_FromString("default_device") : NULL;
-    if (same < 0 || (same == 0 && (name == NULL || PyList_Append(changed, name) < 0))) {
-        Py_CLEAR(changed);
-    }
-    Py_XDECREF(name);
-    if (changed != NULL) {
-        Py_SETREF(changed, PyList_AsTuple(changed));
-    }
-    return changed;
-}
-
-static PyObject *state_set_lenient(GlobalStateObject *self, PyObject *UNUSED(ignored))
-{
-    self->lenient = true;
-    Py_RETURN_NONE;
-}
-
-static PyObject *state_set_unhandled(GlobalStateObject *self, PyObject *UNUSED(ignored))
-{
-    self->unhandled = true;
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef state_methods[] = {
-    {"set_lenient", (PyCFunction)state_set_lenient, METH_NOARGS,
-     "set_lenient()\n--\n\nFrom now on it does not hold where the program wants an error for each graph break."},
-    {"set_unhandled", (PyCFunction)state_set_unhandled, METH_NOARGS,
-     "set_unhandled()\n--\n\nFrom now on it does not hold where an exception is being handled."},
     {"holds", (PyCFunction)state_holds, METH_NOARGS, "holds()\n--\n\nWhether the state is the same now."},
-    {"changed", (PyCFunction)state_changed, METH_NOARGS,
-     "changed()\n--\n\nThe names of what is different now, as far as Python can tell."},
     {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef state_members[] = {
+    {"lenient", T_BOOL, offsetof(GlobalStateObject, lenient), 0,
+     "whether it does not hold where the program wants an error for each graph break"},
+    {"unhandled", T_BOOL, offsetof(GlobalStateObject, unhandled), 0,
+     "whether it does not hold where an exception is being handled"},
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef state_attributes[] = {
@@ -355,5 +320,6 @@ PyTypeObject GlobalState_Type = {
     .tp_dealloc = (destructor)state_dealloc,
     .tp_repr = (reprfunc)state_repr,
     .tp_methods = state_methods,
+    .tp_members = state_members,
     .tp_getset = state_attributes,
 };

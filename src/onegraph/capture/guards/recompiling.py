@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any, assert_never
 
+from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import Guard, ShapeCondition
 from onegraph.capture.guards.program import Reason
@@ -40,7 +41,13 @@ def explain_failure(
         case None:
             return "the state of the process changed", None
         case _:
-            return f"the state of the process changed: {', '.join(failed.changed())}", None
+            return f"the state of the process changed: {', '.join(changed(failed))}", None
+
+
+def changed(state: _C.GlobalState) -> tuple[str, ...]:
+    """The names of what is different now, as far as Python can tell."""
+    now = _C.GlobalState().values
+    return tuple(name for name, value in state.values.items() if now[name] != value)
 
 
 def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) -> Any:

@@ -7,6 +7,7 @@ import inspect
 import os.path
 import traceback
 from dataclasses import replace
+from functools import partial
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -111,7 +112,7 @@ class Trace:
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
-        self.tracer.on_unhandled = self.state.set_unhandled
+        self.tracer.on_unhandled = partial(setattr, self.state, "unhandled", True)
         self.root: Frame | None = None
         self._modes = contextlib.ExitStack()
         self._fakes_kept = False
@@ -314,7 +315,7 @@ class Trace:
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""
         if self.tracer.settings["error_on_graph_break"] is self.settings["error_on_graph_break"]:
-            self.state.set_lenient()
+            self.state.lenient = True
 
     def check_unchanged(self) -> None:
         """With the debug switch on, prove that tracing changed nothing real."""
