@@ -126,51 +126,40 @@ class Attributes:
 
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         """`obj.name = value`"""
-        writer = self.type_lookup(type(obj), "__setattr__")
-        if is_python(writer):
-            self.call_special(writer, obj, (name, value))
-        elif writer is object.__setattr__ or writer is type.__setattr__:
-            self.generic_setattr(obj, name, value)
-        else:
-            setattr(obj, name, value)
+        self._write("__setattr__", self.generic_setattr, setattr, obj, name, value)
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
         """`object.__setattr__`, and that of `type`"""
-        found = self.type_lookup(type(obj), name)
-        if issubclass(type(found), property) and type(found.fset) is FunctionType:
-            self.call(found.fset, (obj, value), {})
-            return
-        setter = NULL if found is NULL else self.type_lookup(type(found), "__set__")
-        if type(setter) is FunctionType:
-            self.call(setter, (found, obj, value), {})
-        elif issubclass(type(obj), type):
-            type.__setattr__(obj, name, value)
-        else:
-            object.__setattr__(obj, name, value)
+        self._write_generic("__set__", "fset", "__setattr__", obj, name, value)
 
     def delattr(self, obj: Any, name: str) -> None:
         """`del obj.name`"""
-        writer = self.type_lookup(type(obj), "__delattr__")
-        if is_python(writer):
-            self.call_special(writer, obj, (name,))
-        elif writer is object.__delattr__ or writer is type.__delattr__:
-            self.generic_delattr(obj, name)
-        else:
-            delattr(obj, name)
+        self._write("__delattr__", self.generic_delattr, delattr, obj, name)
 
     def generic_delattr(self, obj: Any, name: str) -> None:
         """`object.__delattr__`, and that of `type`"""
-        found = self.type_lookup(type(obj), name)
-        if issubclass(type(found), property) and type(found.fdel) is FunctionType:
-            self.call(found.fdel, (obj,), {})
-            return
-        deleter = NULL if found is NULL else self.type_lookup(type(found), "__delete__")
-        if type(deleter) is FunctionType:
-            self.call(deleter, (found, obj), {})
-        elif issubclass(type(obj), type):
-            type.__delattr__(obj, name)
+        self._write_generic("__delete__", "fdel", "__delattr__", obj, name)
+
+    def _write(self, special: str, generic: Any, native: Any, obj: Any, name: str, *value: Any) -> None:
+        writer = self.type_lookup(type(obj), special)
+        if is_python(writer):
+            self.call_special(writer, obj, (name, *value))
+        elif writer is getattr(object, special) or writer is getattr(type, special):
+            generic(obj, name, *value)
         else:
-            object.__delattr__(obj, name)
+            native(obj, name, *value)
+
+    def _write_generic(self, special: str, of_property: str, native: str, obj: Any, name: str, *value: Any) -> None:
+        found = self.type_lookup(type(obj), name)
+        writer = getattr(found, of_property) if issubclass(type(found), property) else NULL
+        if type(writer) is FunctionType:
+            self.call(writer, (obj, *value), {})
+            return
+        writer = NULL if found is NULL else self.type_lookup(type(found), special)
+        if type(writer) is FunctionType:
+            self.call(writer, (found, obj, *value), {})
+        else:
+            getattr(type if issubclass(type(obj), type) else object, native)(obj, name, *value)
 
     def bind_special(self, found: Any, obj: Any) -> Any:
         """A special method found in an object's class, bound to the object."""

@@ -71,18 +71,16 @@ def hasattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return True
 
 
-@substitute(setattr)
-def setattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs or len(args) != 3 or not isinstance(args[1], str):
-        return setattr(*args, **kwargs)
-    return machine.setattr(*args)
+def _writing(function: Any, primitive: str, count: int) -> None:
+    @substitute(function)
+    def write(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if kwargs or len(args) != count or not isinstance(args[1], str):
+            return function(*args, **kwargs)
+        return getattr(machine, primitive)(*args)
 
 
-@substitute(delattr)
-def delattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if kwargs or len(args) != 2 or not isinstance(args[1], str):
-        return delattr(*args, **kwargs)
-    return machine.delattr(*args)
+_writing(setattr, "setattr", 3)
+_writing(delattr, "delattr", 2)
 
 
 @substitute(object.__getattribute__)
@@ -104,16 +102,6 @@ def generic_delattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return machine.generic_delattr(*args)
 
 
-@substitute(len)
-def len_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return machine.length(*args) if len(args) == 1 and not kwargs else len(*args, **kwargs)
-
-
-@substitute(iter)
-def iter_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return machine.iter(*args) if len(args) == 1 and not kwargs else iter(*args, **kwargs)
-
-
 @substitute(next)
 def next_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs or not 1 <= len(args) <= 2 or machine.type_lookup(type(args[0]), "__next__") is NULL:
@@ -126,19 +114,19 @@ def next_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[1]
 
 
-@substitute(bool)
-def bool_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return machine.truth(*args) if len(args) == 1 and not kwargs else bool(*args, **kwargs)
+def _of_one(function: Any, primitive: str, *more: Any) -> None:
+    """A function of one argument that is a primitive of the machine."""
+
+    @substitute(function)
+    def call(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(machine, primitive)(*args, *more) if len(args) == 1 and not kwargs else function(*args, **kwargs)
 
 
-@substitute(str)
-def str_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return machine.convert(args[0], "str") if len(args) == 1 and not kwargs else str(*args, **kwargs)
-
-
-@substitute(repr)
-def repr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return machine.convert(args[0], "repr") if len(args) == 1 and not kwargs else repr(*args, **kwargs)
+_of_one(len, "length")
+_of_one(iter, "iter")
+_of_one(bool, "truth")
+_of_one(str, "convert", "str")
+_of_one(repr, "convert", "repr")
 
 
 @substitute(format)
