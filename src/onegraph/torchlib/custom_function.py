@@ -115,7 +115,7 @@ class CustomFunction:
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         """The outputs, with their history. Behind what the template needs are values that the traced backward takes."""
-        applied = Applied(*filled(self.template.parts(), values), self.template.materialize_grads)
+        applied = Applied(*(*filled(self.template.parts(), values), self.template.materialize_grads))
         found: tuple[Any, ...] = self.function.apply(*applied.inputs, (self, applied, values))
         return found
 

@@ -113,7 +113,7 @@ class FakeMode(FakeTensorMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise torch wraps `__torch_dispatch__` in a function that imports its compiler
 
-    def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt] = _NO_KWARGS) -> FakeTensor:
+    def fakeify(self, tensor: Tensor, symbolic_dims: Mapping[Any, torch.SymInt] = _NO_KWARGS) -> FakeTensor:
         """The fake of a real tensor: always the same one for the same tensor.
 
         It has the tensor's sizes (those in `symbolic_dims` replaced), strides, offset, dtype, device, `requires_grad`,
@@ -132,7 +132,7 @@ class FakeMode(FakeTensorMode):
     def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
         with _disable_current_modes():
             with torch._C._DisableTorchDispatch():
-                fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
+                fake: Any = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
             fake = recorded_as(tensor, fake)
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
@@ -197,7 +197,7 @@ class FakeMode(FakeTensorMode):
             return answer(args)
         if func in _DISPATCH_HANDLE_DIRECTLY:
             return self._meta(func, args, kwargs)
-        tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        tensors: list[Any] = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if any(is_foreign(tensor) for tensor in tensors):
             return NotImplemented
         self.effects.note(func, args, kwargs)
@@ -340,7 +340,7 @@ class FakeMode(FakeTensorMode):
 
     def _settled(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
         args, kwargs = self._specialized(args), self._specialized(dict(kwargs))
-        tensors = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
+        tensors: list[Any] = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
         return self._run(func, args, kwargs, tensors, False)
 
     def _specialized(self, arguments: Any) -> Any:
@@ -426,7 +426,7 @@ class FakeMode(FakeTensorMode):
 
         return map_leaves(wrap, result)
 
-    def _fallback(self, func: OpOverload, args: Any, kwargs: Any, error: Exception) -> Any:
+    def _fallback(self, func: OpOverload, args: Any, kwargs: Any, error: Any) -> Any:
         """No meta kernel: run the real one on zeros, where that is safe."""
         if torch._library.utils.can_generate_trivial_fake_impl(func):
             return torch._library.utils.generate_trivial_fake_impl(func, *args, **kwargs)
@@ -438,7 +438,7 @@ class FakeMode(FakeTensorMode):
         with torch.random.fork_rng():
             return run_fallback_kernel(self, func, flat, spec, error)
 
-    def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+    def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
         implementations = torch._higher_order_ops.utils.registered_hop_fake_fns
         if func not in implementations:
             raise UnsupportedOperatorException(func)
@@ -484,7 +484,8 @@ class FakeMode(FakeTensorMode):
         if len(known) < len(tensors) or numbers or is_random(func):
             return NotImplemented
         if func is aten._local_scalar_dense.default:
-            return known[0].constant.item()
+            value: Any = known[0].constant
+            return value.item()
         result = self._dispatch_static(func, args, kwargs, tensors)
         if isinstance(result, FakeTensor) and result.numel() <= CONSTANT_LIMIT:
             with torch._C._DisableTorchDispatch(), contextlib.suppress(Exception):  # which the graph raises

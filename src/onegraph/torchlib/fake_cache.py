@@ -55,7 +55,7 @@ def call_key(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     if func.namespace != "aten" or is_mutable(func) or may_view(func):
         return None
     # Where warnings are looked for, the result of a call that has given its warning elsewhere would hide it.
-    found: list[Hashable] = [func, torch.get_default_dtype(), torch._C._get_warnAlways()]
+    found: list[Any] = [func, torch.get_default_dtype(), torch._C._get_warnAlways()]
     try:
         symbolic = _describe_arguments(args, found)
         if kwargs:
@@ -66,7 +66,7 @@ def call_key(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     return tuple(found), symbolic
 
 
-def _describe_arguments(values: Sequence[Any], found: list[Hashable]) -> bool:
+def _describe_arguments(values: Sequence[Any], found: list[Any]) -> bool:
     symbolic = False
     for value in values:
         if isinstance(value, FakeTensor):

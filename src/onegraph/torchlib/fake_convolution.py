@@ -111,7 +111,7 @@ def _sizes(
 ) -> list[int] | None:
     """torch.nn.Conv2d and ConvTranspose2d document the formulas."""
     rank = weight.dim() - 2
-    numbers = [each(value, rank) for value in (stride, padding, dilation, output_padding)]
+    numbers: Any = [each(value, rank) for value in (stride, padding, dilation, output_padding)]
     if rank < 1 or input.dim() != weight.dim() or None in numbers or groups < 1 or not input.numel():
         return None
     inner, outer = weight.shape[1] * groups, weight.shape[0]
@@ -121,7 +121,7 @@ def _sizes(
     if not fits or (bias is not None and (bias.shape != (outer,) or bias.dtype != weight.dtype)):
         return None
     sizes = [input.shape[0], outer]
-    for n, k, step, pad, gap, extra in zip(input.shape[2:], weight.shape[2:], *numbers, strict=True):  # type: ignore[arg-type]
+    for n, k, step, pad, gap, extra in zip(input.shape[2:], weight.shape[2:], *numbers, strict=True):
         if step < 1 or pad < 0 or gap < 1 or extra < 0 or (transposed and extra >= max(step, gap)):
             return None
         reach = gap * (k - 1) + 1

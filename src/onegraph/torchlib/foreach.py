@@ -48,7 +48,7 @@ def over_each(op: Any) -> Callable[..., Any] | None:
 
 def each(op: OpOverload, given: list[Any]) -> Iterator[list[Any]]:
     """The arguments for each tensor. Numbers for all of them may come in one tensor."""
-    listed = []
+    listed: list[Any] = []
     for formal, value in zip(op._schema.arguments, given, strict=True):
         if formal.name == "scalars" and isinstance(value, Tensor):
             listed.append([number.item() for number in value.unbind()])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from torch._logging import getArtifactLogger
-from torch._logging._internal import log_registry
+from torch._logging._internal import getArtifactLogger, log_registry
 
 
 def artifact_logger(parent: str, artifact: str) -> logging.Logger | None:

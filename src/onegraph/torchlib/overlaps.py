@@ -106,7 +106,7 @@ def is_written_twice(tensor: torch.Tensor) -> bool:
 def have_common(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors in one storage have a byte in common, or may have as far as a short search can tell."""
     try:
-        return np.shares_memory(as_array(a), as_array(b), max_work=MOST_WORK)
+        return np.shares_memory(as_array(a), as_array(b), max_work=MOST_WORK)  # type: ignore[arg-type]  # any number
     except TooHardError:
         return True
 

@@ -25,11 +25,11 @@ def primal(fake: FakeTensor) -> FakeTensor:
     with torch._C._DisableTorchDispatch():
         elem = torch.empty(0, dtype=fake.dtype, device="meta")
         elem.set_(fake.untyped_storage(), fake.storage_offset(), fake.size(), fake.stride())
-    fresh = FakeTensor(fake.fake_mode, elem, fake.device)
+    fresh: Any = FakeTensor(fake.fake_mode, elem, fake.device)
     return fresh.requires_grad_(fake.requires_grad)
 
 
-def tangent(result: Tensor) -> Tensor:
+def tangent(result: Any) -> Tensor:
     """A new fake that lies as the tensor does, in memory of its own."""
     with torch.no_grad(), result.fake_mode:
         return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=result.device)
@@ -147,7 +147,7 @@ def edge_of(tensor: Tensor) -> Edge:
 def edges_behind(tensors: Iterable[Tensor], ends: Collection[Edge] = ()) -> set[Edge]:
     """The edges that gradients of the tensors go along, behind the nodes that made them and no further than `ends`."""
     edges: set[Edge] = set()
-    pending = [tensor.grad_fn for tensor in tensors]
+    pending: list[Any] = [tensor.grad_fn for tensor in tensors]
     known = set(pending)
     while pending:
         for edge in pending.pop().next_functions:

@@ -123,7 +123,8 @@ def _shares_memory(tensors: Sequence[Tensor]) -> bool:
         _hint(stride) == 0 and _hint(size) > 1 for size, stride in zip(written.shape, written.stride(), strict=True)
     ):
         return True
-    return any(other is not written and torch._C._is_alias_of(other, written) for other in others)
+    aliases = torch._C._is_alias_of  # type: ignore[attr-defined]
+    return any(other is not written and aliases(other, written) for other in others)
 
 
 def _over_same_memory(tensor: Tensor, storages: dict[int, torch.UntypedStorage]) -> Tensor:

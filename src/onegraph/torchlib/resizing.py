@@ -73,11 +73,11 @@ def interpolation_of_symbols(args: Sequence[Any], kwargs: dict[str, Any]) -> Cal
     return call
 
 
-def _pooled(x: Tensor, sizes: list[Any]) -> Tensor:
+def _pooled(x: Tensor, sizes: Any) -> Tensor:
     """Signals as images with one row, as aten has it."""
     match sizes:
         case [length]:
-            return F.adaptive_avg_pool2d(x.unsqueeze(-2), [1, length]).squeeze(-2)
+            return F.adaptive_avg_pool2d(x.unsqueeze(-2), (1, length)).squeeze(-2)
         case [_, _]:
             return F.adaptive_avg_pool2d(x, sizes)
     return F.adaptive_avg_pool3d(x, sizes)
@@ -113,7 +113,7 @@ def linspace_of_symbols(args: Sequence[Any], kwargs: dict[str, Any]) -> Callable
     return partial(_linspace, *ends, steps, dtype) if on_cpu and dtype in (torch.float32, torch.float64) else None
 
 
-def _linspace(start: Any, end: Any, steps: torch.SymInt, dtype: torch.dtype) -> Tensor:
+def _linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype) -> Tensor:
     """The second half counts back from the end, so that both ends are exact."""
     first, last = (torch.full((), value, dtype=dtype, device="cpu") for value in (start, end))
     step = (last - first) / (steps - 1)

@@ -372,7 +372,7 @@ class Sizes:
         if kind is int:
             return Whole(op, args)  # type: ignore[arg-type]
         if type(kind) is tuple and NUMBERS.keys() >= {*kind}:
-            return tuple([NUMBERS[each](Part(op, place), args) for place, each in enumerate(kind)])
+            return tuple([NUMBERS[each](Part(op, place), args) for place, each in enumerate(kind)])  # type: ignore[arg-type]
         if type(kind) is tuple and isinstance(kind[0], type) and issubclass(kind[0], Exception):
             op(*map(self.value, args))  # which raises
         if kind is bool:

@@ -51,11 +51,11 @@ def _power(facts: Facts, a: Index, b: Index, *modulus: Index) -> Index | None:
 
 
 def _shifted(facts: Facts, a: Index, b: Index) -> Index | None:
-    return a * (1 << b.constant) if b.constant in SHIFTS else None
+    return a * (1 << b.constant) if b.constant is not None and b.constant in SHIFTS else None
 
 
 def _shifted_back(facts: Facts, a: Index, b: Index) -> Index | None:
-    return a // (1 << b.constant) if b.constant in SHIFTS else None
+    return a // (1 << b.constant) if b.constant is not None and b.constant in SHIFTS else None
 
 
 def _masked(facts: Facts, a: Index, b: Index) -> Index | None:

@@ -35,7 +35,7 @@ def _target() -> llvm.Target:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     openmp = {name: ctypes.cast(getattr(torch_library(), name), ctypes.c_void_p).value for name in _OPENMP}
-    for name, address in (openmp | addresses()).items():
+    for name, address in {**openmp, **addresses()}.items():
         llvm.add_symbol(name, address)
     return llvm.Target.from_default_triple()
 

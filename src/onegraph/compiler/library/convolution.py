@@ -37,7 +37,7 @@ aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-EPILOGUE = ("none", [], "")  # nothing is done to the result
+EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 NORMS = (aten.native_batch_norm.default, aten._native_batch_norm_legit_no_training.default)
 
 
@@ -139,7 +139,7 @@ def _convolution(node: Node, parameters: frozenset[Node], inputs: frozenset[Node
     assert isinstance(x, Node) and (bias is None or isinstance(bias, Node))
     if len({item.meta["val"].dtype for item in tensors}) != 1 or not fills_memory(weight.meta["val"]):
         return None
-    if x.meta["val"].dim() != 4 or min(padding) < 0 or not present_shape(node.meta["val"]):  # type: ignore[type-var, arg-type]
+    if x.meta["val"].dim() != 4 or min(padding) < 0 or not present_shape(node.meta["val"]):  # type: ignore[arg-type]
         return None
     pair = [(n * 2 if len(n) == 1 else n) for n in map(tuple, (padding, stride, dilation))]  # type: ignore[arg-type]
     constant = weight in parameters and (bias is None or bias in inputs)
@@ -205,13 +205,12 @@ def _given_back(found: Sequence[Convolution]) -> set[Node]:
 
 def _restoring(value: Tensor, config: Config) -> float:
     """Seconds of putting an image back into that order."""
+    shape: Any = present_shape(value)
 
     def candidates() -> Mapping[str, Runs]:
         image = torch.full(shape, 0.5, dtype=value.dtype).to(memory_format=torch.channels_last)
         return {"copy": [image.contiguous]}
 
-    shape = present_shape(value)
-    assert shape is not None
     return times(f"copy of {shape} {value.dtype}", candidates, config)["copy"]
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LITTLE = 2.5e5  # multiplications, below which the call itself costs more than what it does
 SIDE = 1024  # so much of a long side is timed: the rest takes as long
 LONG = 64  # what is summed over, so that vectors fill
-EPILOGUE = ("none", [], "")  # nothing is done to the result
+EPILOGUE: tuple[str, list[Any], str] = ("none", [], "")  # nothing is done to the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def _product(node: Node, parameters: frozenset[Node]) -> Product | None:
                 return None
         case _:
             return None
-    tall = not (y.target is aten.t.default or (y.target is aten.permute.default and list(y.args[1]) == [1, 0]))  # type: ignore[arg-type, index]
+    tall = not (y.target is aten.t.default or (y.target is aten.permute.default and list(y.args[1]) == [1, 0]))  # type: ignore[arg-type]
     weight = y if tall else y.args[0]
     tensors = [item for item in (x, weight, bias) if item is not None]
     assert isinstance(weight, Node)

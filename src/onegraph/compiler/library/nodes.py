@@ -13,7 +13,7 @@ aten = torch.ops.aten
 def call(graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
     """A node with a tensor for its result, where the graph inserts. To be called in the fakes' own mode."""
     node = graph.call_function(target, args, kwargs)
-    given, named = map_arg((args, kwargs), lambda source: source.meta["val"])  # type: ignore[misc]
+    given, named = map_arg((args, kwargs), lambda source: source.meta["val"])
     node.meta["val"] = target(*given, **named)
     return node
 

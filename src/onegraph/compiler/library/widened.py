@@ -78,7 +78,7 @@ def _candidates(node: Node, dtype: torch.dtype) -> Mapping[str, Runs]:
         value = source.meta["val"]
         return torch.empty_strided(*_layout(value), dtype=value.dtype).fill_(1)
 
-    args, kwargs = map_arg((node.args, dict(node.kwargs)), full)  # type: ignore[misc]
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), full)
 
     def wide() -> object:
         def widened(value: Any) -> Any:
@@ -87,14 +87,15 @@ def _candidates(node: Node, dtype: torch.dtype) -> Mapping[str, Runs]:
         found = node.target(*map(widened, args), **{name: widened(value) for name, value in kwargs.items()})  # type: ignore[operator]
         return (found[0] if isinstance(found, tuple) else found).to(dtype)
 
-    return {"aten": [partial(node.target, *args, **kwargs)], "wide": [wide]}  # type: ignore[arg-type]
+    assert callable(node.target)
+    return {"aten": [partial(node.target, *args, **kwargs)], "wide": [wide]}
 
 
 def _rewrite(graph: Graph, node: Node, dtype: torch.dtype) -> None:
     def widened(source: Node) -> Node:
         return as_type(graph, source, torch.float32) if source.meta["val"].dtype is dtype else source
 
-    args, kwargs = map_arg((node.args, dict(node.kwargs)), widened)  # type: ignore[misc]
+    args, kwargs = map_arg((node.args, dict(node.kwargs)), widened)
     wide = call(graph, node.target, *args, **kwargs)
     for old in [node] if isinstance(node.meta["val"], Tensor) else list(node.users):
         part = wide if old is node else call(graph, operator.getitem, wide, old.args[1])

@@ -37,6 +37,11 @@ def static(value: Index | int) -> int | None:
     return Index.of(value).constant
 
 
+def number_of(value: Any) -> Any:
+    """The plain number that an argument is, which is known to be one in every call."""
+    return value.constant if isinstance(value, Index) else value
+
+
 def fits(value: Any, dtype: DType) -> bool:
     """Whether torch takes the number for this element type; if not, the operator must raise when it is called."""
     if isinstance(value, Index):

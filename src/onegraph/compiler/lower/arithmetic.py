@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
+from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.pointwise import pointwise, rounded
 from onegraph.compiler.lower.promotion import promoted
@@ -109,7 +110,7 @@ def pow_tensor(g: Lowerer, x: Any, y: View) -> Any:
         base = (
             cell.load(x).to(result.dtype.compute)
             if isinstance(x, View)
-            else cell.literal(float(x.constant if isinstance(x, Index) else x), result.dtype.compute)
+            else cell.literal(float(number_of(x)), result.dtype.compute)
         )
         return s.power(base, cell.load(y).to(result.dtype.compute))
 
@@ -327,7 +328,7 @@ def logit(g: Lowerer, x: View, eps: Any = None) -> View:
     def compute(cell: Any) -> Scalar:
         value = cell.load(x).to(result.dtype.compute)
         if eps is not None:
-            low = float(eps.constant if isinstance(eps, Index) else eps)
+            low = float(number_of(eps))
             value = where(value < low, low, where(value > 1 - low, 1 - low, value))
         return s.log(value / (1 - value))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import fits, static
+from onegraph.compiler.lower.arguments import fits, number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.registry import POINTWISE, lower
 from onegraph.compiler.lower.scalars import Scalar, where
@@ -84,7 +84,7 @@ def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> Any
     around = _paddings(pad, x.rank)
     if around is None or isinstance(value, complex) or not fits(value, x.dtype):
         return NotImplemented
-    filler = value.constant if isinstance(value, Index) else value
+    filler = number_of(value)
 
     def compute(cell: Cell) -> Scalar:
         at = [p - before for p, (before, _) in zip(cell.position, around, strict=True)]

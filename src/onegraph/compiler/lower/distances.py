@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
-from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.arguments import number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted
 from onegraph.compiler.lower.registry import lower
@@ -38,7 +38,7 @@ def _distances(g: Lowerer, shape: Shape, length: Index, power: float, difference
 
 @lower(aten._cdist_forward.default)
 def cdist(g: Lowerer, x: View, y: View, p: Any, mode: Any = None) -> Any:
-    power, how = float(static(p) if isinstance(p, Index) else p), static(mode) if mode is not None else 0
+    power, how = float(number_of(p)), static(mode) if mode is not None else 0
     shape = g.result.shape
     if not x.dtype.is_float or x.shape[-1].constant in (0, None) or power < 0:
         return NotImplemented
@@ -57,7 +57,7 @@ def cdist(g: Lowerer, x: View, y: View, p: Any, mode: Any = None) -> Any:
 @lower(aten._pdist_forward.default)
 def pdist(g: Lowerer, x: View, p: Any = 2.0) -> Any:
     """The pair (i, j) of the k-th distance, as eager finds it: in double precision."""
-    power = float(static(p) if isinstance(p, Index) else p)
+    power = float(number_of(p))
     rows = x.shape[0].constant
     if not x.dtype.is_float or rows is None or x.shape[1].constant in (0, None) or power < 0:
         return NotImplemented
@@ -76,7 +76,7 @@ def pdist(g: Lowerer, x: View, p: Any = 2.0) -> Any:
 
 @lower(aten.dist.default)
 def dist(g: Lowerer, x: View, y: View, p: Any = 2) -> Any:
-    power = float(static(p) if isinstance(p, Index) else p)
+    power = float(number_of(p))
     if not x.dtype.is_float or x.dtype is not y.dtype or x.shape != y.shape or power < 0:
         return NotImplemented
     if power == math.inf and x.numel == ZERO:

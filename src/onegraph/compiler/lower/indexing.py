@@ -84,9 +84,10 @@ def index_tensor(g: Lowerer, x: View, indices: Sequence[View | None]) -> Any:
     """The dimensions that are indexed come first in the result, unless they stand together."""
     indices = [*indices, *[None] * (x.rank - len(indices))]
     named = [d for d, index in enumerate(indices) if index is not None]
-    if any(indices[d].dtype in (BOOL, U8) for d in named):
+    given = [index for index in indices if index is not None]
+    if any(index.dtype in (BOOL, U8) for index in given):
         return NotImplemented
-    rank = max(indices[d].rank for d in named)
+    rank = max(index.rank for index in given)
     together = named == list(range(named[0], named[-1] + 1))
     first = named[0] if together else 0
     message = "index is out of bounds for dimension"

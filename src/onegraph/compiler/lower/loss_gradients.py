@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
-from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.arguments import number_of, static
 from onegraph.compiler.lower.losses import MEAN, NONE
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
@@ -92,7 +92,7 @@ def nll_loss_backward(
     total: View,
 ) -> View:
     """Only the target's class gets a gradient. Targets were checked by the forward operator."""
-    how, ignored = static(reduction), static(ignore_index)
+    how, ignored = static(reduction), number_of(ignore_index)
     result = g.result
     dtype = result.dtype.compute
     classes = 1 if x.rank > 1 else 0

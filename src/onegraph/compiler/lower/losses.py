@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
-from onegraph.compiler.lower.arguments import static
+from onegraph.compiler.lower.arguments import number_of, static
 from onegraph.compiler.lower.indexing import at_position
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted, reduce
@@ -101,7 +101,7 @@ def binary_cross_entropy(g: Lowerer, x: View, y: View, weight: View | None = Non
 @lower(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default)
 def nll_loss(g: Lowerer, x: View, target: View, weight: View | None, reduction: Any, ignore_index: Any) -> Any:
     """Classes stand in dimension 1 (dimension 0 for one sample)."""
-    how, ignored = static(reduction), static(ignore_index)
+    how, ignored = static(reduction), number_of(ignore_index)
     result = g.results[0].dtype
     dtype = result.compute
     classes = 1 if x.rank > 1 else 0

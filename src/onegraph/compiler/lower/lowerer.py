@@ -13,7 +13,7 @@ from torch.fx import Node
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.library.recipe import Recipe
-from onegraph.compiler.lower.arguments import Fraction, literal_argument, tensor_type, torch_dtype
+from onegraph.compiler.lower.arguments import Fraction, literal_argument, number_of, tensor_type, torch_dtype
 from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
@@ -93,7 +93,7 @@ class Lowerer:
         cell.body.enter(running(over))
         values = compute(cell, coordinates(over))
         if running(over):
-            total = cell.body.accumulate(op, dtype, *(value.operand for value in values))
+            total: Any = cell.body.accumulate(op, dtype, *(value.operand for value in values))
         else:
             total = values[-1].to(dtype).operand  # one element: itself, or its position
         cell.body.leave()
@@ -264,7 +264,7 @@ class Cell:
     def fraction(self, number: Fraction) -> Scalar:
         """A number that is computed from sizes and from numbers in tensors, in double precision."""
 
-        def computed(value: Float | Index | float) -> Scalar:
+        def computed(value: Any) -> Scalar:
             match value:
                 case Float() if value in number.taken:
                     return self.load(number.taken[value], ()).to(F64)
@@ -280,7 +280,7 @@ class Cell:
         """A number of the program that is not computed from sizes."""
         if isinstance(value, Fraction):
             return self.fraction(value).to(dtype)
-        return self.literal(value.constant if isinstance(value, Index) else value, dtype)
+        return self.literal(number_of(value), dtype)
 
     def symbol(self, value: Scalar) -> Index:
         """A number as an index expression."""

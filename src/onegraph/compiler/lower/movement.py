@@ -26,7 +26,7 @@ def as_strided(g: Lowerer, x: View, size: Any, stride: Sequence[Dim], offset: An
 
     Offsets count from the start of the storage, of which an input may be any part.
     """
-    source = g.node.args[0]
+    source: Any = g.node.args[0]
     fake = source.meta["val"]
     while source.op == "call_function" and may_view(source.target):
         source = source.args[0]

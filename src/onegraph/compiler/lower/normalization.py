@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -165,7 +166,7 @@ def batch_norm(
 def _unused(g: Lowerer) -> list[View]:
     """What only training needs has no elements."""
     kinds = g.results[1:]
-    return [g.pointwise(kind.shape, kind.dtype, lambda cell, t=kind.dtype: cell.literal(0, t)) for kind in kinds]
+    return [g.pointwise(kind.shape, kind.dtype, partial(Cell.literal, value=0, dtype=kind.dtype)) for kind in kinds]
 
 
 def _batch_norm_inference(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import listed, static
+from onegraph.compiler.lower.arguments import listed, number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.registry import lower
 from onegraph.compiler.lower.scalars import Scalar, where
@@ -34,10 +34,10 @@ class Windows:
         self.x = x
         self.rank = rank
         self.first = x.rank - rank
-        self.kernel = _numbers(kernel, rank)
-        self.stride = _numbers(stride, rank) if listed(stride) else self.kernel
-        self.padding = _numbers(padding, rank)
-        self.dilation = _numbers(dilation, rank)
+        self.kernel: Any = _numbers(kernel, rank)
+        self.stride: Any = _numbers(stride, rank) if listed(stride) else self.kernel
+        self.padding: Any = _numbers(padding, rank)
+        self.dilation: Any = _numbers(dilation, rank)
 
     @property
     def is_static(self) -> bool:
@@ -189,7 +189,7 @@ def _adaptive_avg_pool(rank: int) -> Any:
         if any(n.constant in (None, 0) for n in (*x.shape[first:], *result.shape)) or not x.dtype.is_float:
             return NotImplemented
         ends = list(zip(x.shape[first:], result.shape[first:], strict=True))
-        most = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)
+        most = tuple(Index.of(widest(number_of(n), number_of(m))) for n, m in ends)
 
         def bounds(position: tuple[Index, ...]) -> list[tuple[Index, Index]]:
             return [window_of(p, n, m) for p, (n, m) in zip(position[first:], ends, strict=True)]
@@ -223,7 +223,7 @@ def _adaptive_max_pool(rank: int) -> Any:
         if any(n.constant in (None, 0) for n in (*x.shape, *values.shape)) or not x.dtype.is_float:
             return NotImplemented
         ends = list(zip(x.shape[first:], values.shape[first:], strict=True))
-        shape = tuple(Index.of(widest(n.constant, m.constant)) for n, m in ends)  # type: ignore[arg-type]
+        shape = tuple(Index.of(widest(number_of(n), number_of(m))) for n, m in ends)
         plane = x.shape[first:]
 
         def element(cell: Cell, at: tuple[Index, ...]) -> tuple[Scalar, list[Index], Scalar | None]:

@@ -18,11 +18,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-import torch
+from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
-from onegraph.torchlib.aten import OpOverload
-
-OpOverloadPacket = type(torch.ops.aten.add)
 Lowering = Callable[..., Any]
 
 _TABLE: dict[OpOverload, Lowering] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 from onegraph.compiler.body import Body
 from onegraph.ir.loop import Operand
@@ -147,7 +148,7 @@ def where(condition: Scalar, a: Scalar | float, b: Scalar | float) -> Scalar:
 
 def _fold(op: str, args: list[Scalar]) -> float | int | None:
     """The value of an operation on literals, for the few where Python computes exactly what a kernel would."""
-    values = [arg.operand for arg in args]
+    values: list[Any] = [arg.operand for arg in args]
     dtype = args[0].dtype
     if any(isinstance(value, str) for value in values) or dtype not in (F64, I64):
         return None
@@ -163,7 +164,7 @@ def _fold(op: str, args: list[Scalar]) -> float | int | None:
     return None
 
 
-def _unary(op: str):
+def _unary(op: str) -> Callable[[Scalar], Scalar]:
     def function(x: Scalar) -> Scalar:
         return apply(op, x)
 

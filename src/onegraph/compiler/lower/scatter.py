@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compiler.lower.arguments import fits, static
+from onegraph.compiler.lower.arguments import fits, number_of, static
 from onegraph.compiler.lower.indexing import at_position
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted
@@ -61,7 +61,7 @@ def number(cell: Cell, value: Any, dtype: DType) -> Scalar:
     """An argument that is a number, in this type."""
     if isinstance(value, Index) and value.constant is None:
         return cell.index(value).to(dtype)
-    return cell.literal(value.constant if isinstance(value, Index) else value, dtype)
+    return cell.literal(number_of(value), dtype)
 
 
 def is_number(value: Any, dtype: DType) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower import scalars as s
+from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted, reduce, reduced_dims
 from onegraph.compiler.lower.registry import lower
@@ -125,7 +126,7 @@ def logsumexp(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> Any:
 
 @lower(aten.linalg_vector_norm.default)
 def vector_norm(g: Lowerer, x: View, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    power = float(ord.constant if isinstance(ord, Index) else ord)
+    power = float(number_of(ord))
     empty = any(x.shape[d].constant == 0 for d in reduced_dims(x, dim))
     if not x.dtype.is_float or (math.isinf(power) and empty):
         return NotImplemented

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,16 +142,17 @@ def select(g: Lowerer, x: View, dim: Any, index: Any) -> View:
     return x.reindexed(shape, lambda position: [*position[:at], number, *position[at:]])
 
 
+def _moved(at: int, first: Index, position: Sequence[Index]) -> list[Index]:
+    """The position with a number added to one of its indices."""
+    return [*position[:at], position[at] + first, *position[at + 1 :]]
+
+
 def pieces(x: View, at: int, sizes: Sequence[Index]) -> tuple[View, ...]:
     """The tensor cut along a dimension into pieces of these sizes."""
     found, first = [], ZERO
     for size in sizes:
         shape = (*x.shape[:at], size, *x.shape[at + 1 :])
-        found.append(
-            x.reindexed(
-                shape, lambda position, first=first: [*position[:at], position[at] + first, *position[at + 1 :]]
-            )
-        )
+        found.append(x.reindexed(shape, partial(_moved, at, first)))
         first = first + size
     return tuple(found)
 

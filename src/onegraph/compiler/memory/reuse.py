@@ -111,7 +111,9 @@ def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int
     pairs = {program.outputs[result]: program.inputs[index] for result, index in given.items()}
     found: dict[str, str] = {}
     for number, step in enumerate(program.steps):
-        for name in writes(step) if isinstance(step, Kernel) else ():
+        if not isinstance(step, Kernel):
+            continue
+        for name in writes(step):
             operand = pairs.get(name)
             if not isinstance(operand, str) or operand in lives.leaving or operand not in reads(step):
                 continue

@@ -17,6 +17,7 @@ of the transformation in the literature: F. E. Allen, J. Cocke, "A catalogue of 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from onegraph.base.context import Context
 from onegraph.compiler.body import Body
@@ -88,7 +89,8 @@ def _written_out(kernel: Kernel, axis: Symbol, length: int) -> Kernel:
                     copy.block(inner)
                 case Store(buffer, place, value):
                     indices = tuple(map(copy.index, place_indices(place)))
-                    body.store(buffer, replace(place, indices=indices), copy.operand(value))
+                    moved: Any = replace(place, indices=indices)  # type: ignore[arg-type]  # of the same kind
+                    body.store(buffer, moved, copy.operand(value))
                 case Let():
                     copy.statement(statement)
         if isinstance(statement, Loop):

@@ -20,7 +20,7 @@ def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ce
     if x.dim() not in (3, 4) or not x.numel() or None in numbers or x.is_complex() or x.dtype is torch.bool:
         return None
     shape = list(x.shape)
-    for dim, (k, step, pad, gap) in enumerate(zip(*numbers, strict=True), x.dim() - 2):  # type: ignore[arg-type]
+    for dim, (k, step, pad, gap) in enumerate(zip(*numbers, strict=True), x.dim() - 2):
         if k < 1 or step < 1 or pad < 0 or gap < 1 or pad * 2 > k:
             return None
         n = x.shape[dim]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,8 +20,11 @@ OF_SYMBOLS: set[OpOverload] = set()
 GENERAL: set[OpOverload] = set()
 
 
-def rule(*ops: OpOverload, of_symbols: bool = False, general: bool = False) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
+F = TypeVar("F", bound=Rule)
+
+
+def rule(*ops: OpOverload, of_symbols: bool = False, general: bool = False) -> Callable[[F], F]:
+    def register(function: F) -> F:
         for op in ops:
             RULES[op] = function
         OF_SYMBOLS.update(ops if of_symbols else ())
