@@ -12,6 +12,12 @@ from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr, Posi
 Caught = tuple[Hashable, int, bool]
 
 
+def caught_at(bytecode: Bytecode, index: int) -> Caught | None:
+    """The handler that protects an instruction; indices are labels."""
+    handler = bytecode.handler_at(index)
+    return None if handler is None else (handler.target, handler.depth, handler.lasti)
+
+
 class Assembler:
     """Instructions in the making. What is put gets this position and, if nothing is said, this handler."""
 
@@ -20,6 +26,9 @@ class Assembler:
         self.labels: dict[Hashable, int] = {}
         self.position: Position | None = None
         self.caught: Caught | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def mark(self, label: Hashable) -> None:
         """The next instruction is here."""
@@ -34,11 +43,11 @@ class Assembler:
         for instr in instrs:
             self.put(instr.op, instr.arg)
 
-    def copy(self, bytecode: Bytecode, index: int) -> int:
-        """Append an instruction of the original, where indices are labels; its index."""
-        instr, handler = bytecode.instrs[index], bytecode.handler_at(index)
-        caught = None if handler is None else (handler.target, handler.depth, handler.lasti)
-        self._rows.append((Instr(instr.op, instr.arg, None, instr.offset, instr.position), instr.target, caught))
+    def copy(self, bytecode: Bytecode, index: int, op: str | None = None) -> int:
+        """Append an instruction of the original, where indices are labels, or `op` in its place; its index."""
+        instr, caught = bytecode.instrs[index], caught_at(bytecode, index)
+        arg = None if op else instr.arg
+        self._rows.append((Instr(op or instr.op, arg, None, instr.offset, instr.position), instr.target, caught))
         return len(self._rows) - 1
 
     def finish(self, code: CodeType) -> Bytecode:

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import CO_NEWLOCALS, CO_OPTIMIZED
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, free_names
-from onegraph.capture.bytecode.assembler import Assembler, Caught
+from onegraph.capture.bytecode.assembler import Assembler, Caught, caught_at
 from onegraph.capture.bytecode.flow import stack_depths
 from onegraph.capture.bytecode.frame import NAMESPACE
 from onegraph.capture.bytecode.instruction import Instr, derived
@@ -37,10 +37,9 @@ def as_function(bytecode: Bytecode) -> Body | None:
     out, depths = Assembler(), stack_depths(bytecode)
     moved = []
     for index, instr in enumerate(bytecode.instrs):
-        handler = bytecode.handler_at(index)
         out.mark(index)
         out.position = instr.position
-        out.caught = None if handler is None else (handler.target, handler.depth, handler.lasti)
+        out.caught = caught_at(bytecode, index)
         moved.append(write(out, bytecode, index, depths[index] or 0))
     code = bytecode.code
     return Body(out.finish(code.replace(co_flags=code.co_flags | CO_OPTIMIZED | CO_NEWLOCALS)), tuple(moved))

@@ -6,7 +6,8 @@ import builtins
 from collections.abc import Callable, Sequence
 from types import FunctionType
 
-from onegraph.capture.bytecode import NULL_FIRST, Handler, Instr, decode
+from onegraph.capture.bytecode import NULL_FIRST, Instr, decode
+from onegraph.capture.bytecode.assembler import Assembler, Caught
 from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.interp.rests import EXHAUSTED, inner
 
@@ -31,61 +32,72 @@ def catches(finish: FunctionType | None) -> bool:
     return finish is not None and bool(decode(finish.__code__).handlers)
 
 
-def finished(
-    finish: FunctionType | None, call: Sequence[Instr], instr: Instr, rename: Callable[[str], str]
-) -> tuple[list[Instr], list[Handler]]:
-    """Instructions that make the call and finish the instruction, and the handlers among them.
+class Call:
+    """A call in the making: where its instructions begin, where the last one of them is, which makes it.
 
-    Targets and handlers count from the first of them. A jump that leaves them, at the end of a loop, has the negative
-    of its target, less one.
+    `around` is the handler of the program that is around it; it protects the call and what comes behind.
     """
-    code, handlers = (list(call), []) if finish is None else inlined(finish, call, instr, rename)
-    return [*code, *given(instr)], handlers
+
+    def __init__(self, out: Assembler, instrs: Sequence[Instr], around: Caught | None) -> None:
+        self.out = out
+        self.around = around
+        self.begins = self.at = -1
+        self._instrs = instrs
+
+    def write(self, caught: Caught | None = None) -> None:
+        """Write it, under this handler if there is one."""
+        *loading, last = self._instrs
+        self.begins = len(self.out)
+        self.out.caught = caught
+        self.out.put_all(loading)
+        self.out.caught = caught or self.around
+        self.at = self.out.put(last.op, last.arg)
 
 
-def inlined(
-    finish: FunctionType, call: Sequence[Instr], instr: Instr, rename: Callable[[str], str]
-) -> tuple[list[Instr], list[Handler]]:
+def write_rest(call: Call, finish: FunctionType | None, instr: Instr, rename: Callable[[str], str], depth: int) -> None:
+    """Write the call and what finishes the instruction, on a stack of this depth."""
+    if finish is None:
+        call.write()
+    else:
+        inline(call, finish, instr, rename, depth)
+    call.out.caught = call.around
+    call.out.put_all(given(instr))
+
+
+def inline(call: Call, finish: FunctionType, instr: Instr, rename: Callable[[str], str], depth: int) -> None:
     """The body of the function behind the call, or with the call in the place of `inner()`."""
-    source = decode(finish.__code__)
+    source, out = decode(finish.__code__), call.out
     known = {**vars(builtins), **finish.__globals__}
     loads = [known[str(each.arg)] if each.op == "LOAD_GLOBAL" else None for each in source.instrs]
     place = -1 if takes_result(finish) else loads.index(inner)
     of_call = set() if place < 0 else {place - NULL_FIRST, place - NULL_FIRST + 1, place - NULL_FIRST + 2}
-    pieces: list[list[Instr]] = []
     for index, each in enumerate(source.instrs):
+        handler = source.handler_at(index)
+        caught = None if handler is None else (("rest", handler.target), handler.depth + depth, handler.lasti)
+        out.mark(("rest", index))
+        out.caught = caught or (call.around if call.at >= 0 else None)
         match each.op:
             case "RESUME" if place < 0:
-                piece = [*call, Instr("STORE_FAST", rename(finish.__code__.co_varnames[0]))]
+                call.write(caught)
+                out.put("STORE_FAST", rename(finish.__code__.co_varnames[0]))
             case "RESUME":
-                piece = []
+                pass
             case _ if index in of_call:
-                piece = list(call) if index == place else []
+                if index == place:
+                    call.write(caught)
             case "LOAD_GLOBAL":
-                value = instr.arg if each.arg == "ARGUMENT" else loads[index]
-                piece = [] if value is EXHAUSTED else [Instr("LOAD_CONST", value)]
+                if loads[index] is not EXHAUSTED:
+                    out.put("LOAD_CONST", instr.arg if each.arg == "ARGUMENT" else loads[index])
             case "RETURN_VALUE" if loads[index - 1] is EXHAUSTED:
-                assert instr.target is not None
-                piece = [Instr("POP_TOP"), Instr("JUMP", target=-instr.target - 1)]
+                out.put("POP_TOP")
+                out.put("JUMP", to=instr.target)
             case "RETURN_VALUE":
-                piece = [Instr("JUMP", target=len(source.instrs))]
+                out.put("JUMP", to=("rest", len(source.instrs)))
             case op if OPCODES[op].argument == ("variable",):
-                piece = [Instr(op, rename(str(each.arg)))]
+                out.put(op, rename(str(each.arg)))
             case op:
-                piece = [Instr(op, each.arg, each.target)]
-        pieces.append(piece)
-    starts = [0]
-    for piece in pieces:
-        starts.append(starts[-1] + len(piece))
-    code = [moved(each, starts) for piece in pieces for each in piece]
-    handlers = [Handler(starts[h.start], starts[h.end], starts[h.target], h.depth, h.lasti) for h in source.handlers]
-    return code, handlers
-
-
-def moved(instr: Instr, starts: Sequence[int]) -> Instr:
-    if instr.target is None or instr.target < 0:
-        return instr
-    return Instr(instr.op, instr.arg, starts[instr.target])
+                out.put(op, each.arg, None if each.target is None else ("rest", each.target))
+    out.mark(("rest", len(source.instrs)))
 
 
 def given(instr: Instr) -> list[Instr]:

@@ -19,18 +19,18 @@ from onegraph.capture.bytecode import (
     FREE_MARK,
     NULL_FIRST,
     Bytecode,
-    Handler,
     Instr,
     encode,
     forget,
     forget_dead_code,
     remember,
 )
+from onegraph.capture.bytecode.assembler import Assembler, caught_at
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import forget_derived
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.class_bodies import as_function
-from onegraph.capture.resume.instruction_rest import argument_names, finished
+from onegraph.capture.resume.instruction_rest import Call, argument_names, write_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
 
 def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     """The bytecode behind a prologue."""
-    way, taken = shape.way, bytecode.code.co_varnames
+    way, taken, out = shape.way, bytecode.code.co_varnames, Assembler()
     turn = next(f"_{n}" for n in range(len(taken) + 1) if not any(name.endswith(f"_{n}") for name in taken))
     stack_names = [f"stack{index}{turn}" for index, kind in enumerate(shape.kinds) if kind == "value"]
     exception_names = [f"handled{index}{turn}" for index in range(shape.handled)]
@@ -222,48 +222,37 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
     parameters = [*receiver, *results, *given, *exception_names, *shape.names, *needed, *inner]
     own = tuple(name for name in shape.cells if name in bytecode.code.co_cellvars and name not in receiver)
-    prologue = [Instr("COPY_FREE_VARS", len(shape.cells))] if shape.cells else []
-    for name in own:  # what an empty cell raises tells those of the function from those around it
-        prologue += [Instr("LOAD_CLOSURE", name + FREE_MARK), Instr("STORE_FAST_MAYBE_NULL", name)]
-    if isinstance(way, Suspended):
-        prologue += [Instr("RETURN_GENERATOR"), Instr("POP_TOP")]
-    prologue.append(Instr("RESUME", 0))
-    prologue += rebuild_stack(shape.kinds, stack_names, exception_names)
-    prologue += release([*stack_names, *exception_names])
     at, target = place(bytecode, way)
-    protected, own_handlers = len(prologue), list[Handler]()
+    out.position = bytecode.instrs[at].position
+    if shape.cells:
+        out.put("COPY_FREE_VARS", len(shape.cells))
+    for name in own:  # what an empty cell raises tells those of the function from those around it
+        out.put("LOAD_CLOSURE", name + FREE_MARK)
+        out.put("STORE_FAST_MAYBE_NULL", name)
+    if isinstance(way, Suspended):
+        out.put_all([Instr("RETURN_GENERATOR"), Instr("POP_TOP")])
+    out.put("RESUME", 0)
+    out.put_all([*rebuild_stack(shape.kinds, stack_names, exception_names), *release([*stack_names, *exception_names])])
+    inner_call = None
     match way:
         case InnerCall():
-            if way.raising:
-                calling = [Instr("LOAD_FAST", results[0]), *release(results), Instr("RERAISE", 0)]
-            else:
-                arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
-                *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
-                calling = [Instr("NOP"), *loading, *release([*inner, *results]), Instr("NOP"), last]
-            code, found = finished(way.finish, calling, bytecode.instrs[at], lambda name: f"rest_{name}{turn}")
-            own_handlers = [shifted_handler(handler, protected, len(shape.kinds)) for handler in found]
-            prologue += [shifted(instr, protected) for instr in code]
-            loaded, called = (next(n for n, instr in enumerate(code) if instr is calling[end]) for end in (0, -1))
-            loaded, protected = protected + loaded, protected + called
+            inner_call = Call(out, calling(way, inner, results), caught_at(bytecode, at))
+            write_rest(inner_call, way.finish, bytecode.instrs[at], lambda name: f"rest_{name}{turn}", len(shape.kinds))
         case Suspended(at, True):
-            prologue += [Instr("LOAD_CONST", None), bytecode.instrs[at], bytecode.instrs[at + 1]]
-            protected += 1
-    shift = len(prologue) + 1
-    handlers = [*own_handlers, *(shifted_handler(handler, shift) for handler in bytecode.handlers)]
-    around = bytecode.handler_at(at)
-    if around is not None and protected < len(prologue):
-        found = Handler(protected, shift - 1, around.target + shift, around.depth, around.lasti)
-        handlers.insert(len(own_handlers), found)
-    prologue.append(Instr("JUMP", target=target + shift))
-    position = bytecode.instrs[at].position
-    placed = [Instr(i.op, i.arg, landed(i.target, shift), i.offset, position) for i in prologue]
-    body = [shifted(instr, shift) for instr in bytecode.instrs]
-    local = dict.fromkeys(str(i.arg) for i in prologue if i.op == "STORE_FAST")
+            out.put("LOAD_CONST", None)
+            out.copy(bytecode, at)
+            out.copy(bytecode, at + 1)
+    out.caught = None
+    out.put("JUMP", to=target)
+    for index, instr in enumerate(bytecode.instrs):
+        out.mark(index)  # what sets up a frame is left out: the prologue has done it
+        out.copy(bytecode, index, "NOP" if instr.op in ("MAKE_CELL", "COPY_FREE_VARS") else None)
+    made, shift = out.finish(bytecode.code), out.labels[0]
+    local = dict.fromkeys(str(i.arg) for i in made.instrs[:shift] if i.op == "STORE_FAST")
     others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
-    made = Bytecode(bytecode.code, (*placed, *body), tuple(handlers))
     run = made
-    if isinstance(way, InnerCall) and not way.raising:
-        run = Bytecode(bytecode.code, handing_over(made.instrs, loaded, protected), made.handlers)
+    if inner_call is not None and not way.raising:
+        run = Bytecode(made.code, handing_over(made.instrs, inner_call.begins, inner_call.at), made.handlers)
     code = encode(
         run,
         co_argcount=len(parameters),
@@ -275,7 +264,16 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_freevars=shape.cells,
     )
     made = remember(Bytecode(code, made.instrs, made.handlers))
-    return Resumed(made, bytecode, shift, way, protected, tuple(needed))
+    return Resumed(made, bytecode, shift, way, 0 if inner_call is None else inner_call.at, tuple(needed))
+
+
+def calling(way: InnerCall, inner: Sequence[str], results: Sequence[str]) -> list[Instr]:
+    """The inner call, or that it has raised; the instructions that do nothing are for `handing_over`."""
+    if way.raising:
+        return [Instr("LOAD_FAST", results[0]), *release(results), Instr("RERAISE", 0)]
+    arguments = [*inner[1 : 1 + way.leading], *results, *inner[1 + way.leading :]]
+    *loading, last = call(Instr("LOAD_FAST", inner[0]), arguments)
+    return [Instr("NOP"), *loading, *release([*inner, *results]), Instr("NOP"), last]
 
 
 def place(bytecode: Bytecode, way: Way) -> tuple[int, int]:
@@ -350,24 +348,6 @@ def callable_pair(function: Instr) -> list[Instr]:
     """Put what the instruction loads on the stack, to be called with what comes on top of it."""
     pair = [function, Instr("PUSH_NULL")]
     return pair[::-1] if NULL_FIRST else pair
-
-
-def shifted(instr: Instr, by: int) -> Instr:
-    """The instruction at its new place. What sets up a frame is left out: the prologue has done it."""
-    if instr.op in ("MAKE_CELL", "COPY_FREE_VARS"):
-        return Instr("NOP", None, None, instr.offset, instr.position)
-    target = instr.target if instr.target is None or instr.target < 0 else instr.target + by
-    return Instr(instr.op, instr.arg, target, instr.offset, instr.position)
-
-
-def landed(target: int | None, shift: int) -> int | None:
-    """The target of a jump in the prologue; see `finished` for those that leave it."""
-    return target if target is None or target >= 0 else shift - target - 1
-
-
-def shifted_handler(handler: Handler, by: int, depth: int = 0) -> Handler:
-    """The handler at its new place, with `depth` slots below."""
-    return Handler(handler.start + by, handler.end + by, handler.target + by, handler.depth + depth, handler.lasti)
 
 
 def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
