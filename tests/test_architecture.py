@@ -228,6 +228,11 @@ def test_folders_of_capture_are_small() -> None:
     assert not {folder: files for folder, files in sizes.items() if files > MAX_FOLDER_FILES}
 
 
+def test_each_room_has_its_tests() -> None:
+    tested = {path.parent.name for path in (ROOT / "tests" / "capture").rglob("test_*.py")}
+    assert {path.parent.name for path in (PACKAGE / "capture").glob("*/__init__.py")} <= tested
+
+
 def test_files_are_small() -> None:
     sources = [*PACKAGE.rglob("*.py"), *(ROOT / "csrc").glob("*.[ch]")]
     sizes = {path.relative_to(ROOT): path.read_text().count("\n") for path in sources}

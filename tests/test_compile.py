@@ -19,7 +19,7 @@ import onegraph
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.capture.tracer.tracer import Tracer
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 from tests.capture.test_small_programs import tree_equal
 
 

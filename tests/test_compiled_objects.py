@@ -16,7 +16,7 @@ import torch
 import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import CompiledModule
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 compiled = functools.partial(onegraph.compile, backend="eager")
 X = torch.arange(6.0).reshape(2, 3)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import onegraph
 from onegraph.base import events as ev
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 SIZES = {"vocab_size": 97, "num_hidden_layers": 2, "num_attention_heads": 2}
 ENDS = {"eos_token_id": None, "pad_token_id": 0}

@@ -14,7 +14,7 @@ import torch
 import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import EVENTS
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 Made = list[tuple[str, str]]
 

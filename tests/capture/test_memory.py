@@ -17,7 +17,7 @@ import torch
 import onegraph
 from onegraph import _C
 from onegraph.base import events as ev
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 
 def make(number: int) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -33,7 +33,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.capture.guards.recompiling import changed
 from onegraph.torchlib.around import STATES, State, Treatment
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 Tensor = torch.Tensor
 

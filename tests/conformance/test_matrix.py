@@ -13,7 +13,7 @@ import torch
 
 import onegraph
 from onegraph.base import events as ev
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 from tests.capture.test_small_programs import tree_equal
 from tests.conformance.kinds import KINDS
 from tests.conformance.raising import RAISING

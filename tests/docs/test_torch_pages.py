@@ -15,8 +15,8 @@ import torch
 
 import onegraph
 from onegraph.base import events as ev
-from tests.capture.test_breaks import Watch
-from tests.spellings import both_spellings
+from tests.capture.directives.spellings import both_spellings
+from tests.capture.resume.test_breaks import Watch
 
 X = torch.arange(4.0)
 TABLE: dict[tuple[str, str, str], Callable[[Any], None]] = {}
@@ -89,7 +89,7 @@ def nonstrict_of_what_breaks(spelling: Any) -> None:
 
 @example("fullgraph_true", "Strategy 2", "custom_op around a function in C++")
 def custom_operator(spelling: Any) -> None:
-    """tests/test_hatches_operators.py builds the C++ function of the page; this one is in C too."""
+    """tests/capture/directives/test_hatches_operators.py builds the C++ function of the page; this one is in C too."""
 
     def f(x):
         return torch.from_numpy(np.square(x.numpy())) + 1

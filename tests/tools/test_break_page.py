@@ -9,8 +9,8 @@ from import_graph import ROOT
 
 from onegraph.capture.breaks import CATALOGUE
 from onegraph.tools.break_page import index, page
-from tests.breaks.catalogue import CASES
-from tests.breaks.table import Case
+from tests.capture.breaks.catalogue import CASES
+from tests.capture.breaks.table import Case
 
 DOCS = ROOT / "docs"
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import onegraph
 from onegraph.tools.report import Explanation
-from tests.breaks.messages import toy_example
+from tests.capture.breaks.messages import toy_example
 
 
 def explain_now(*args: Any) -> Explanation:

@@ -13,7 +13,7 @@ import onegraph
 from onegraph.base import events as ev
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.symbolic_views import contiguous_view
-from tests.capture.test_breaks import Watch
+from tests.capture.resume.test_breaks import Watch
 
 VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "split": lambda x: x.view(x.shape[0], 3, 4),

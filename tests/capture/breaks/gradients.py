@@ -1,0 +1,225 @@
+"""Gradients."""
+
+from __future__ import annotations
+
+import torch
+
+import onegraph
+from onegraph.capture import breaks as b
+from tests.capture.breaks.table import breaks
+
+
+def leaf():
+    return (torch.linspace(0.5, 2.0, 4, requires_grad=True),)
+
+
+@breaks(b.BACKWARD_CALL, leaf)
+def step(x):
+    loss = (x * x).sum()
+    loss.backward()
+    return loss.detach()
+
+
+@step.fixed("return the loss")
+def step_behind(graph, x):
+    loss = graph(lambda x: (x * x).sum())(x)
+    loss.backward()
+    return loss.detach()
+
+
+LINEAR = torch.nn.Linear(4, 4)
+
+
+@breaks(b.CLEARED_GRADIENTS)
+def clears(x):
+    LINEAR.zero_grad()
+    return LINEAR(x)
+
+
+@clears.fixed("clear them outside")
+def clears_before(graph, x):
+    LINEAR.zero_grad()
+    return graph(LINEAR)(x)
+
+
+@breaks(b.GRADIENT_CALL, leaf)
+def slope(x):
+    (gradient,) = torch.autograd.grad((x * x).sum(), x)
+    return gradient + 1
+
+
+@slope.fixed("return the outputs")
+def slope_behind(graph, x):
+    (gradient,) = torch.autograd.grad(graph(lambda x: (x * x).sum())(x), x)
+    return gradient + 1
+
+
+@breaks(b.FUNCTION_TRANSFORM)
+def transformed(x):
+    return torch.func.grad(lambda y: (y * y).sum())(x) + 1
+
+
+@onegraph.allow_in_graph
+def gradient_of_square(x):
+    return torch.func.grad(lambda y: (y * y).sum())(x)
+
+
+@transformed.fixed("call what the transformation gives through", uses=(gradient_of_square,))
+def transformed_in_the_graph(x):
+    return gradient_of_square(x) + 1
+
+
+@transformed.fixed("apply the transformation outside")
+def transformed_outside(graph, x):
+    gradient = torch.func.grad(lambda y: (y * y).sum())(x)
+    return graph(lambda g: g + 1)(gradient)
+
+
+LAYER = torch.nn.Linear(4, 2)
+
+
+@breaks(b.FUNCTIONAL_CALL)
+def functional(x):
+    return torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), (x,))
+
+
+@functional.fixed("call the module itself")
+def not_functional(x):
+    return LAYER(x)
+
+
+@breaks(b.TENSOR_HOOK, leaf)
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 3)
+    return y
+
+
+@hooked.fixed("register the hook outside")
+def hooked_outside(graph, x):
+    y = graph(lambda x: x * 2)(x)
+    y.register_hook(lambda gradient: gradient * 3)
+    return y
+
+
+WATCHED = torch.nn.Linear(4, 2)
+WATCHED.register_full_backward_hook(lambda module, inputs, outputs: None)
+OUTER = torch.nn.Sequential(torch.nn.Linear(4, 2))
+OUTER[0].load_state_dict(WATCHED.state_dict())
+OUTER.register_full_backward_hook(lambda module, inputs, outputs: None)
+
+
+@breaks(b.MODULE_BACKWARD_HOOK)
+def watched(x):
+    return WATCHED(x) * 2
+
+
+@watched.fixed("register the hooks on a module")
+def watched_outside(graph, x):
+    return graph(OUTER[0])(x) * 2
+
+
+def same(x):
+    return x
+
+
+@breaks(b.SAVED_TENSOR_HOOKS, leaf)
+def saving(x):
+    y = x * 2
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        return y.sin()
+
+
+@saving.fixed("use the context outside")
+def saving_outside(graph, x):
+    y = graph(lambda x: x * 2)(x)
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        return y.sin()
+
+
+@breaks(b.CHECKPOINT, leaf)
+def checkpointed(x):
+    return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+
+
+@checkpointed.fixed("apply the checkpoint around")
+def checkpointed_outside(graph, x):
+    return torch.utils.checkpoint.checkpoint(graph(lambda x: x.sin()), x, use_reentrant=True)
+
+
+@breaks(b.REQUIRES_GRAD)
+def recording(x):
+    y = (x * 2).requires_grad_()
+    return y + 1
+
+
+@recording.fixed("call it outside")
+def recording_outside(graph, x):
+    y = graph(lambda x: x * 2)(x).requires_grad_()
+    return graph(lambda y: y + 1)(y)
+
+
+SEEN = []
+
+
+class Square(torch.autograd.Function):
+    """x * x, with its own backward, which counts its calls."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        SEEN.append(1)
+        return 2 * x * gradient
+
+
+@breaks(b.CUSTOM_FUNCTION, leaf, uses=(Square,))
+def squared(x):
+    return Square.apply(x).detach() + 1
+
+
+class PlainSquare(Square):
+    """Its backward only computes."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+
+@squared.fixed("let backward compute gradients only", uses=(PlainSquare,))
+def squared_plainly(x):
+    return PlainSquare.apply(x).detach() + 1
+
+
+@squared.fixed("call the function under torch.no_grad()")
+def squared_without_gradient(x):
+    with torch.no_grad():
+        return Square.apply(x).detach() + 1
+
+
+def views_and_weight():
+    base = torch.linspace(0.5, 2.0, 8)
+    return base[:4], base[4:], torch.linspace(1.0, 2.0, 4, requires_grad=True)
+
+
+@breaks(b.SHARED_HISTORY, views_and_weight)
+def written_view(x, y, w):
+    x.mul_(w)
+    return (x + y).detach()
+
+
+@written_view.fixed("write under torch.no_grad()")
+def written_view_detached(x, y, w):
+    x.mul_(w.detach())
+    return (x + y).detach()
+
+
+@written_view.fixed("make a new tensor")
+def new_tensor(x, y, w):
+    x = x * w
+    return (x + y).detach()

@@ -1,0 +1,176 @@
+"""State of the process."""
+
+from __future__ import annotations
+
+import atexit
+import contextvars
+import gc
+import signal
+import sys
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from onegraph.capture import breaks as b
+from tests.capture.breaks.table import breaks
+
+SCALE = contextvars.ContextVar("scale", default=2)
+
+
+@breaks(b.DEFAULT_DTYPE)
+def default_dtype(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    y = x + torch.ones(4)
+    torch.set_default_dtype(before)
+    return y
+
+
+@default_dtype.fixed("pass dtype=")
+def given_dtype(x):
+    return x + torch.ones(4, dtype=torch.float64)
+
+
+@default_dtype.fixed("set it outside")
+def default_dtype_outside(graph, x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    y = graph(lambda x: x + torch.ones(4))(x)
+    torch.set_default_dtype(before)
+    return y
+
+
+@breaks(b.DEFAULT_DEVICE)
+def default_device(x):
+    torch.set_default_device("cpu")
+    y = x + torch.ones(4)
+    torch.set_default_device(None)
+    return y
+
+
+@default_device.fixed("pass device=")
+def given_device(x):
+    return x + torch.ones(4, device="cpu")
+
+
+@breaks(b.STATE_CHANGE)
+def setting(x):
+    torch.set_num_threads(torch.get_num_threads())
+    return x + 1
+
+
+@setting.fixed("call it outside")
+def setting_outside(graph, x):
+    torch.set_num_threads(torch.get_num_threads())
+    return graph(lambda x: x + 1)(x)
+
+
+class Doubled(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {})) * 2
+
+
+@breaks(b.TORCH_CONTEXT)
+def mode(x):
+    with Doubled():
+        y = x + 1
+    return y * 2
+
+
+@mode.fixed("use it outside")
+def mode_outside(graph, x):
+    with Doubled():
+        y = x + 1
+    return graph(lambda y: y * 2)(y)
+
+
+@breaks(b.INFERENCE_MODE)
+def inference(x):
+    with torch.inference_mode():
+        y = x + 1
+    return y.tolist()
+
+
+@inference.fixed("use torch.no_grad()")
+def no_gradients(graph, x):
+    def inside(x):
+        with torch.no_grad():
+            return x + 1
+
+    return graph(inside)(x).tolist()
+
+
+@inference.fixed("put inference_mode()")
+def inference_around(graph, x):
+    with torch.inference_mode():
+        return graph(lambda x: x + 1)(x).tolist()
+
+
+@breaks(b.ANOMALY_MODE)
+def anomalies(x):
+    with torch.autograd.set_detect_anomaly(False):
+        return x + 1
+
+
+@anomalies.fixed("put it around")
+def anomalies_around(graph, x):
+    with torch.autograd.set_detect_anomaly(False):
+        return graph(lambda x: x + 1)(x)
+
+
+@breaks(b.CONTEXT_VARIABLE)
+def scaled(x):
+    return x * SCALE.get()
+
+
+@scaled.fixed("read and set it outside")
+def scaled_by_argument(graph, x):
+    return graph(lambda x, scale: x * scale)(x, SCALE.get())
+
+
+@breaks(b.SIGNALS)
+def handles(x):
+    return x + (signal.getsignal(signal.SIGINT) is None)
+
+
+@handles.fixed("call it outside")
+def handles_outside(graph, x):
+    return graph(lambda x, free: x + free)(x, signal.getsignal(signal.SIGINT) is None)
+
+
+def farewell() -> None:
+    """Nothing is left to do."""
+
+
+@breaks(b.EXIT_HANDLER)
+def registers(x):
+    atexit.register(farewell)
+    return x + 1
+
+
+@registers.fixed("register it outside")
+def registers_outside(graph, x):
+    atexit.register(farewell)
+    return graph(lambda x: x + 1)(x)
+
+
+@breaks(b.GARBAGE_COLLECTOR)
+def collects(x):
+    gc.collect(0)
+    return x + 1
+
+
+@collects.fixed("call it outside")
+def collects_outside(graph, x):
+    gc.collect(0)
+    return graph(lambda x: x + 1)(x)
+
+
+@breaks(b.INTERPRETER_STATE)
+def traced(x):
+    return x + (sys.gettrace() is None) * 0
+
+
+@traced.fixed("call it outside")
+def traced_outside(graph, x):
+    return graph(lambda x, free: x + free * 0)(x, sys.gettrace() is None)

@@ -1,0 +1,237 @@
+"""Functions with a cache: what they do, they do once, in order, and what is in the cache is what the program gets."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import onegraph
+from onegraph.base import events as ev
+from tests.capture.resume.test_breaks import Watch
+
+LOG: list[Any] = []
+STATE = [1]
+
+
+@functools.lru_cache
+def added(n, *, more=0):
+    LOG.append((n, more))
+    return n + STATE[0] + more
+
+
+@functools.lru_cache(maxsize=1)
+def last(n):
+    LOG.append(n)
+    return n
+
+
+@functools.lru_cache(typed=True)
+def typed(n):
+    LOG.append(type(n).__name__)
+    return float(n)
+
+
+@functools.cache
+def mask(shape, dtype):
+    LOG.append("mask")
+    return torch.ones(shape, dtype=dtype).cumsum(0)
+
+
+@functools.cache
+def settings():
+    LOG.append("settings")
+    return {"scale": 2}
+
+
+class Model(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    @functools.cache  # noqa: B019
+    def scaled(self, n):
+        LOG.append(n)
+        return self.scale * n
+
+    def forward(self, x):
+        return x * self.scaled(3)
+
+
+MODEL = Model(3)
+
+
+def behind_an_effect(x):
+    LOG.append("before")
+    return x * added(3)
+
+
+def by_name(x):
+    return x * added(3, more=2) + added(3)
+
+
+def driven_out(x):
+    return x * last(1) + last(2) + last(1)
+
+
+def types_differ(x):
+    return x * typed(1) + typed(1.0) + typed(True)
+
+
+def of_sizes(x):
+    return x * mask(tuple(x.shape), x.dtype) + mask((3,), torch.float32)
+
+
+def the_same_tensor(x):
+    return x + 1 if mask((3,), x.dtype) is mask((3,), x.dtype) else x
+
+
+def written_to(x):
+    settings()["scale"] += 1
+    return x * settings()["scale"]
+
+
+def of_a_model(x):
+    return MODEL(x)
+
+
+def of_a_new_object(x):
+    model = Model(len(LOG))
+    return x * model.scaled(2) + model.scaled(2)
+
+
+def of_tensors(x):
+    return double(x) + double(x)
+
+
+@functools.lru_cache
+def double(x):
+    LOG.append("double")
+    return x * 2
+
+
+def made_here(x):
+    @functools.lru_cache(maxsize=1)
+    def inner(n):
+        LOG.append(n)
+        return x * n
+
+    result = inner(1) + inner(2) + inner(1)
+    LOG.append(tuple(inner.cache_info()))
+    inner.cache_clear()
+    LOG.append(tuple(inner.cache_info()))
+    return result
+
+
+def made_here_with_a_break(x):
+    @functools.cache
+    def inner(n):
+        LOG.append(n)
+        onegraph.graph_break()
+        return x * n
+
+    return inner(1) + inner(2) + inner(1)
+
+
+def cleared(x):
+    added.cache_clear()
+    LOG.append(tuple(added.cache_info()))
+    return x * added(2)
+
+
+def unhashable(x):
+    try:
+        return x * added([1])
+    except TypeError as error:
+        LOG.append(str(error))
+        return x
+
+
+PROGRAMS = (
+    behind_an_effect, by_name, driven_out, types_differ, of_sizes, the_same_tensor, written_to, of_a_model,
+    of_a_new_object, of_tensors, made_here, made_here_with_a_break, cleared, unhashable,
+)  # fmt: skip
+CACHED = (added, last, typed, mask, settings, double, Model.scaled)
+
+
+def seen(run: Callable[..., Any]) -> list[Any]:
+    """What four calls give and note; between them the caches are emptied, and what they depend on changes."""
+    found: list[Any] = []
+    for number in range(4):
+        if number % 2 == 0:
+            STATE[0], MODEL.scale = 1 + number, 3 + number
+            for function in CACHED:
+                function.cache_clear()
+        LOG.clear()
+        found.append((run(torch.ones(3)).tolist(), list(LOG)))
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_cached_functions(program: Callable[..., Any]) -> None:
+    assert seen(onegraph.compile(program, backend="eager")) == seen(program)
+
+
+def test_what_is_cached_is_guarded() -> None:
+    watch = Watch()
+    compiled = onegraph.compile(lambda x: x * added(3), backend="eager", fullgraph=True)
+    with watch:
+        for _ in range(3):
+            compiled(torch.ones(2))
+        assert len(watch.of(ev.GraphCaptured)) == 1
+        added.cache_clear()
+        STATE[0] = 7
+        assert compiled(torch.ones(2)).tolist() == [10, 10]
+        assert len(watch.of(ev.GraphCaptured)) == 2
+
+
+def test_hits_are_counted() -> None:
+    added.cache_clear()
+    added(3)
+    compiled = onegraph.compile(lambda x: x * added(3) * added(3), backend="eager", fullgraph=True)
+    for _ in range(3):
+        compiled(torch.ones(2))
+    assert added.cache_info()[:2] == (6, 1)
+
+
+@functools.lru_cache(maxsize=2)
+def of_a_number(n):
+    LOG.append(n)
+    return n * 2
+
+
+def of_what_is_given(x, n):
+    return x + of_a_number(n)
+
+
+def of_two_with_a_break(x, n):
+    y = x + of_a_number(n)
+    onegraph.graph_break()
+    return y + of_a_number(n + 1)
+
+
+@pytest.mark.parametrize("program", [of_what_is_given, of_two_with_a_break])
+def test_hits_and_misses_are_those_of_eager(program: Callable[..., Any]) -> None:
+    """And so is what is driven out, which is what nobody has asked for since."""
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        of_a_number.cache_clear()
+        LOG.clear()
+        found: list[Any] = []
+        for n in (1, 1, 2, 1, 3, 1, 3, 2, 1, 1):
+            found.append((function(torch.ones(2), n).tolist(), of_a_number.cache_info(), list(LOG)))
+        return found
+
+    assert run(onegraph.compile(program)) == run(program)
+
+
+def test_a_cached_function_that_is_compiled() -> None:
+    def run(compile: Callable[..., Any]) -> list[Any]:
+        cached = functools.lru_cache(maxsize=2)(lambda n: n * 2)
+        function = compile(cached)
+        return [(function(n), function.cache_info()) for n in (2, 2, 3, 2, 5, 2, 3)]
+
+    assert run(onegraph.compile) == run(lambda function: function)
