@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from types import CellType, FunctionType
 from typing import Any
 
-from onegraph.capture.bytecode.instruction import Bytecode
+from onegraph.capture.bytecode.instruction import Bytecode, Position
 
 
 class _Null:
@@ -69,7 +69,7 @@ class Frame:
         return f"<frame of {self.bytecode.code.co_qualname} at {self.ip}>"
 
     @property
-    def position(self) -> tuple[int | None, ...] | None:
+    def position(self) -> Position | None:
         """Line, end line, column and end column of the instruction that runs."""
         return self.bytecode.instrs[self.ip].position
 

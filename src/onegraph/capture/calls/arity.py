@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from onegraph.capture.calls.tracing import Handler, Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
-
-Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: What native functions say of their arguments where `inspect` knows nothing: the least and most, and the names.
 UNKNOWN: dict[Any, tuple[int, int | None, frozenset[str] | None]] = {
@@ -48,7 +46,7 @@ def refusing(function: Any, handler: Handler) -> Handler:
     if not isinstance(function, _NATIVE) and not (isinstance(function, type) and function in UNKNOWN):
         return handler
 
-    def handle(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handle(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arity = arity_of(function)
         if arity is not None and not arity.admits(args, kwargs):
             function(*args, **kwargs)  # raises what it says of them

@@ -19,7 +19,8 @@ import torch
 
 from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
-from onegraph.capture.calls.arity import Handler, refusing
+from onegraph.capture.calls.arity import refusing
+from onegraph.capture.calls.tracing import Handler
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
 from onegraph.torchlib.private import NATIVE
 

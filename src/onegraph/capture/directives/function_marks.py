@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from onegraph.base.gone import when_gone
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.interp.rests import Rest
 
 #: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.take_rest`
-Mark = Callable[[Any, Rest | None, Any, tuple[Any, ...], dict[str, Any]], Any]
+Mark = Callable[[Tracing, Rest | None, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 MARKS: dict[int, Mark] = {}
 _kept_alive: dict[int, Any] = {}

@@ -6,7 +6,7 @@ import enum
 import sys
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -27,6 +27,7 @@ from onegraph.capture.breaks import (
 from onegraph.capture.breaks.operator_reasons import first_line, function_name, refused_after
 from onegraph.capture.bytecode.frame import Abort
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.guards.source import Const
@@ -52,7 +53,9 @@ def name_of(function: Any) -> str:
     return qualified or getattr(function, "__name__", None) or f"a {type(function).__qualname__}"
 
 
-def break_graph(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def break_graph(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`graph_break(msg)`. Where torch asks for one in its optimizers, it has its own compiler in mind."""
     if runs_optimizer(tracer):
         return None
@@ -60,13 +63,17 @@ def break_graph(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
     raise GraphBreak(FORCED, why=f": {message}" if isinstance(message, str) and message else "")
 
 
-def skip_caller(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def skip_caller(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`skip_frame(msg)`"""
     message = args[0] if args else kwargs.get("msg", "")
     raise GraphBreak(SKIPPED, why=f": {message}" if isinstance(message, str) and message else "")
 
 
-def run_eagerly(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_eagerly(
+    tracer: Tracing | None, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A function that was disabled."""
     why = getattr(function, "reason", None) or getattr(function, "_torchdynamo_disable_msg", None)
     raise GraphBreak(DISABLED, name=name_of(function), why=f": {why}" if isinstance(why, str) else "")
@@ -77,15 +84,17 @@ def refuse_to_trace(function: Any) -> None:
     run_eagerly(None, None, function, (), {})
 
 
-def disallowed(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def disallowed(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak(DISALLOWED, name=name_of(function))
 
 
-def forbidden(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def forbidden(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise GraphBreak(FORBIDDEN, name=name_of(function))
 
 
-def call_natively(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_natively(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A function that marks other functions: it is called while tracing as it would be when the program runs."""
     for value in (*args, *kwargs.values()):
         if id(value) in tracer.world.made_functions and holds_values(tracer, value):
@@ -93,13 +102,15 @@ def call_natively(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any
     return tracer.world.keep(function(*args, **kwargs))
 
 
-def holds_values(tracer: Any, function: FunctionType) -> bool:
+def holds_values(tracer: Tracing, function: FunctionType) -> bool:
     """Whether the closure of a function that the trace has made holds tensors or shadows of the trace."""
     contents = [cell_value(cell) for cell in function.__closure__ or ()]
     return any(isinstance(value, torch.Tensor) or id(value) in tracer.world.records for value in contents)
 
 
-def call_opaque(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_opaque(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`allow_in_graph`: one node that calls the function. What it calls is seen where the graph becomes functional."""
     keep_identity(tracer, function)
     for value in (*args, *kwargs.values()):
@@ -133,7 +144,7 @@ def printable(function: Any) -> Any:
 
 
 def trace_nonstrictly(
-    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`nonstrict_trace`: the function itself runs over the tensors of the trace; the recorder sees what it does."""
     keep_identity(tracer, function)
@@ -162,7 +173,7 @@ LEAVES = (
 )  # fmt: skip
 
 
-def keep_identity(tracer: Any, function: Any) -> None:
+def keep_identity(tracer: Tracing, function: Any) -> None:
     """Guard which function it is: one that may be made anew is otherwise known by its code only."""
     source = tracer.world.origin.get(id(function))
     if isinstance(function, FunctionType) and source is not None:
@@ -171,7 +182,7 @@ def keep_identity(tracer: Any, function: Any) -> None:
 
 
 def call_for_constant(
-    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`assume_constant_result`: the function is called for real, now, and its result is used as it is."""
     real_args = tuple(real_argument(tracer, function, value) for value in args)
@@ -187,7 +198,7 @@ def call_for_constant(
     return tracer.world.admit(result, Const(id(result), f"{name_of(function)}(...)", result), guarded=False)
 
 
-def real_argument(tracer: Any, function: Any, value: Any) -> Any:
+def real_argument(tracer: Tracing, function: Any, value: Any) -> Any:
     """The object that the program would pass."""
     if type(value) in ATOMS or isinstance(value, type | FunctionType | torch.dtype | torch.device):
         return value
@@ -202,7 +213,7 @@ def real_argument(tracer: Any, function: Any, value: Any) -> Any:
 
 
 def call_region(
-    tracer: Any, rest: Rest | None, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Tracing, rest: Rest | None, compiled: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What is compiled on its own is a part of this graph; if it must be one graph, breaks in it are errors."""
     region = getattr(compiled, "onegraph_region", None)
@@ -218,12 +229,19 @@ def call_region(
     return result
 
 
-def is_strict(tracer: Any) -> bool:
+class Strict(Protocol):
+    """What says whether a graph may break."""
+
+    fullgraph: bool
+    settings: dict[str, bool | None]
+
+
+def is_strict(tracer: Strict) -> bool:
     """Whether a graph break here is an error."""
     return tracer.fullgraph or tracer.settings["error_on_graph_break"] is True
 
 
-def exchange_setting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
+def exchange_setting(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
     """While tracing, the settings of the thread are those of the tracer; the compiled program sets them at its end."""
     name, *value = args
     previous = tracer.settings[name]

@@ -19,6 +19,7 @@ import torch
 from onegraph import _C
 from onegraph.base.arguments import check_callable, check_switch, check_text
 from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.interp.rests import Rest
@@ -179,7 +180,7 @@ def skip(fn: Any = None) -> Any:
 
 
 def disable_while_tracing(
-    tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """A function is wrapped at once; what is done to a class or a module stays, so that breaks the graph."""
     if isinstance(args[0] if args else kwargs.get("fn"), type | torch.nn.Module):

@@ -14,6 +14,7 @@ from torch.optim import LBFGS, Adafactor, SparseAdam, asgd, optimizer, radam
 
 from onegraph.capture.breaks import CLEARED_GRADIENTS, OPTIMIZER
 from onegraph.capture.calls.registry import breaks, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
 
 #: What these call is not public.
@@ -23,17 +24,17 @@ breaks(OPTIMIZER, GradScaler.step, GradScaler.unscale_, GradScaler.update)
 breaks(CLEARED_GRADIENTS, optimizer.Optimizer.zero_grad, torch.nn.Module.zero_grad)
 
 
-def runs_optimizer(tracer: Any) -> bool:
+def runs_optimizer(tracer: Tracing) -> bool:
     """Whether the code that runs now is that of an optimizer of torch."""
     return (tracer.frames[-1].globals.get("__name__") or "").startswith("torch.optim.")
 
 
 @policy(optimizer._get_value)
-def value_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def value_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The number in a tensor: where it is compiled, torch itself goes on with the tensor, in single precision."""
     return args[0].item() if isinstance(args[0], torch.Tensor) else args[0]
 
 
 @policy(optimizer._stack_if_compiling)
-def values_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def values_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[0]

@@ -14,6 +14,7 @@ import torch
 from onegraph import _C
 from onegraph.base.arguments import check_callable, check_stance
 from onegraph.base.errors import FailOnRecompileError, InvalidArgument, OnegraphError
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.hatches import ModuleWithCall, module_with_call
@@ -180,7 +181,9 @@ def run(fn: Any = None) -> Any:
     return functools.update_wrapper(call, fn, updated=())
 
 
-def call_unfrozen(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_unfrozen(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """In compiled code, which is being compiled anyway, a frozen function is the function."""
     names = function.__code__.co_freevars
     compiled = function.__closure__[names.index("compiled")].cell_contents

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from onegraph.base.arguments import check_callable, check_switch
 from onegraph.base.errors import InvalidArgument
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.hatches import DESCRIPTORS, within
@@ -195,7 +196,7 @@ class Substitution:
         self.foldable = foldable
 
     def __call__(
-        self, tracer: Any, rest: Rest | None, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, tracer: Tracing, rest: Rest | None, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if self.foldable and all(type(value) in ATOMS for value in (*args, *kwargs.values())):
             return self.original(*args, **kwargs)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import LOCAL_FUNCTION, TRITON_KERNEL, GraphBreak
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives.handlers import holds_values
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS
@@ -32,7 +33,7 @@ CONSTANTS = (torch.dtype, torch.device, type, *ATOMS)
 LAUNCHES: list[Callable[[Sequence[torch.Tensor]], None]] = []
 
 
-def launch(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def launch(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`kernel[grid](*args, **kwargs)`"""
     kernel, *given = args
     name = getattr(kernel, "__name__", None) or type(kernel).__name__
@@ -51,7 +52,7 @@ class Place(int):
     """The number of a tensor among those of a launch."""
 
 
-def template(tracer: Any, name: str, tensors: list[torch.Tensor], value: Any) -> Any:
+def template(tracer: Tracing, name: str, tensors: list[torch.Tensor], value: Any) -> Any:
     """An argument with the tensors in it numbered. What is no tensor is a constant."""
     value = tracer.concrete(value, f"launch of {name}")
     match value:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Item, Source, Through
 from onegraph.capture.heap.iterator_reads import counted, draw
 from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
@@ -255,7 +256,7 @@ class Composed(StandIn):
 
     plain = False
 
-    def __init__(self, tracer: Any, real: Any, source: Source, inner: Any, quiet: bool) -> None:
+    def __init__(self, tracer: Tracing, real: Any, source: Source, inner: Any, quiet: bool) -> None:
         self.tracer, self.real, self.source, self.kind, self.inner = tracer, real, source, type(real), inner
         #: Whether drawing from the real one runs no code of the program.
         self.quiet = quiet
@@ -305,7 +306,7 @@ def reduced(iterator: Any) -> Any:
     return iterator.__reduce__()
 
 
-def admit_iterator(tracer: Any, real: Any, source: Source) -> Any:
+def admit_iterator(tracer: Tracing, real: Any, source: Source) -> Any:
     """The stand-in of an iterator from outside; the iterator itself, which must not be used, if it has none."""
     world = tracer.world
     kind = type(real)
@@ -330,7 +331,7 @@ def plain(world: World, real: Any, source: Source) -> Plain | None:
     return Plain(world, real, source) if known else None
 
 
-def compose(tracer: Any, real: Any, source: Source) -> Any:
+def compose(tracer: Tracing, real: Any, source: Source) -> Any:
     """The stand-in of an iterator over others, or None."""
     kind, mode = type(real), MODES.get(type(real), "none")
     function, args, *state = reduced(real)

@@ -35,6 +35,7 @@ class Frames(Operators):
 
     budget: Budget
     settings: dict[str, bool | None]
+    fullgraph: bool
 
     def __init__(self, loop_limit: int) -> None:
         super().__init__()

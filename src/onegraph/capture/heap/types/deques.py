@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Attr, Item, Source, Through
 from onegraph.capture.heap.type_rules import Record, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import begin_shadow, rebuild_object
@@ -90,7 +91,7 @@ class Deques(TypeRule):
 
 def _adding(method: Any, single: Any) -> None:
     @policy(method)
-    def add(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def add(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         shadow, *values = args
         tracer.world.refuse_opaque(shadow)
         tracer.world.touch(shadow)

@@ -30,6 +30,7 @@ from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_method
 from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
 from onegraph.capture.interp.rests import HASHED
@@ -56,7 +57,7 @@ native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault
 
 
 @policy(set.pop)
-def set_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def set_pop(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Which of its elements a set gives is decided by its past, which one from outside does not tell."""
     if tracer.world.is_outside(args[0]) and len(args[0]) > 1:
         raise GraphBreak(b.SET_ORDER)
@@ -87,7 +88,7 @@ breaks(b.DYNAMIC_CODE, exec, eval)
 
 
 @policy(os.fspath)
-def fspath(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def fspath(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     (path,) = args
     if isinstance(path, str | bytes) or not defines(type(path), "__fspath__"):
         return os.fspath(path)
@@ -95,14 +96,14 @@ def fspath(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(type)
-def type_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def type_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 1 and not kwargs:
         return tracer.type_of(args[0])
     return tracer.call_type_natively(type, args, kwargs)
 
 
 @policy(id)
-def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def id_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if not asks_for_itself(tracer) or tracer.world.is_outside(tracer.frames[-1].locals.get("memo")):
         return identity(tracer, args[0], id)
     number = id(tracer.world.real(args[0]))
@@ -111,7 +112,7 @@ def id_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     return number
 
 
-def identity(tracer: Any, value: Any, number: Any) -> int:
+def identity(tracer: Tracing, value: Any, number: Any) -> int:
     """The number that `id` or `hash` gives the real object. That of an object of the trace must not outlive it."""
     real = tracer.world.real(value)
     if tracer.world.is_outside(value):
@@ -122,7 +123,7 @@ def identity(tracer: Any, value: Any, number: Any) -> int:
 
 
 @policy(hash)
-def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     value = tracer.concrete(args[0], "hash")
     method = tracer.class_attribute(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
@@ -137,7 +138,7 @@ def hash_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
 
 @policy(len)
-def len_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def len_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.length(args[0])
 
 
@@ -149,7 +150,7 @@ def attribute_name(name: Any) -> str:
 
 
 @policy(getattr)
-def getattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def getattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) == 2:
         return tracer.getattr(args[0], attribute_name(args[1]))
     try:
@@ -159,7 +160,7 @@ def getattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(hasattr)
-def hasattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def hasattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     try:
         tracer.getattr(args[0], attribute_name(args[1]))
     except AttributeError:
@@ -168,25 +169,25 @@ def hasattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 
 @policy(setattr)
-def setattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def setattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name, value = args
     tracer.setattr(owner, attribute_name(name), value)
 
 
 @policy(object.__setattr__, type.__setattr__, types.ModuleType.__setattr__)
-def object_setattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def object_setattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name, value = args
     tracer.generic_setattr(owner, attribute_name(name), value)
 
 
 @policy(object.__delattr__, type.__delattr__, types.ModuleType.__delattr__)
-def object_delattr(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def object_delattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
     tracer.generic_delattr(owner, attribute_name(name))
 
 
 @policy(object.__getattribute__, types.ModuleType.__getattribute__)
-def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def object_getattribute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     owner, name = args
     if isinstance(owner, type | types.ModuleType | types.FunctionType):  # which have names of their own
         raise refused_method(object, "__getattribute__")
@@ -194,13 +195,13 @@ def object_getattribute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 @policy(delattr)
-def delattr_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def delattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
     tracer.delattr(owner, attribute_name(name))
 
 
 @policy(vars)
-def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def vars_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         raise GraphBreak(b.FRAME_ACCESS, name="vars")
     try:
@@ -210,7 +211,7 @@ def vars_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(dir)
-def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dir_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         raise GraphBreak(b.FRAME_ACCESS, name="dir")
     if isinstance(args[0], torch.Tensor):  # the fake has names of its own
@@ -226,7 +227,7 @@ def dir_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(next)
-def next_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def next_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         return tracer.next(args[0])
     except StopIteration:
@@ -236,13 +237,13 @@ def next_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(bool, operator.truth)
-def bool_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def bool_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return tracer.truth(args[0]) if args else False
 
 
 def _number(kind: Any) -> None:
     @policy(kind)
-    def convert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def convert(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             number = args[0].item() if tracer.recorder.takes_numbers() else None
             if tracer.type_of(number) is kind:
@@ -261,7 +262,7 @@ for _kind in (int, float, complex):
 
 
 @policy(list.append)
-def list_append(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def list_append(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Nothing of the list is looked at: one that a loop fills is not read at each step."""
     tracer.world.refuse_opaque(args[0])
     tracer.world.touch(args[0])
@@ -269,7 +270,7 @@ def list_append(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 
 
 @policy(dict.get)
-def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dict_get(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
     try:
         return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
@@ -278,7 +279,7 @@ def dict_get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(dict.setdefault)
-def dict_setdefault(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dict_setdefault(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
     key = tracer.concrete_deep(key, "hash")
     if tracer.world.runs_code(tracer.world.settled(key)):
@@ -291,7 +292,7 @@ def dict_setdefault(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 @policy(dict.pop)
-def dict_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dict_pop(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Where a key was is told by all of them: the program may put it back."""
     container, key, *default = args
     key = tracer.concrete_deep(key, "hash")
@@ -306,7 +307,7 @@ def dict_pop(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(dict.popitem)
-def dict_popitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dict_popitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container = tracer.world.realize(args[0])
     item = dict.popitem(container)
     entry = tracer.world.records.get(id(container))
@@ -316,7 +317,7 @@ def dict_popitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 @policy(dict.__getitem__)
-def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dict_getitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key = args
     if defines(type(container), "__missing__") and not tracer.contains(key, container):
         return tracer.call(tracer.getattr(container, "__missing__"), (key,), {})
@@ -324,18 +325,18 @@ def dict_getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 @policy(collections.defaultdict.__missing__)
-def missing(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def missing(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     refuse_called(args[0].default_factory, tracer.world.refuse_opaque)
     return tracer.run_native(collections.defaultdict.__missing__, args, kwargs)
 
 
 @policy(dict.__contains__)
-def dict_contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def dict_contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return tracer.world.present(args[0], tracer.concrete_deep(args[1], "hash"))
 
 
 @policy(functools.cached_property.__get__)
-def cached_property(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def cached_property(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asked only where the instance has no value yet. (Its lock keeps out other threads, which a trace has not.)"""
     prop, owner = args[:2]
     if owner is None:
@@ -346,22 +347,22 @@ def cached_property(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 @policy(str.__mod__)
-def modulo(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def modulo(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return tracer.binary("%", *args)
 
 
 @policy(ascii)
-def ascii_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def ascii_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return tracer.convert(args[0], "ascii")
 
 
 @policy(str.join)
-def join(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def join(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return str.join(args[0], list(tracer.iterate(args[1])))
 
 
 @policy(super)
-def super_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def super_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not args:
         args = tracer.super_arguments()
     return super(*args)
@@ -381,7 +382,7 @@ native("identity", typing.get_type_hints, typing.cast)
 
 
 @policy(sys._getframe)
-def getframe(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def getframe(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A frame of the trace; what called the traced function may be another in each call."""
     if any(type(depth) is not int or depth >= len(tracer.frames) for depth in args):
         raise GraphBreak(b.FRAME_ACCESS, name="sys._getframe")
@@ -389,13 +390,13 @@ def getframe(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(weakref.ref)
-def weak_reference(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def weak_reference(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     refuse_callback(args)
     return tracer.run_native(weakref.ref, args, kwargs)
 
 
 @policy(weakref.proxy)
-def weak_proxy(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def weak_proxy(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     refuse_callback(args)
     return tracer.note_birth(tracer.run_native(weakref.proxy, args, kwargs))
 
@@ -416,5 +417,5 @@ def limit_now(_: None) -> int:
 
 
 @policy(sys.getrecursionlimit)
-def recursion_limit(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def recursion_limit(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.world.admit(sys.getrecursionlimit(), Through(NOWHERE, limit_now))

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.calls.registry import policy, row_of
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.operators import INTEGERS, NUMBERS, contains_symbolic
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -72,7 +73,7 @@ def _opened(value: Any, numbers: list[Any]) -> Any:
     return value
 
 
-def calculated(tracer: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def calculated(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a function gives for arguments with symbols among their numbers; NotImplemented for others."""
     if tracer.is_symbolic(*args) and not kwargs:
         return tracer.computed(function, *args)
@@ -93,7 +94,7 @@ def _is_plain(value: Any) -> bool:
 
 def _calculated(function: Any) -> None:
     @policy(function)
-    def calculate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def calculate(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = calculated(tracer, function, args, kwargs)
         if result is not NotImplemented:
             return result
@@ -103,7 +104,7 @@ def _calculated(function: Any) -> None:
 
 def _over_items(function: Any, sequences: int) -> None:
     @policy(function)
-    def calculate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def calculate(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The first arguments are iterable, and asked for their items."""
         items = [list(tracer.iterate(arg)) for arg in args[:sequences]]
         args = (*items, *args[sequences:])
@@ -112,7 +113,7 @@ def _over_items(function: Any, sequences: int) -> None:
 
 
 @policy(math.prod)
-def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def prod(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = list(tracer.iterate(args[0]))
     result = kwargs.get("start", 1)
     if tracer.is_symbolic(result, *items) and all(isinstance(item, INTEGERS) for item in (result, *items)):
@@ -124,18 +125,18 @@ def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(torch.Size.numel)
-def numel(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def numel(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return prod(tracer, args, kwargs)
 
 
 @policy(torch.sym_sum)
-def sym_sum(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sym_sum(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
     return tracer.call(sum, (items,), {})
 
 
 @policy(operator.length_hint)
-def length_hint(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def length_hint(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if not isinstance(args[0], StandIn):
         result = calculated(tracer, operator.length_hint, args, kwargs)
         return tracer.run_native(operator.length_hint, args, kwargs) if result is NotImplemented else result
@@ -149,7 +150,7 @@ def _of_contents(function: Any, is_method: bool = False) -> None:
     """A function that makes a tensor of numbers; one of a tensor makes it of the same type, and on its device."""
 
     @policy(function)
-    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def make(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if tracer.numbers.sizes.is_static or not contains_symbolic(args, set()):
             return tracer.call_native(function, args, kwargs)
         named = {"dtype": args[0].dtype, "device": args[0].device, **kwargs} if is_method else kwargs
@@ -159,7 +160,7 @@ def _of_contents(function: Any, is_method: bool = False) -> None:
         return tracer.call_native(function, tracer.concrete_deep(args, "contents of a tensor"), kwargs)
 
 
-def tensor_of(tracer: Any, contents: Any, kwargs: dict[str, Any]) -> Any:
+def tensor_of(tracer: Tracing, contents: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of one number, or of several in a list; None for what has to be made as Python makes it."""
     if tracer.is_symbolic(contents):
         return scalar_tensor(tracer, contents, kwargs)
@@ -174,7 +175,7 @@ def tensor_of(tracer: Any, contents: Any, kwargs: dict[str, Any]) -> Any:
     return None if any(scalar is None for scalar in scalars) else tracer.call_native(torch.stack, (scalars,), {})
 
 
-def scalar_tensor(tracer: Any, number: Any, kwargs: dict[str, Any]) -> Any:
+def scalar_tensor(tracer: Tracing, number: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of one number; None where the type of its elements does not hold it as `torch.tensor` has it."""
     whole = isinstance(number, INTEGERS)
     dtype = kwargs.get("dtype") or (torch.int64 if whole else torch.get_default_dtype())

@@ -14,6 +14,7 @@ import torch
 from onegraph import _C
 from onegraph.capture import breaks as b
 from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE
 from onegraph.capture.policy.python.iteration import StandIn
@@ -48,7 +49,7 @@ class AbstractAnswers(Predicate):
         return "abstract classes have the subclasses that they had"
 
 
-def asked_abstract(tracer: Any, cls: type, abstract: type) -> bool:
+def asked_abstract(tracer: Tracing, cls: type, abstract: type) -> bool:
     """Whether a class is one of an abstract class, which may be registered with it later."""
     answer = issubclass(cls, abstract)
     tracer.abstract_answers.note(cls, abstract, answer)
@@ -57,13 +58,13 @@ def asked_abstract(tracer: Any, cls: type, abstract: type) -> bool:
 
 
 @policy(_abc._abc_instancecheck)
-def instance_check(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def instance_check(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     abstract, value = args
     return asked_abstract(tracer, tracer.type_of(value), abstract)
 
 
 @policy(_abc._abc_subclasscheck)
-def subclass_check(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def subclass_check(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     abstract, cls = args
     return asked_abstract(tracer, cls, abstract)
 
@@ -94,7 +95,7 @@ def bare(kinds: Any) -> Any:
 
 
 @policy(builtins.issubclass)
-def issubclass_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def issubclass_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     cls, kinds = args[0], bare(args[1])
     several = kinds_in(kinds)
     if several is not None:
@@ -108,7 +109,7 @@ def issubclass_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
 
 
 @policy(builtins.isinstance)
-def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def isinstance_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     value, kinds = args[0], bare(args[1])
     if isinstance(value, StandIn):
         return issubclass(value.kind, kinds)
@@ -130,7 +131,7 @@ def isinstance_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> b
 
 
 @policy(_C.is_of)
-def is_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """What functions of ours ask that finish an instruction behind a break, and are traced."""
     value, kinds = args
     return issubclass(tracer.type_of(value), kinds)
@@ -139,7 +140,7 @@ def is_of(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 native("identity", _C.answers_itself)
 
 
-def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
+def tensor_is(tracer: Tracing, value: torch.Tensor, kinds: Any) -> bool:
     """isinstance of a fake tensor: answered for the type that the program would see."""
     shown = tracer.type_of(value)
     if kinds is torch.nn.Parameter:
@@ -151,7 +152,7 @@ def tensor_is(tracer: Any, value: torch.Tensor, kinds: Any) -> bool:
     return builtins.isinstance(value, kinds)
 
 
-def has_attribute(tracer: Any, value: Any, name: str) -> bool:
+def has_attribute(tracer: Tracing, value: Any, name: str) -> bool:
     try:
         tracer.getattr(value, name)
     except AttributeError:

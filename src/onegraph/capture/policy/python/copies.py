@@ -10,6 +10,7 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_COPY, GraphBreak
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import DictOf
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -18,7 +19,7 @@ from onegraph.torchlib.state import untraced
 
 
 @policy(copy.copy, passing=True)
-def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copy_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rest = tracer.take_rest()
     value = args[0] if args else None
     if isinstance(value, StandIn):
@@ -30,7 +31,7 @@ def copy_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(torch.Tensor.__deepcopy__)
-def deep_copy_of_tensor(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def deep_copy_of_tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor, memo = args
     if id(tensor) in memo:
         return memo[id(tensor)]
@@ -55,7 +56,7 @@ def fills_its_memory(tensor: torch.Tensor) -> bool:
         return bool(tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
 
 
-def refuse_uncopied(tracer: Any, tensor: torch.Tensor) -> None:
+def refuse_uncopied(tracer: Tracing, tensor: torch.Tensor) -> None:
     """Raise the GraphBreak of what only the real copy has: gradients, and attributes in Python."""
     if tensor.requires_grad:
         raise GraphBreak(TENSOR_COPY, why="it requires gradients")
@@ -67,14 +68,14 @@ def refuse_uncopied(tracer: Any, tensor: torch.Tensor) -> None:
 
 
 @policy(copyreg._slotnames)  # type: ignore[attr-defined]
-def names_of_slots(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def names_of_slots(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Classes remember the answer: that is the module's own business."""
     with untraced():
         return copyreg._slotnames(*args)  # type: ignore[attr-defined]
 
 
 @policy(torch.nn.Parameter.__deepcopy__)
-def deep_copy_of_parameter(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def deep_copy_of_parameter(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if id(args[0]) in args[1]:
         return args[1][id(args[0])]
     raise GraphBreak(TENSOR_COPY, why="it is a parameter")

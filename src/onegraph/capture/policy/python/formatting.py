@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 
 CONVERSIONS = {"s": "str", "r": "repr", "a": "ascii"}
 #: How deep fields may stand in the specifications of others.
@@ -20,7 +21,7 @@ class Irregular(Exception):
 
 
 @policy(str.format)
-def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def format_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     template, *values = args
     try:
         check(template)
@@ -30,7 +31,7 @@ def format_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 @policy(str.format_map)
-def format_map(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def format_map(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     template, *others = args
     try:
         if len(others) != 1 or kwargs or any(type(first) is int or not first for first in check(template)):
@@ -58,7 +59,7 @@ def check(template: Any, depth: int = NESTED) -> list[Any]:
 
 
 def formatted(
-    tracer: Any, template: str, values: Sequence[Any], named: Callable[[str], Any], numbers: Iterator[int]
+    tracer: Tracing, template: str, values: Sequence[Any], named: Callable[[str], Any], numbers: Iterator[int]
 ) -> str:
     """The template with its fields filled; `numbers` counts those that have no name."""
     pieces = []

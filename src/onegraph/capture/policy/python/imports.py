@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Const, Item
 from onegraph.torchlib.state import tracing_suspended
 
@@ -18,7 +19,7 @@ MODULES = Const(id(sys.modules), "sys.modules", sys.modules)
 
 
 @contextlib.contextmanager
-def importing(tracer: Any, *names: str) -> Iterator[None]:
+def importing(tracer: Tracing, *names: str) -> Iterator[None]:
     """Import for real, outside of the tracing modes: a module's own tensors must not be fake.
 
     What the process has under these names then is guarded, also where there is no such module.
@@ -35,7 +36,7 @@ def importing(tracer: Any, *names: str) -> Iterator[None]:
 
 
 @policy(builtins.__import__)
-def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def import_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given: list[Any] = [*args, *(None, None, (), 0)[len(args) - 1 :]]
     name, names, _, listed, level = given
     if level:
@@ -45,7 +46,7 @@ def import_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(importlib.import_module)
-def import_module(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def import_module(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = importlib.util.resolve_name(*args, **kwargs) if args[0].startswith(".") else args[0]
     with importing(tracer, name):
         return importlib.import_module(*args, **kwargs)

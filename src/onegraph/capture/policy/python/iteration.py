@@ -12,6 +12,7 @@ import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import TypeRule, rule_for
 from onegraph.capture.heap.types.functions import NativeLike
@@ -23,7 +24,7 @@ PLAIN_NUMBERS = (int, float, complex, bool)
 
 
 @policy(sum)
-def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Plain numbers are added as Python adds them, which is more exact than one by one."""
     total = kwargs.get("start", args[1] if len(args) > 1 else 0)
     if isinstance(total, str | bytes | bytearray):
@@ -40,7 +41,7 @@ def sum_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(functools.reduce)
-def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reduce_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = tracer.iterate(args[1])
     if len(args) > 2:
         total = args[2]
@@ -57,7 +58,7 @@ def reduce_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _extreme(function: Any, symbol: str) -> None:
     @policy(function)
-    def extreme(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def extreme(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         items = list(tracer.iterate(args[0])) if len(args) == 1 else list(args)
         if not items and "default" in kwargs:
             return kwargs["default"]
@@ -114,7 +115,7 @@ def qualified(kind: type) -> str:
 class Calling(StandIn):
     """An iterator that calls a function of the program: what it stands for would not come back to the tracer."""
 
-    def __init__(self, tracer: Any, function: Any, iterators: list[Any]) -> None:
+    def __init__(self, tracer: Tracing, function: Any, iterators: list[Any]) -> None:
         self.tracer = tracer
         self.function = function
         self.iterators = iterators
@@ -151,14 +152,14 @@ class CallingRule(TypeRule):
 
 
 @policy(map)
-def map_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) < 2 or kwargs:
         return map(*args, **kwargs)  # raises
     return Mapped(tracer, args[0], [tracer.iter(iterable) for iterable in args[1:]])
 
 
 @policy(filter)
-def filter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def filter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 2 or kwargs:
         return filter(*args, **kwargs)  # raises
     return Filtered(tracer, args[0], [tracer.iter(args[1])])
@@ -169,7 +170,7 @@ class Calls:
 
     __slots__ = ("function", "tracer")
 
-    def __init__(self, tracer: Any, function: Any) -> None:
+    def __init__(self, tracer: Tracing, function: Any) -> None:
         self.tracer = tracer
         self.function = function
 
@@ -208,7 +209,7 @@ def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
     """Such an iterator calls what stands for the function, and says of itself that it calls the function."""
 
     @policy(kind)
-    def make(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def make(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) > index and args[index] is not None:
             args = (*args[:index], calls(tracer, args[index]), *args[index + 1 :])
         elif name is not None and kwargs.get(name) is not None:
@@ -216,7 +217,7 @@ def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
         return tracer.run_native(kind, args, kwargs)
 
     @policy(kind.__reduce__)
-    def reduce(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def reduce(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function, made_of, *state = tracer.run_native(kind.__reduce__, args, kwargs)
         return function, tuple(part.function if isinstance(part, Calls) else part for part in made_of), *state
 
@@ -226,14 +227,14 @@ for _kind, _function in CALLING.items():
 
 
 @policy(iter)
-def iter_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def iter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 2 or kwargs or not callable(args[0]):
         return SUBSTITUTES[id(iter)](tracer, args, kwargs)
     return tracer.run_native(iter, (Calls(tracer, args[0]), args[1]), kwargs)
 
 
 @policy(object.__reduce_ex__)
-def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reduce_ex(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value, *protocol = args
     if isinstance(value, tuple(CALLING)):
         return tracer.call(tracer.getattr(value, "__reduce__"), (), {})
@@ -241,29 +242,29 @@ def reduce_ex(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 @policy(collections._count_elements)  # type: ignore[attr-defined]
-def count_elements(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def count_elements(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     counts, items = args
     count = collections._count_elements  # type: ignore[attr-defined]
     return tracer.run_native(count, (counts, list(tracer.iterate(items))), kwargs)
 
 
 @policy(any)
-def any_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def any_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(tracer.truth(item) for item in tracer.iterate(args[0]))
 
 
 @policy(all)
-def all_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def all_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return all(tracer.truth(item) for item in tracer.iterate(args[0]))
 
 
 @policy(sorted)
-def sorted_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def sorted_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     items = list(tracer.iterate(args[0]))
     return sort(tracer, items, kwargs)
 
 
-def ordered(tracer: Any, name: str, symbol: str, a: Any, b: Any) -> bool:
+def ordered(tracer: Tracing, name: str, symbol: str, a: Any, b: Any) -> bool:
     """Whether a comparison holds; of tensors, it is not known."""
     answer = tracer.compare(symbol, a, b)
     if isinstance(answer, torch.Tensor):
@@ -275,7 +276,7 @@ def ordered(tracer: Any, name: str, symbol: str, a: Any, b: Any) -> bool:
 PLAIN = (int, float, str)
 
 
-def reversed_by(tracer: Any, reverse: Any) -> Any:
+def reversed_by(tracer: Tracing, reverse: Any) -> Any:
     """Whether a list is sorted in reverse."""
     if isinstance(reverse, bool):
         return reverse
@@ -283,7 +284,7 @@ def reversed_by(tracer: Any, reverse: Any) -> Any:
     return tracer.truth(reverse)
 
 
-def ranks(tracer: Any) -> Any:
+def ranks(tracer: Tracing) -> Any:
     """The class of keys that the tracer compares."""
 
     def compared(a: Any, b: Any) -> int:
@@ -295,7 +296,7 @@ def ranks(tracer: Any) -> Any:
 
 
 @policy(list.sort)
-def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def list_sort(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """In its place, natively: the keys and the comparisons see the list empty, and must not write to it."""
     items, key = tracer.world.realize(args[0]), kwargs.get("key")
     reverse = reversed_by(tracer, kwargs.get("reverse", False))
@@ -306,7 +307,7 @@ def list_sort(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
     list.sort(items, key=rank if key is None else lambda item: rank(tracer.call(key, (item,), {})), reverse=reverse)
 
 
-def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+def sort(tracer: Tracing, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
     reverse, keys = kwargs.get("reverse", False), items if key is None else []
     for item in items if key is not None else ():
@@ -320,7 +321,7 @@ def sort(tracer: Any, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
 
 
 @policy(math.prod)
-def prod(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def prod(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     total = kwargs.get("start", 1)
     for item in tracer.iterate(args[0]):
         total = tracer.binary("*", total, item)

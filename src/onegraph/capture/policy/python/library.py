@@ -15,6 +15,7 @@ from typing import Any
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import native, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.record import contains_tensor
 from onegraph.capture.guards.source import Const
 from onegraph.capture.heap.tensor_texts import holds_marked
@@ -26,7 +27,7 @@ native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans)
 # ---- classes ---------------------------------------------------------------------------------------------------------
 
 
-def made_class(tracer: Any, cls: Any) -> Any:
+def made_class(tracer: Tracing, cls: Any) -> Any:
     """Note that the trace has made a class, and the functions in it."""
     tracer.world.made_classes[id(cls)] = tracer.world.keep(cls)
     for value in vars(cls).values():
@@ -36,7 +37,7 @@ def made_class(tracer: Any, cls: Any) -> Any:
 
 
 @policy(collections.namedtuple)
-def namedtuple(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def namedtuple(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args = tuple(tracer.world.realize_deep(value) for value in args)
     module = tracer.frames[-1].globals.get("__name__", "__main__")
     with untraced():
@@ -47,7 +48,7 @@ def _decorator(function: Any) -> None:
     """A function that adds methods to a class: it may do so to classes of the trace."""
 
     @policy(function)
-    def decorate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def decorate(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not tracer.was_made(args[0]):
             raise GraphBreak(b.CLASS_WRITE, what=f"methods of {getattr(args[0], '__qualname__', args[0])}")
         with untraced():
@@ -64,7 +65,7 @@ def same_function(a: Any, b: Any) -> bool:
 
 
 @policy(enum.EnumType.__call__)
-def look_up(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def look_up(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Flags make members for combinations when they are asked for, and remember them."""
     cls, *values = args
     plain = issubclass(cls, enum.Flag) and same_function(cls._missing_, enum.Flag._missing_)
@@ -76,7 +77,7 @@ def look_up(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(enum.Flag.__invert__)
-def invert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def invert(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Members remember what they are the inverse of: that is the class's own business."""
     with untraced():
         member = ~args[0]
@@ -89,12 +90,12 @@ def invert(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 ASKING = frozenset({"copy", "dataclasses", "reprlib", "pprint"})
 
 
-def asks_for_itself(tracer: Any) -> bool:
+def asks_for_itself(tracer: Tracing) -> bool:
     return bool(tracer.frames) and tracer.frames[-1].globals.get("__name__") in ASKING
 
 
 @policy(threading.get_ident)
-def get_ident(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def get_ident(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if not asks_for_itself(tracer):
         raise GraphBreak(b.PROCESS_IDENTITY, name="threading.get_ident", what="threading.get_ident")
     return threading.get_ident()
@@ -105,7 +106,7 @@ def get_ident(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
 
 def _encoder(function: Any) -> None:
     @policy(function)
-    def encode(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def encode(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         options = {name: tracer.world.realize_deep(option) for name, option in kwargs.items()}
         values = [*map(tracer.world.realize_deep, args), *options.values()]
         if any(map(callable, options.values())) or contains_tensor(values) or holds_marked(values):
@@ -119,7 +120,7 @@ _encoder(json.loads)
 
 
 @policy(print)
-def print_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def print_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Printing into a buffer that the trace has made is writing to it."""
     file = kwargs.get("file")
     if not isinstance(file, io.StringIO) or tracer.world.is_outside(file):

@@ -16,6 +16,7 @@ from onegraph.base.config import Config
 from onegraph.capture.breaks import CHANGED_TEXT, PRINT, GraphBreak
 from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives.function_marks import Mark
 from onegraph.capture.heap.tensor_texts import version_of
 from onegraph.capture.interp.rests import Rest
@@ -38,7 +39,7 @@ UNCHANGING = (
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def move(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def move(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`reorderable_logging_functions`: the call is made behind the graph, in its turn, with what it would show here."""
     given = tuple(shown(tracer, function, value) for value in args)
     named = {name: shown(tracer, function, value) for name, value in kwargs.items()}
@@ -46,7 +47,7 @@ def move(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], k
 
 
 @policy(warnings.warn)
-def warn(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def warn(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Warned behind the graph, of the same line."""
     if any(rule[0] == "error" for rule in warnings.filters) or "skip_file_prefixes" in kwargs:
         raise GraphBreak(PRINT, name="warnings.warn", what="call of warnings.warn")
@@ -56,7 +57,7 @@ def warn(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _logs(function: Any) -> None:
     @policy(function)
-    def log(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def log(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Logged behind the graph, as from the same line."""
         about = kwargs.get("exc_info", function is logging.Logger.exception)
         if about is not False and about is not None or kwargs.get("stack_info"):
@@ -72,7 +73,7 @@ for _function in (
 
 
 def say(
-    tracer: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: tuple[Any, ...] = ()
+    tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], receiver: tuple[Any, ...] = ()
 ) -> None:
     """Call the function behind the graph, with frames around it that stand for the program's: it may look at them."""
     level = kwargs.get("stacklevel", 1)
@@ -87,11 +88,11 @@ def say(
     tracer.effects.append((calling, (*receiver, *given), named))
 
 
-def leave_out(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def leave_out(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """`ignore_logging_functions`"""
 
 
-def shown(tracer: Any, function: Any, value: Any) -> Any:
+def shown(tracer: Tracing, function: Any, value: Any) -> Any:
     """A copy of the containers of an argument. What can be changed and not be copied is shown in its place: a break."""
     if id(value) in tracer.world.opaque:  # a stream, a logger
         return value
@@ -109,7 +110,7 @@ def shown(tracer: Any, function: Any, value: Any) -> Any:
     raise GraphBreak(PRINT, name=public_name(function), what=f"call of {public_name(function)}")
 
 
-def check_logged(tracer: Any) -> None:
+def check_logged(tracer: Tracing) -> None:
     """The messages are given when the graph has run: no tensor in them may have been written to since."""
     if any(version_of(tensor) != version for tensor, version in tracer.logged):
         raise GraphBreak(CHANGED_TEXT)

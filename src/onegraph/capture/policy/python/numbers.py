@@ -9,6 +9,7 @@ import torch
 
 from onegraph.capture.breaks import NUMPY, GraphBreak
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.type_rules import rule_for
 from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -25,7 +26,7 @@ class Numbers(Values):
 
 def _over_numbers(function: Any) -> None:
     @policy(function)
-    def compute(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def compute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Of plain numbers, which may be in a tuple or list: computed while tracing."""
         values = [tracer.world.realize(value) for value in (*args, *kwargs.values())]
         values = tracer.concrete_deep(tuple(values), "value")

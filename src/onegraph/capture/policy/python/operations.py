@@ -6,23 +6,24 @@ import operator
 from typing import Any
 
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 
 
 def _binary(name: str, symbol: str) -> None:
     @policy(getattr(operator, name))
-    def binary(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def binary(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.binary(symbol, *args)
 
 
 def _unary(name: str, symbol: str) -> None:
     @policy(getattr(operator, name))
-    def unary(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def unary(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.unary(symbol, *args)
 
 
 def _comparison(name: str, symbol: str) -> None:
     @policy(getattr(operator, name))
-    def compare(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def compare(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.compare(symbol, *args)
 
 
@@ -39,30 +40,30 @@ for _name, _symbol in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
 
 
 @policy(operator.is_)
-def is_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return bool(tracer.is_op(*args))
 
 
 @policy(operator.is_not)
-def is_not(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_not(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return not tracer.is_op(*args)
 
 
 @policy(operator.getitem)
-def getitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def getitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.getitem(*args)
 
 
 @policy(operator.setitem)
-def setitem(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def setitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     tracer.setitem(*args)
 
 
 @policy(operator.contains)
-def contains(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return tracer.contains(args[1], args[0])
 
 
 @policy(operator.not_)
-def not_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def not_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return not tracer.truth(args[0])

@@ -20,6 +20,7 @@ from torch.autograd.function import FunctionCtx, FunctionMeta
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.late_guards import relates_to_call
 from onegraph.capture.graph.record import is_recorded
 from onegraph.capture.graph.slots import Slots, cut
@@ -60,7 +61,7 @@ COMBINED = 3
 
 
 @policy(vars(Function)["apply"].__func__)
-def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a custom function. Where no gradients are recorded, it is its forward."""
     cls, given = args[0], list(args[1:])
     apart = cls.setup_context is not Function.setup_context
@@ -83,7 +84,7 @@ def apply(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def with_defaults(
-    tracer: Any, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    tracer: Tracing, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call, by position as far as they have one, with those that are not given."""
     if not isinstance(function, FunctionType):
@@ -111,7 +112,7 @@ def without_gradients() -> Iterator[None]:
 class Application:
     """One call of a custom function."""
 
-    tracer: Any
+    tracer: Tracing
     cls: Any
     context: Context
     inputs: tuple[Any, ...]
@@ -263,7 +264,7 @@ def backward_mode() -> Iterator[None]:
             set_grad_enabled(True)
 
 
-def state_of(tracer: Any, context: Context, tensors: Sequence[Any]) -> tuple[Any, ...]:
+def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """What the program has changed so far."""
     world = tracer.world
     with DisableTorchFunction():

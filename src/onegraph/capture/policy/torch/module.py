@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -65,7 +66,7 @@ def has_global_hooks() -> bool:
 
 
 @policy(Module._wrapped_call_impl, Module._call_impl, passing=True)
-def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
     rest = tracer.take_rest()
     module = args[0]
@@ -79,7 +80,7 @@ def call(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
 
 
-def guard_hooks(tracer: Any, module: Module, source: Source) -> None:
+def guard_hooks(tracer: Tracing, module: Module, source: Source) -> None:
     """Guard that the module at this place has no hooks, and that there are none for all modules."""
     tracer.world.guard(NOWHERE, "check", tracer.no_global_hooks)
     for name in HOOKS:
@@ -88,7 +89,7 @@ def guard_hooks(tracer: Any, module: Module, source: Source) -> None:
 
 
 @policy(Module.__getattr__)
-def get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def get(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Parameters, buffers and submodules, looked up directly. Torch itself keeps a name in one table only."""
     module, name = args
     attributes = tracer.world.attributes(module)
@@ -102,7 +103,7 @@ def get(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(Module.__setattr__)
-def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def set_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Plain attributes and registered buffers directly; new parameters and modules by torch's own code."""
     module, name, value = args
     attributes = tracer.world.attributes(module)
@@ -121,10 +122,10 @@ def set_(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tracer.generic_setattr(module, name, value)
 
 
-def attributes_of(tracer: Any, attributes: dict[str, Any], table: str) -> dict[str, Any]:
+def attributes_of(tracer: Tracing, attributes: dict[str, Any], table: str) -> dict[str, Any]:
     return tracer.world.lookup(attributes, table)
 
 
 @policy(Module._get_name)
-def name(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def name(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return type(args[0]).__name__

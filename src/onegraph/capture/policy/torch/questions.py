@@ -18,6 +18,7 @@ import torch.distributed as dist
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import SETS, breaks, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
 from onegraph.torchlib import private
@@ -39,7 +40,7 @@ class Answers(Predicate):
         return f"{what[0]}() == {self.answer!r}"
 
 
-def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def answer(question: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Ask for real: the state of the process decides, or what the program itself has set."""
     asked = partial(question, *args, **kwargs)
     with untraced():
@@ -51,7 +52,7 @@ def answer(question: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwa
     return found
 
 
-def change(setter: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def change(setter: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Set it for the trace, and by a node for the graph; the trace puts it back at its end."""
     question = ATTENTION_CHOICES[setter]
     args = tuple(tracer.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
@@ -62,7 +63,7 @@ def change(setter: Callable[..., Any], tracer: Any, args: tuple[Any, ...], kwarg
         return setter(*args, **kwargs)
 
 
-def put_back(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+def put_back(tracer: Tracing) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     """Put back with the graph what the program has changed; the calls that change it again behind the graph."""
     changed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     for question, (setter, before) in tracer.settings_of_torch.items():

@@ -14,6 +14,7 @@ from torch.autograd.profiler import record_function
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import MARK
 from onegraph.capture.policy.torch.questions import answer
 from onegraph.capture.pyobject.exact_types import defines
@@ -74,7 +75,7 @@ native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point,
 
 
 @policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, is_compiling)
-def compiling(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def compiling(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """The program is told so. Layers of torch, which choose by it among results, give what they give eagerly."""
     return not is_layer_of_torch(tracer.frames[-1].globals.get("__name__"))
 
@@ -84,13 +85,13 @@ def is_layer_of_torch(module: Any) -> bool:
 
 
 @policy(has_torch_function)
-def any_torch_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def any_torch_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     (values,) = args
     return has_own_function(tracer, tuple(tracer.world.realize(values)), kwargs)
 
 
 @policy(has_torch_function_unary, has_torch_function_variadic)
-def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def has_own_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """The recorder is no mode of the program, and the traced tensors are of no class of it."""
     if any(mode is not tracer.recorder for mode in function_modes()):
         return bool(args)
@@ -99,12 +100,12 @@ def has_own_function(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 @policy(is_scripting, is_tracing)
-def scripting(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def scripting(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return False
 
 
 @policy(native_multi_head_attention)
-def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def self_attention(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Without weights the operator gives None in their place, and an empty tensor on fakes."""
     result, weights = tracer.run_native(native_multi_head_attention, args, kwargs)
     needed = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
@@ -112,7 +113,7 @@ def self_attention(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 @policy(torch.lstm)
-def lstm(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def lstm(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operator asks how many elements there are: where that is a symbol, its layers are called one by one."""
     given = tracer.world.realize_deep(args)
     function = recurrent.lstm if is_lstm_of_symbols(*given) and not kwargs else torch.lstm
@@ -120,17 +121,17 @@ def lstm(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @policy(torch.nn.functional.interpolate)
-def interpolate(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def interpolate(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return to_symbolic_sizes(tracer, torch.nn.functional.interpolate, interpolation_of_symbols, args, kwargs)
 
 
 @policy(torch.linspace)
-def linspace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def linspace(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return to_symbolic_sizes(tracer, torch.linspace, linspace_of_symbols, args, kwargs)
 
 
 def to_symbolic_sizes(
-    tracer: Any, function: Any, of_symbols: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tracer: Tracing, function: Any, of_symbols: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What the function gives; where it would ask for the numbers that are symbols, by another way to it."""
     call = of_symbols(tracer.world.realize_deep(args), tracer.world.realize_deep(kwargs))
@@ -138,7 +139,7 @@ def to_symbolic_sizes(
 
 
 @policy(check_tensor_all)
-def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_all(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The check is made when the graph runs. Its message may print tensors, which the graph cannot."""
     message = kwargs.get("message", args[1] if len(args) > 1 else None)
     text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
@@ -146,7 +147,7 @@ def check_all(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
 
 
 @policy(record_function.__init__)
-def label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole."""
     made = signature(record_function.__init__).bind(*args, **kwargs).arguments
     values = {"args": None, **made, "run_callbacks_on_exit": False, "record": None, "_cupti_monitor_external_id": None}
@@ -156,20 +157,20 @@ def label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 @policy(record_function.__enter__)
-def begin_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def begin_label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if tracer.getattr(args[0], "run_callbacks_on_exit"):  # made by the program outside of the compiled function
         raise GraphBreak(b.PROFILER, name="record_function")
     return args[0]
 
 
 @policy(record_function.__exit__)
-def end_label(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def end_label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if tracer.getattr(args[0], "run_callbacks_on_exit"):
         raise GraphBreak(b.PROFILER, name="record_function")
 
 
 @policy(autocast_mode.autocast.__enter__)
-def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def enter_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
     mode = args[0]
     if mode._enabled and not any(outer.device == mode.device for outer, _ in tracer.open_autocasts):
@@ -181,7 +182,7 @@ def enter_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
         return autocast_mode.autocast.__enter__(mode)
 
 
-def leave_autocasts(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+def leave_autocasts(tracer: Tracing) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     """End the open contexts with the graph; the calls that open them again behind it."""
     for mode, node in reversed(tracer.open_autocasts):
         tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
@@ -191,7 +192,7 @@ def leave_autocasts(tracer: Any) -> list[tuple[Any, tuple[Any, ...], dict[str, A
 
 
 @policy(autocast_mode.autocast.__exit__)
-def exit_autocast(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def exit_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     mode, *exception = args
     if not tracer.open_autocasts or tracer.open_autocasts[-1][0] is not mode:
         raise GraphBreak(b.FOREIGN_AUTOCAST)

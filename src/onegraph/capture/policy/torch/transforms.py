@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.torchlib.private import FUNCTORCH, DisableTorchFunction, predispatch
 
 native = FUNCTORCH
@@ -17,7 +18,7 @@ functions = predispatch
 
 
 @policy(functions._vmap_increment_nesting)
-def enter_level(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     level = native._vmap_increment_nesting(*args)
     node = tracer.recorder.graph.call_function(native._vmap_increment_nesting, args)
     tracer.open_levels[level] = node
@@ -25,7 +26,7 @@ def enter_level(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
 
 
 @policy(functions._vmap_decrement_nesting)
-def leave_level(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def leave_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     level = native._vmap_decrement_nesting()
     tracer.recorder.graph.call_function(native._vmap_decrement_nesting)
     del tracer.open_levels[level]
@@ -33,19 +34,19 @@ def leave_level(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
 
 
 @policy(functions._add_batch_dim)
-def batch(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+def batch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     tensor, dim, level = args
     dim = dim + tensor.dim() if dim < 0 else dim
     return noted(tracer, native._add_batch_dim, tensor, (dim, level), (dim, tracer.open_levels[level]))
 
 
 @policy(functions._remove_batch_dim)
-def unbatch(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+def unbatch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     tensor, level, size, dim = args
     return noted(tracer, native._remove_batch_dim, tensor, (level, size, dim), (tracer.open_levels[level], size, dim))
 
 
-def noted(tracer: Any, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
+def noted(tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
     """Call a function that the mode does not see, and record it; `later` names the level by its node."""
     recorder = tracer.recorder
     with DisableTorchFunction():
@@ -56,5 +57,5 @@ def noted(tracer: Any, function: Any, tensor: torch.Tensor, now: tuple[Any, ...]
 
 
 @policy(functions.lazy_load_decompositions)
-def load_decompositions(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def load_decompositions(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """They are for operators without a batching rule; torch loads them when the graph runs."""
