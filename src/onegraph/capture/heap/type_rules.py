@@ -6,15 +6,38 @@ one; that of `object` is for all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Source
 from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.pyobject.contents import keys_of
 from onegraph.capture.pyobject.exact_types import once_for_each_class
+
+
+class Rebuilding(Protocol):
+    """What a rule may ask of the residual code that it writes: expressions and statements are Python text."""
+
+    world: Any
+    #: Statements in their order, and those behind the writes.
+    lines: list[str]
+    late: list[str]
+    nonlocals: list[str]
+    outputs: list[Any]
+
+    def const(self, value: Any) -> str: ...
+    def known(self, value: Any) -> str: ...
+    def value(self, value: Any) -> str: ...
+    def values(self, items: Sequence[Any]) -> str: ...
+    def key(self, key: Any) -> str: ...
+    def source(self, source: Source) -> str: ...
+    def instance_dict(self, name: str, cls: type) -> str: ...
+    def number(self, node: Any) -> str: ...
+    def assign(self, expression: str) -> str: ...
+    def remember(self, value: Any, name: str) -> None: ...
+    def settle(self, shadow: Any) -> None: ...
 
 
 class TypeRule:
@@ -35,7 +58,7 @@ class TypeRule:
         """The value to use in place of a real one; if nothing else is known, it can only be handed on."""
         return admit_opaque(world, real, source, guarded)
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         """The expression that makes the value again."""
         raise GraphBreak(CANNOT_REBUILD, what=f"{type(value).__module__}.{type(value).__qualname__}")
 
@@ -43,7 +66,7 @@ class TypeRule:
         """The native type whose `__new__` makes a blank object of a Python subclass."""
         return object
 
-    def refill(self, rebuild: Any, name: str, value: Any) -> None:
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         """Write what gives a blank object of a Python subclass the contents that the value has."""
 
     def members(self, value: Any) -> list[Any]:
@@ -60,7 +83,7 @@ class TypeRule:
         """Whether the program wrote to the shadow."""
         return False
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """The statements that replay what the program wrote."""
         raise AssertionError(f"no replay for {type(entry.shadow).__name__}")
 

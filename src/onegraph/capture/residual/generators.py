@@ -14,7 +14,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.bytecode import Bytecode
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.resume.continuation import Planner, Values, write_value
 from onegraph.capture.resume.resume_function import write_resume_function
@@ -30,7 +30,7 @@ def exhausted() -> Any:
 class Generators(TypeRule):
     """A generator of the trace, started or not, or at its end."""
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         frame = rebuild.world.generators.get(id(value))
         if frame is None or frame.generator() is not value or value.gi_running:
             raise GraphBreak(CANNOT_REBUILD, what="generator")

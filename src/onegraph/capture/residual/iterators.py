@@ -19,7 +19,7 @@ from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Item, Source, Through
 from onegraph.capture.heap.iterator_reads import counted, draw
-from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.python.iteration import CALLING, Filtered, Mapped, StandIn, hidden
 from onegraph.capture.pyobject.exact_types import defines, isinstance
@@ -214,7 +214,7 @@ class Plain(StandIn):
 class Copies(TypeRule):
     """A copy that the program has made of an iterator from outside."""
 
-    def rebuild(self, rebuild: Any, value: Plain) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Plain) -> str:
         if value.late:
             raise hidden(value)
         name = rebuild.assign(f"{rebuild.const(copy.copy)}({rebuild.source(value.source)})")
@@ -401,7 +401,7 @@ def is_quiet(part: Any) -> bool:
     return isinstance(part, Plain) or (isinstance(part, Composed) and part.quiet)
 
 
-def write_draws(rebuild: Any) -> list[str]:
+def write_draws(rebuild: Rebuilding) -> list[str]:
     """The statements that draw from the real iterators; behind the writes, where those change what they are over."""
     statements: list[str] = []
     for made in rebuild.world.draws.made:

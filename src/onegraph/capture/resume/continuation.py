@@ -30,6 +30,7 @@ from onegraph.capture.bytecode.flow import falls_through, handled_slots, live_na
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.interp.rests import finish_of
 from onegraph.capture.interp.tracebacks import frame_object
 from onegraph.capture.pyobject.exact_types import isinstance, plain
@@ -400,7 +401,7 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
     return [exception for index, exception in zip(ordered, current, strict=False) if index < depth]
 
 
-def write_value(rebuild: Any, value: Any) -> str:
+def write_value(rebuild: Rebuilding, value: Any) -> str:
     if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
         return rebuild.value(value)
     match plain(value):

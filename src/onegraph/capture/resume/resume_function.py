@@ -28,6 +28,7 @@ from onegraph.capture.bytecode import (
 from onegraph.capture.bytecode.assembler import Assembler, caught_at
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import forget_derived
+from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.class_bodies import as_function
 from onegraph.capture.resume.instruction_rest import Call, argument_names, write_rest
@@ -350,7 +351,7 @@ def callable_pair(function: Instr) -> list[Instr]:
     return pair[::-1] if NULL_FIRST else pair
 
 
-def write_resume_function(rebuild: Any, made: ResumeFunction) -> str:
+def write_resume_function(rebuild: Rebuilding, made: ResumeFunction) -> str:
     """The expression of a resume function; one without free variables is a constant."""
     if not made.cells:
         key = id(made.code), id(made.namespace)

@@ -16,6 +16,7 @@ from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Attr, Const, DictOf, Item, Source, root_of, written
+from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.weakly_known import Known
 from onegraph.capture.symbolic.changing import Numbers
@@ -386,7 +387,7 @@ class Symbols:
 
     # ---- as code -----------------------------------------------------------------------------------------------------
 
-    def text(self, rebuild: Any, value: Any) -> str:
+    def text(self, rebuild: Rebuilding, value: Any) -> str:
         """The Python expression of a symbolic number."""
         match value:
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
@@ -395,23 +396,23 @@ class Symbols:
                 terms = value.substitute(self.numbers.written).terms
                 return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
             case Float() if value in self.scalars.nodes:
-                return str(rebuild.number(self.scalars.nodes[value]))
+                return rebuild.number(self.scalars.nodes[value])
             case Whole() if value in self.sizes.indices and self.sizes.is_fixed(value):
                 return str(self.sizes.value(value))
             case Computed(Given() as given, _):
-                return str(rebuild.source(self.numbers.places[given]))
+                return rebuild.source(self.numbers.places[given])
             case Computed(function, args) if function in SIGNS and len(args) == 2:
                 left, right = (self.text(rebuild, arg) for arg in args)
                 return f"(({left}) {SIGNS[function]} ({right}))"
             case Computed(function, args):
                 return f"{rebuild.const(function)}({', '.join(self.text(rebuild, arg) for arg in args)})"
             case float() if not math.isfinite(value):
-                return str(rebuild.const(value))
+                return rebuild.const(value)
             case Condition(op, left, right):
                 return f"({self.text(rebuild, left)}) {op} ({self.text(rebuild, right)})"
         return repr(value)
 
-    def _term(self, rebuild: Any, monomial: tuple[Any, ...], coefficient: int) -> str:
+    def _term(self, rebuild: Rebuilding, monomial: tuple[Any, ...], coefficient: int) -> str:
         factors = [str(coefficient)] if coefficient != 1 or not monomial else []
         for atom in monomial:
             if atom in self.scalars.nodes:

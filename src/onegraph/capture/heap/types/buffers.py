@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import with_attributes
 
 
 @rule_for(bytearray)
 class ByteArrays(TypeRule):
-    def rebuild(self, rebuild: Any, value: bytearray) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: bytearray) -> str:
         if type(value) is bytearray:
             return rebuild.assign(f"{rebuild.const(bytearray)}({bytes(value)!r})")
         name = rebuild.assign(f"{rebuild.const(bytearray.__new__)}({rebuild.value(type(value))})")
@@ -23,7 +22,7 @@ class ByteArrays(TypeRule):
 class Buffers(TypeRule):
     """A file in memory, at its place; what it has become by other means is not known."""
 
-    def rebuild(self, rebuild: Any, value: io.StringIO | io.BytesIO) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: io.StringIO | io.BytesIO) -> str:
         name = rebuild.assign(f"{rebuild.const(type(value))}()")
         if value.closed:
             rebuild.lines.append(f"{name}.close()")

@@ -6,7 +6,7 @@ from types import CellType
 from typing import Any
 
 from onegraph.capture.guards.source import FreeCell, Source
-from onegraph.capture.heap.type_rules import Record, TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import DELETED, UNFILLED, cell_value
 
@@ -22,7 +22,7 @@ class Cells(TypeRule):
             world.guard(source, "check", is_empty)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: CellType) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: CellType) -> str:
         contents = cell_value(value)
         name = rebuild.assign(f"{rebuild.const(CellType)}()")
         rebuild.remember(value, name)
@@ -38,7 +38,7 @@ class Cells(TypeRule):
         value = cell_value(entry.shadow)
         return value is not UNFILLED and value is not entry.snapshot[0]
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         value = cell_value(entry.shadow)
         match entry.source:
             case FreeCell(_, name):

@@ -15,7 +15,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
 from onegraph.capture.calls.registry import IMMUTABLE, NATIVE_ENUMS
 from onegraph.capture.directives.hatches import rebuild_disabled
 from onegraph.capture.guards.source import Source, Through
-from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
@@ -56,7 +56,7 @@ class Identities(TypeRule):
     def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         return admit_identity(world, real, source, guarded)
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_object(rebuild, value)
 
 
@@ -75,13 +75,13 @@ class Identities(TypeRule):
 class Constants(Identities):
     """The program may make them, but they are the same in each call."""
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_constant(rebuild, value)
 
 
 @rule_for(_C.disabled)
 class DisabledFunctions(Identities):
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_disabled(rebuild, value)
 
 
@@ -95,26 +95,26 @@ class Values(TypeRule):
         world.adopt_value(real, source)
         return real
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_object(rebuild, value)
 
 
 @rule_for(torch.device)
 class Devices(Values):
-    def rebuild(self, rebuild: Any, value: torch.device) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: torch.device) -> str:
         return rebuild_constant(rebuild, value)
 
 
 @rule_for(range)
 class Ranges(Values):
-    def rebuild(self, rebuild: Any, value: range) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: range) -> str:
         parts = (value.start, value.stop, value.step)
         return rebuild.assign(f"{rebuild.const(range)}({rebuild.values(parts)})")
 
 
 @rule_for(slice)
 class Slices(Values):
-    def rebuild(self, rebuild: Any, value: slice) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: slice) -> str:
         parts = rebuild.values((value.start, value.stop, value.step))
         return rebuild.assign(f"{rebuild.const(slice)}({parts})")
 
@@ -139,7 +139,7 @@ class OwnValues(TypeRule):
             world.attributes_record(shadow, real, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         if isinstance(value, float | complex):
             return rebuild_constant(rebuild, value)
         return rebuild_object(rebuild, value)
@@ -153,7 +153,7 @@ def admit_identity(world: World, real: Any, source: Source, guarded: bool) -> An
     return real
 
 
-def rebuild_constant(rebuild: Any, value: Any) -> str:
+def rebuild_constant(rebuild: Rebuilding, value: Any) -> str:
     if id(value) in rebuild.world.made_classes:
         if isinstance(value, type):
             raise GraphBreak(ESCAPING_CLASS, what=value.__qualname__)

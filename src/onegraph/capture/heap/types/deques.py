@@ -13,7 +13,7 @@ from typing import Any
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Attr, Item, Source, Through
-from onegraph.capture.heap.type_rules import Record, TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import begin_shadow, rebuild_object
 from onegraph.capture.heap.world import World
 
@@ -42,7 +42,7 @@ class Deques(TypeRule):
         world.record(shadow, real, source, guarded, [])
         return shadow
 
-    def rebuild(self, rebuild: Any, value: deque[Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: deque[Any]) -> str:
         if type(value) is not deque:
             return rebuild_object(rebuild, value)
         name = rebuild.assign(f"{rebuild.const(deque)}((), {value.maxlen!r})")
@@ -53,7 +53,7 @@ class Deques(TypeRule):
     def blank_of(self, cls: type) -> type:
         return deque
 
-    def refill(self, rebuild: Any, name: str, value: Any) -> None:
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         made, items = rebuild.const(deque.__init__), rebuild.values(items_of(value))
         rebuild.lines.append(f"{made}({name}, [{items}], {deque.maxlen.__get__(value)})")
 
@@ -79,7 +79,7 @@ class Deques(TypeRule):
         items = items_of(entry.shadow)
         return len(items) != len(entry.snapshot) or any(map(operator.is_not, items, entry.snapshot))
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """The statements that do again what was appended; where the program has looked, all items anew."""
         target = rebuild.source(entry.source)
         if not entry.complete:

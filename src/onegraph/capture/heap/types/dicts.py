@@ -9,7 +9,7 @@ from typing import Any
 from onegraph.capture.guards.predicates import SameMembers
 from onegraph.capture.guards.source import Attr, Source
 from onegraph.capture.heap.keys import made_quietly
-from onegraph.capture.heap.type_rules import Record, TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import admit_member, begin_shadow, contains, rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, UNFILLED, keys_of, same_key
@@ -43,7 +43,7 @@ class Dicts(TypeRule):
         world.go_on_as(entry)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: dict[Any, Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: dict[Any, Any]) -> str:
         if type(value) is not dict:
             return rebuild_object(rebuild, value)
         if not contains(value, value):
@@ -56,7 +56,7 @@ class Dicts(TypeRule):
     def blank_of(self, cls: type) -> type[dict[Any, Any]]:
         return collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
 
-    def refill(self, rebuild: Any, name: str, value: Any) -> None:
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         if isinstance(value, collections.defaultdict):
             made, factory = rebuild.const(collections.defaultdict.__init__), rebuild.value(value.default_factory)
             rebuild.lines.append(f"{made}({name}, {factory})")
@@ -84,7 +84,7 @@ class Dicts(TypeRule):
             return True
         return any(has_changed(entry, key) for key in after)
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """Key by key; keys that have another place in the order are put behind the others, as the program has done."""
         shadow, before = entry.shadow, entry.original_keys()
         target = rebuild.source(entry.source)
@@ -108,7 +108,7 @@ class Dicts(TypeRule):
         return statements
 
 
-def entries(rebuild: Any, value: dict[Any, Any]) -> str:
+def entries(rebuild: Rebuilding, value: dict[Any, Any]) -> str:
     return ", ".join(f"{rebuild.value(key)}: {rebuild.value(item)}" for key, item in value.items())
 
 

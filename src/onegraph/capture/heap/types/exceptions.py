@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from onegraph.capture.guards.source import Attr, Source
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import begin_shadow, with_attributes
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
@@ -39,7 +39,7 @@ class Exceptions(TypeRule):
     def members(self, value: BaseException) -> list[Any]:
         return list(args_of(value))
 
-    def rebuild(self, rebuild: Any, value: BaseException) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: BaseException) -> str:
         cls = rebuild.value(type(value))
         name = rebuild.assign(f"{cls}.__new__({cls}, *{rebuild.value(value.args)})")
         with_attributes(rebuild, value, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Attr, Source
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.constants import Identities, admit_identity
 from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.heap.world import World
@@ -33,7 +33,7 @@ class Functions(TypeRule):
         world.adopt(real, real, source)
         return real
 
-    def rebuild(self, rebuild: Any, value: FunctionType) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: FunctionType) -> str:
         """A function made by the trace; one that existed before is a constant."""
         if id(value) not in rebuild.world.made_functions:
             return rebuild.known(value)
@@ -71,7 +71,7 @@ class Methods(TypeRule):
         world.adopt(real, shadow, source)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: MethodType) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: MethodType) -> str:
         if isinstance(value.__self__, NativeLike):
             return rebuild.assign(f"{rebuild.value(value.__self__)}.__{value.__func__.__name__}__")
         parts = rebuild.values((value.__func__, value.__self__))
@@ -95,7 +95,7 @@ class NativeFunctions(TypeRule):
         world.adopt(real, shadow, source)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         owner = value.__self__
         if owner is None or isinstance(owner, ModuleType | type):
             return rebuild.const(value)
@@ -120,7 +120,7 @@ class Partials(TypeRule):
             world.attributes_record(shadow, real, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: functools.partial[Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: functools.partial[Any]) -> str:
         args = "".join(f", {rebuild.value(item)}" for item in value.args)
         made = f"{rebuild.const(functools.partial.__new__)}({rebuild.value(type(value))}, {rebuild.value(value.func)}"
         keywords = rebuild.value(dict(value.keywords))
@@ -129,7 +129,7 @@ class Partials(TypeRule):
 
 @rule_for(property)
 class Properties(Identities):
-    def rebuild(self, rebuild: Any, value: property) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: property) -> str:
         """A property made by the trace; one that existed before is a constant."""
         parts: list[Any] = [value.fget, value.fset, value.fdel]
         world = rebuild.world

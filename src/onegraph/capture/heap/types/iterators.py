@@ -13,7 +13,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.calls import registry
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.iterator_positions import EMPTY, ITERATORS, write_position
@@ -39,7 +39,7 @@ class Opaque(TypeRule):
 
 @rule_for(*ITERATORS)
 class Iterators(TypeRule):
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         cls = type(value)
         kind: Any = next(kind for kind in cls.__mro__ if kind in ITERATORS)
         function, args, *state = kind.__reduce__(value)
@@ -57,7 +57,7 @@ class Iterators(TypeRule):
 class ViewIterators(TypeRule):
     """An iterator over a dict, a view of one or a set: one that has gone as far over the same container."""
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         left = operator.length_hint(value)
         held = [item for item in gc.get_referents(value) if isinstance(item, dict | set | frozenset)]
         if held and isinstance(held[0], set | frozenset) and list(set(list(held[0]))) != list(held[0]):
@@ -73,7 +73,7 @@ class ViewIterators(TypeRule):
         return rebuild.assign(f"{rebuild.const(advanced)}({over}({container}), {left})")
 
 
-def rebuild_subclass(rebuild: Any, value: Any, kind: type, args: Any, state: list[Any]) -> str:
+def rebuild_subclass(rebuild: Rebuilding, value: Any, kind: type, args: Any, state: list[Any]) -> str:
     cls = rebuild.value(type(value))
     name = rebuild.assign(f"{rebuild.const(kind)}.__new__({cls}, {rebuild.values(args)})")
     with_attributes(rebuild, value, name)

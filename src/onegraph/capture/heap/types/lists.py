@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from onegraph.capture.guards.source import Source
-from onegraph.capture.heap.type_rules import Record, TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, rule_for
 from onegraph.capture.heap.types.objects import begin_shadow, contains, rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import UNFILLED
@@ -24,7 +24,7 @@ class Lists(TypeRule):
         world.record(shadow, real, source, guarded, unfilled)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: list[Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: list[Any]) -> str:
         if type(value) is not list:
             return rebuild_object(rebuild, value)
         if not contains(value, value):
@@ -37,7 +37,7 @@ class Lists(TypeRule):
     def blank_of(self, cls: type) -> type:
         return list
 
-    def refill(self, rebuild: Any, name: str, value: Any) -> None:
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         rebuild.lines.append(f"{rebuild.const(list.extend)}({name}, [{rebuild.values(self.members(value))}])")
 
     def members(self, value: Any) -> list[Any]:
@@ -56,7 +56,7 @@ class Lists(TypeRule):
             return True
         return any(map(operator.is_not, list.__iter__(entry.shadow), entry.snapshot))
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """What was added at the end, or all items anew."""
         shadow, target, before = entry.shadow, rebuild.source(entry.source), entry.snapshot
         if all(map(operator.is_, list.__iter__(shadow), before)) and list.__len__(shadow) >= len(before):

@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 from onegraph.capture.guards.source import Item, Source, Through
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
@@ -14,8 +14,8 @@ from onegraph.capture.heap.world import World
 
 @rule_for(date, timedelta)
 class Days(Values):
-    def rebuild(self, rebuild: Any, value: date | timedelta) -> str:
-        return str(rebuild.const(value))
+    def rebuild(self, rebuild: Rebuilding, value: date | timedelta) -> str:
+        return rebuild.const(value)
 
 
 @rule_for(datetime, time)
@@ -30,15 +30,15 @@ class Moments(TypeRule):
         world.adopt_value(real, source)
         return real
 
-    def rebuild(self, rebuild: Any, value: datetime | time) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: datetime | time) -> str:
         zone = value.tzinfo
-        return str(rebuild.const(value)) if zone is None or type(zone) is timezone else rebuild_object(rebuild, value)
+        return rebuild.const(value) if zone is None or type(zone) is timezone else rebuild_object(rebuild, value)
 
 
 @rule_for(timezone)
 class Zones(Identities):
-    def rebuild(self, rebuild: Any, value: timezone) -> str:
-        return str(rebuild.known(value))
+    def rebuild(self, rebuild: Rebuilding, value: timezone) -> str:
+        return rebuild.known(value)
 
 
 def parts_of(moment: datetime | time) -> tuple[bytes, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Const, Source
-from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for, rule_of
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for, rule_of
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, once_for_each_class, plain
@@ -39,7 +39,7 @@ class Objects(TypeRule):
         begin_shadow(world, real, shadow, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_object(rebuild, value)
 
 
@@ -52,7 +52,7 @@ class SimpleNamespaces(TypeRule):
         begin_shadow(world, real, shadow, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: SimpleNamespace) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: SimpleNamespace) -> str:
         name = rebuild.assign(f"{rebuild.const(type(value))}()")
         rebuild.remember(value, name)
         rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(vars(value)))})")
@@ -116,7 +116,7 @@ def admit_member(world: World, member: Any, guarded: bool) -> Any:
 # ---- rebuilding ------------------------------------------------------------------------------------------------------
 
 
-def rebuild_object(rebuild: Any, value: Any) -> str:
+def rebuild_object(rebuild: Rebuilding, value: Any) -> str:
     """An object of a Python class: a blank one, its contents as a native type's, then its attributes."""
     cls = type(value)
     rule = rule_of(cls)
@@ -140,14 +140,14 @@ def rebuild_object(rebuild: Any, value: Any) -> str:
     return name
 
 
-def with_attributes(rebuild: Any, value: Any, name: str) -> str:
+def with_attributes(rebuild: Rebuilding, value: Any, name: str) -> str:
     """The object with the contents of its instance dictionary, which may refer to it."""
     rebuild.remember(value, name)
     fill_attributes(rebuild, value, name)
     return name
 
 
-def fill_attributes(rebuild: Any, value: Any, name: str) -> None:
+def fill_attributes(rebuild: Rebuilding, value: Any, name: str) -> None:
     """Fill the instance dictionary, one by one: so it shares its keys with those of the other objects of the class."""
     attributes = rebuild.world.attributes(value)
     if not attributes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Attr, Source, Through
-from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.layout import behind_proxy, behind_weak_proxy
 
@@ -31,12 +31,12 @@ class WeakReferences(TypeRule):
         """A reference to the shadow of what a real one refers to."""
         return weakref.ref(target)
 
-    def rebuild(self, rebuild: Any, value: weakref.ref[Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: weakref.ref[Any]) -> str:
         target = value() if type(value) is weakref.ref else None
         if target is None:
             raise GraphBreak(CANNOT_REBUILD, what="weak reference")
         parts = [target] if value.__callback__ is None else [target, value.__callback__]
-        return str(rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})"))
+        return rebuild.assign(f"{rebuild.const(weakref.ref)}({rebuild.values(parts)})")
 
 
 @rule_for(weakref.KeyedRef)
@@ -62,7 +62,7 @@ class WeakProxies(TypeRule):
         world.adopt(real, shadow, source)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         """It does not tell whom it calls when its object dies."""
         raise GraphBreak(CANNOT_REBUILD, what="weak proxy")
 

@@ -11,7 +11,7 @@ from onegraph.capture.breaks import CANNOT_REBUILD, SET_ORDER, GraphBreak
 from onegraph.capture.guards.predicates import SameMembers
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.keys import made_quietly
-from onegraph.capture.heap.type_rules import Record, TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import admit_member, begin_shadow, has_instance_dict, rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, members_of
@@ -51,7 +51,7 @@ class Sets(TypeRule):
             world.record(shadow, real, source, guarded, items)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: set[Any] | frozenset[Any]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: set[Any] | frozenset[Any]) -> str:
         if type(value) not in (set, frozenset):
             return rebuild_object(rebuild, value)
         kind = rebuild.const(type(value))
@@ -69,7 +69,7 @@ class Sets(TypeRule):
     def blank_of(self, cls: type) -> type:
         return set if issubclass(cls, set) else object
 
-    def refill(self, rebuild: Any, name: str, value: Any) -> None:
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         rebuild.lines.append(f"{rebuild.const(set.update)}({name}, [{rebuild.values(self.members(value))}])")
 
     def members(self, value: Any) -> list[Any]:
@@ -79,7 +79,7 @@ class Sets(TypeRule):
         changed = set.__len__(entry.shadow) != len(entry.snapshot)
         return changed or any(map(operator.is_not, set.__iter__(entry.shadow), entry.snapshot))
 
-    def write(self, rebuild: Any, entry: Record) -> list[str]:
+    def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """Element by element, or all of them anew: what gives the order that the program has seen."""
         target = rebuild.source(entry.source)
         kept = {id(item) for item in set.__iter__(entry.shadow)}

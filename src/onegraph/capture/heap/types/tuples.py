@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.guards.source import Item, Source, Through
-from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import has_instance_dict, with_attributes
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, members_of
@@ -38,7 +38,7 @@ class Tuples(TypeRule):
             world.attributes_record(shadow, real, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Any, value: tuple[Any, ...]) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: tuple[Any, ...]) -> str:
         items = "(" + "".join(f"{rebuild.value(item)}, " for item in tuple.__iter__(value)) + ")"
         if type(value) is tuple:
             return rebuild.assign(items)

@@ -14,7 +14,7 @@ from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, Grap
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import refuse_marked
-from onegraph.capture.heap.type_rules import TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.functions import NativeLike
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
@@ -146,9 +146,9 @@ class Filtered(Calling):
 
 @rule_for(Mapped, Filtered)
 class CallingRule(TypeRule):
-    def rebuild(self, rebuild: Any, value: Calling) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Calling) -> str:
         parts = rebuild.values((value.function, *value.iterators))
-        return str(rebuild.assign(f"{rebuild.const(value.kind)}({parts})"))
+        return rebuild.assign(f"{rebuild.const(value.kind)}({parts})")
 
 
 @policy(map)
@@ -189,8 +189,8 @@ class Asks(Calls):
 
 @rule_for(Calls)
 class CallsRule(TypeRule):
-    def rebuild(self, rebuild: Any, value: Calls) -> str:
-        return str(rebuild.value(value.function))
+    def rebuild(self, rebuild: Rebuilding, value: Calls) -> str:
+        return rebuild.value(value.function)
 
 
 #: Iterators that call a function of the program -> which argument it is, its name if any, and what stands for it.

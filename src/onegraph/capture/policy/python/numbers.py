@@ -10,7 +10,7 @@ import torch
 from onegraph.capture.breaks import NUMPY, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.heap.type_rules import rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, rule_for
 from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.pyobject.exact_types import isinstance
 
@@ -19,9 +19,9 @@ rule_for(numpy.ufunc)(Identities)
 
 @rule_for(*{kind for kind in numpy.sctypeDict.values() if issubclass(kind, numpy.number | numpy.bool_)})
 class Numbers(Values):
-    def rebuild(self, rebuild: Any, value: Any) -> str:
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         """One that the trace has computed: another object at each call, as it would be."""
-        return str(rebuild.assign(f"{rebuild.const(type(value))}({rebuild.const(value)})"))
+        return rebuild.assign(f"{rebuild.const(type(value))}({rebuild.const(value)})")
 
 
 def _over_numbers(function: Any) -> None:
