@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,20 @@ def test_message(name: str, golden: Any) -> None:
     with pytest.raises(onegraph.GraphBreakError) as caught:
         messages.PROGRAMS[name](partial(onegraph.compile, fullgraph=True, backend="eager"))
     golden(HERE / "golden" / f"{name}.txt", str(caught.value).replace(f"{ROOT}/", "") + "\n")
+
+
+LOCK = threading.Lock()
+
+
+def locked(x):
+    with LOCK:
+        return x + 1
+
+
+def test_the_values_are_those_that_the_instruction_looks_at() -> None:
+    """Of every instruction, so also of `with`: its row says so."""
+    with pytest.raises(onegraph.GraphBreakError, match=r"\n *Values: lock\n"):
+        onegraph.compile(locked, fullgraph=True, backend="eager")(torch.ones(2))
 
 
 class Mine(Exception):
