@@ -170,6 +170,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
                 frame.ip = send.target
                 return run(self, frame)
             thrown, value = value, None
+        frame.stack.append(None)  # in the place of what would be sent
         try:
             return run(self, frame, self.throw_into(frame, thrown))
         finally:
