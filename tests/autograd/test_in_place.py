@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -120,3 +121,69 @@ def test_inputs_are_held_as_often_as_before() -> None:
     for _ in range(100):
         compiled(x, y)
     assert (sys.getrefcount(x), sys.getrefcount(y)) == before
+
+
+def attended(keys: Tensor, values: Tensor, new: Tensor, place: Tensor) -> Tensor:
+    keys.index_copy_(1, place, new)
+    values.index_copy_(1, place, new + 1)
+    return (new @ keys.transpose(1, 2)).softmax(-1) @ values
+
+
+def attended_to_old(keys: Tensor, values: Tensor, new: Tensor, place: Tensor) -> Tensor:
+    old = keys @ keys.transpose(1, 2)
+    values.index_copy_(1, place, old[:, :1, :4] + new)
+    keys.index_copy_(1, place, new)
+    return keys @ values.transpose(1, 2) + old
+
+
+def looked_at_between(keys: Tensor, values: Tensor, new: Tensor, place: Tensor) -> Tensor:
+    keys.index_copy_(1, place, new)
+    seen = keys @ values.transpose(1, 2)
+    keys.index_copy_(1, place + 1, new * 2)
+    return seen + keys @ values.transpose(1, 2)
+
+
+def added_to(keys: Tensor, values: Tensor, new: Tensor, place: Tensor) -> Tensor:
+    keys.index_add_(1, place, new)
+    values.add_(1)
+    return keys @ values.transpose(1, 2)
+
+
+@pytest.mark.parametrize("program", [attended, attended_to_old, looked_at_between, added_to])
+def test_caches_that_libraries_read(program: Callable[..., Tensor]) -> None:
+    """A place that is not there: what was written before the error was written once."""
+    theirs, ours = ([torch.ones(2, 6, 4) for _ in range(2)] for _ in range(2))
+    compiled = onegraph.compile(program, fullgraph=True)
+    with torch.no_grad():
+        for place in (0, 3, 2, 17, 4):
+            given = torch.full((2, 1, 4), place / 9), torch.tensor([place])
+            if place < 6:
+                torch.testing.assert_close(compiled(*ours, *given), program(*theirs, *given))
+            else:
+                for function, caches in ((program, theirs), (compiled, ours)):
+                    pytest.raises(IndexError, function, *caches, *given)
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_a_cache_that_a_library_reads_is_not_copied() -> None:
+    with recording(EVENTS, (MemoryPlanned,)) as recorded, torch.no_grad():
+        caches = [torch.ones(2, 6, 4) for _ in range(2)]
+        onegraph.compile(attended, fullgraph=True)(*caches, torch.ones(2, 1, 4), torch.tensor([1]))
+    assert "[2, 6, 4] stride (24, 4, 1)" not in "".join(
+        line for line in recorded[-1].event.text().splitlines() if "alloc" in line
+    )
+
+
+def test_what_is_written_before_an_error_is_written_once() -> None:
+    def counted(count: Tensor, cache: Tensor, place: Tensor) -> Tensor:
+        count.add_(1)
+        cache.index_copy_(0, place, torch.ones(1))
+        return count.sum()
+
+    theirs, ours = ((torch.zeros(4), torch.zeros(8)) for _ in range(2))
+    compiled = onegraph.compile(counted, fullgraph=True)
+    for place in (3, 9):
+        for function, tensors in ((counted, theirs), (compiled, ours)):
+            with pytest.raises(IndexError) if place == 9 else nullcontext():
+                function(*tensors, torch.tensor([place]))
+        torch.testing.assert_close(ours, theirs)

@@ -7,7 +7,7 @@ in one workspace, at offsets where lifetimes do not meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from onegraph.compiler.memory.liveness import Lifetimes
@@ -15,6 +15,7 @@ from onegraph.ir.index import Symbol, product
 from onegraph.ir.loop import (
     Block,
     Buffer,
+    Check,
     Extern,
     Kernel,
     Let,
@@ -25,7 +26,9 @@ from onegraph.ir.loop import (
     Step,
     Store,
     View,
+    loads,
     reads,
+    statements,
     writes,
 )
 
@@ -40,6 +43,8 @@ FRESH_RESULTS = frozenset({"mkldnn._linear_pointwise.default", "mkldnn._convolut
         "scaled_dot_product_attention native_layer_norm embedding"
     ).split()
 )
+#: Those of them that raise no error for what the tensors hold.
+FAILING_FOR_MEMORY = FRESH_RESULTS - {"aten.embedding.default"}
 
 
 def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
@@ -103,9 +108,10 @@ def overwritten(
 def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int]) -> dict[str, str]:
     """The results that are written over inputs. `given` are the positions of results that the caller copies to inputs.
 
-    Only where nothing can fail: a call that fails is done again, with the inputs that it had.
+    A call that fails is done again, so only where nothing can fail any more, or where it does not matter that it is
+    done again with what was written.
     """
-    if not given or any(isinstance(step, Extern) for step in program.steps):
+    if not given:
         return {}
     table = program.table()
     pairs = {program.outputs[result]: program.inputs[index] for result, index in given.items()}
@@ -118,9 +124,45 @@ def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int
             if not isinstance(operand, str) or operand in lives.leaving or operand not in reads(step):
                 continue
             last = lives.last[operand] == number and program.outputs.count(name) == 1
-            if last and table[operand].type == table[name].type and may_overwrite(step, operand, name):
+            if not (last and table[operand].type == table[name].type and may_overwrite(step, operand, name)):
+                continue
+            if not any(map(may_fail, program.steps[number:])) or is_repeatable(
+                program, number, (operand, name), pairs.keys(), lives
+            ):
                 found[name] = operand
     return found
+
+
+def may_fail(step: Step) -> bool:
+    """Whether a step may raise an error: a check, or a library that is asked for something, memory at least."""
+    return (
+        isinstance(step, Extern)
+        or isinstance(step, Kernel)
+        and any(isinstance(s, Check) for s in statements(step.body))
+    )
+
+
+def is_repeatable(program: Program, number: int, pair: tuple[str, str], parts: Set[object], lives: Lifetimes) -> bool:
+    """Whether the step only begins a result that takes over an operand; next, parts of it are replaced by what depends
+    on neither, as where a cache gets its keys. To do that again gives the same.
+
+    What fails behind it is for want of memory, or checks the places of such `parts`.
+    """
+    (operand, name), kernel = pair, program.steps[number]
+    if not isinstance(kernel, Kernel) or not moves_nothing(kernel, operand, name):
+        return False
+    if sum(operand in map(lives.root.get, (*reads(step), *writes(step))) for step in program.steps) > 1:
+        return False
+    used = False
+    for step in program.steps[number + 1 :]:
+        loaded = {load.buffer for load in loads(step.body)} if isinstance(step, Kernel) else reads(step)
+        used |= name in map(lives.root.get, loaded)
+        if used and name in writes(step):
+            return False
+        fails_for_memory = isinstance(step, Extern) and step.operator in FAILING_FOR_MEMORY
+        if may_fail(step) and not fails_for_memory and not (isinstance(step, Kernel) and parts >= {*writes(step)}):
+            return False
+    return True
 
 
 def _accesses(block: Block, path: tuple[Axes, ...]) -> Iterator[tuple[tuple[Axes, ...], Let | Store]]:
