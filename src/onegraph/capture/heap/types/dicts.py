@@ -82,7 +82,11 @@ class Dicts(TypeRule):
         after, before = keys_of(entry.shadow), entry.original_keys()
         if len(after) != len(before) or not all(map(same_key, after, before)):
             return True
-        return any(has_changed(entry, key) for key in after)
+        snapshot = entry.snapshot
+        return any(
+            value is not UNFILLED and (key not in snapshot or snapshot[key] is not value)
+            for key, value in dict.items(entry.shadow)
+        )
 
     def write(self, rebuild: Rebuilding, entry: Record) -> list[str]:
         """Key by key; keys that have another place in the order are put behind the others, as the program has done."""
