@@ -11,7 +11,7 @@
     python       parts of Python, and breaks that the program asks for
 
 A summary is a format string over the facts given where the break is raised. Each hint is applied to a program by a test
-(tests/breaks), which also gives the examples of the entry's page in docs/graph_breaks.
+(tests/capture/breaks), which also gives the examples of the entry's page in docs/graph_breaks.
 """
 
 from onegraph.capture.breaks.decisions import *  # noqa: F403

@@ -116,9 +116,10 @@ def _hooked(hook: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def is_torch(function: Any) -> bool:
     """Whether a native function belongs to torch: what it calls is torch's own business, and is recorded."""
-    owner = getattr(function, "__objclass__", None)
-    module = str(getattr(function, "__module__", None) or getattr(owner, "__module__", ""))
-    return module.partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
+    module = getattr(function, "__module__", None)
+    if module is None:  # of a method; a class is not asked for more, which might run code of its own
+        module = getattr(getattr(function, "__objclass__", None), "__module__", "")
+    return str(module).partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
 
 
 def receiver_of(function: Any) -> Any:
