@@ -6,8 +6,9 @@ import dis
 import sys
 from collections.abc import Iterator
 from types import CodeType
+from typing import Any
 
-from onegraph.capture.bytecode.instruction import FREE_MARK, Bytecode, Handler, Instr
+from onegraph.capture.bytecode.instruction import FREE_MARK, Bytecode, Handler, Instr, Position
 from onegraph.capture.bytecode.native import native
 from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.bytecode.rows import Operand, Piece, Reader, send_label
@@ -120,7 +121,7 @@ def decode_once(code: CodeType) -> Bytecode:
     positions = list(code.co_positions())
     read = list(_pieces(code, _units(code)))
     targets = {label for _, _, pieces in read for _, _, label in pieces if label is not None}
-    rows: list[tuple[str, object, int | None, int, object]] = []
+    rows: list[tuple[str, object, int | None, int, Position | None]] = []
     labels: dict[int, int] = {}
     previous = ""
     for start, offset, pieces in read:
@@ -143,7 +144,7 @@ def decode_once(code: CodeType) -> Bytecode:
     return Bytecode(code, instrs, tuple(_handlers(code, labels)))
 
 
-def _position(position: tuple[int | None, ...]) -> tuple[int | None, ...] | None:
+def _position(position: Any) -> Position | None:
     return None if position[0] is None else position
 
 

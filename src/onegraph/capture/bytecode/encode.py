@@ -6,6 +6,7 @@ import dis
 from collections.abc import Iterator
 from itertools import groupby
 from types import CodeType
+from typing import Any
 
 from onegraph.capture.bytecode.decode import slot_names
 from onegraph.capture.bytecode.flow import falls_through, stack_size
@@ -15,7 +16,7 @@ from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.bytecode.rows import WriteRow
 
 
-def encode(bytecode: Bytecode, **fields: object) -> CodeType:
+def encode(bytecode: Bytecode, **fields: Any) -> CodeType:
     """A code object that runs `bytecode`: `bytecode.code` with these instructions and with `fields` replaced.
 
     `fields` are those of `CodeType.replace`. Names of variables, cells and free variables give the slots.

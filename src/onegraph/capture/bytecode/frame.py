@@ -48,7 +48,7 @@ class Frame:
         self.bytecode = bytecode
         self.function = function
         self.globals: dict[str, Any] = function.__globals__
-        self.builtins: dict[str, Any] = function.__builtins__
+        self.builtins: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
         self.namespace: MutableMapping[str, Any] | None = None  # of a class body or a module
         self.locals = local_values
         self.cells = cells

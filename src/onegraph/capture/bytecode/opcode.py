@@ -99,7 +99,7 @@ class Opcode:
     def replaced(self, arg: Any) -> tuple[Sequence[str], Sequence[str]]:
         """The same without those that stay where they are."""
         takes, gives = self.slots(arg)
-        kept = len(commonprefix([takes, gives]))
+        kept = len(commonprefix([list(takes), list(gives)]))
         return takes[kept:], gives[kept:]
 
     @property
@@ -169,7 +169,7 @@ def operation(
             comes behind those that stay, or a sequence of several.
     """
     takes, gives = (side.split() for side in text.partition(":")[2].split("--"))
-    count, kept = len(takes), len(commonprefix([takes, gives]))
+    count, kept = len(takes), len(commonprefix([list(takes), list(gives)]))
     gives_one = len(gives) == kept + 1 and "*" not in gives[-1]
 
     def handler(machine: Any, frame: Frame, instr: Instr) -> None:

@@ -9,7 +9,7 @@ forms, and is spelled as its row in the table of instructions says: most by the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from onegraph.capture.bytecode.instruction import Instr
 
@@ -28,7 +28,7 @@ class Operand:
     following: str  # and of the following one
     keywords: tuple[str, ...] | None  # argument names that were read and belong to the next call
     names: tuple[str, ...]
-    consts: tuple[object, ...]
+    consts: tuple[Any, ...]
     slots: tuple[str, ...]  # names of the fast locals: variables, cells, free variables
     cells: frozenset[str]  # names of cells and free variables
     saved: frozenset[str]  # names that LOAD_FAST_AND_CLEAR saves
@@ -143,11 +143,11 @@ def make_function(x: Operand) -> Pieces:
 
 def format_value(x: Operand) -> Pieces:
     """The conversion comes after the evaluation of the format, as in the native instruction."""
-    convert = (("CONVERT_VALUE", CONVERSIONS[x.arg & 3], None),) if x.arg & 3 else ()
+    convert: Pieces = (("CONVERT_VALUE", CONVERSIONS[x.arg & 3], None),) if x.arg & 3 else ()
     if not x.arg & 4:
         return (*convert, ("FORMAT_SIMPLE", None, None))
     if convert:
-        swap = ("SWAP", 2, None)
+        swap: Piece = ("SWAP", 2, None)
         convert = (swap, *convert, swap)
     return (*convert, ("FORMAT_WITH_SPEC", None, None))
 
@@ -205,7 +205,9 @@ def write_const(w: Writer, i: int) -> int:
 
 
 def write_jump(w: Writer, i: int) -> int:
-    w.jump(w.instrs[i].op, w.instrs[i].target)
+    target = w.instrs[i].target
+    assert target is not None
+    w.jump(w.instrs[i].op, target)
     return 1
 
 

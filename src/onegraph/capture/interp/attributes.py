@@ -6,20 +6,19 @@ from types import FunctionType, MethodDescriptorType, MethodType, ModuleType, Wr
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
-from onegraph.capture.interp.lookup import ClassLookup, is_python
+from onegraph.capture.interp.lookup import is_python
+from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import Rest
 
 _PASSIVE = frozenset({FunctionType, staticmethod, classmethod, int, str, float, bool, tuple, list, dict, type(None)})
 _TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})
-_namespace_of = ModuleType.__dict__["__dict__"].__get__
+_namespace_of = vars(ModuleType)["__dict__"].__get__
 _ASKED = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
 _SUPER_OWN = frozenset({"__class__", "__thisclass__", "__self__", "__self_class__"})
 
 
-class Attributes:
+class Attributes(Part):
     """The part of the machine that reads and writes attributes."""
-
-    type_lookup: ClassLookup
 
     def getattr(self, obj: Any, name: str) -> Any:
         """`obj.name`"""
@@ -98,7 +97,7 @@ class Attributes:
                 return self.call(getter, (meta, cls, type(cls)), {})
         return type.__getattribute__(cls, name)
 
-    def super_getattr(self, obj: super, name: str) -> Any:
+    def super_getattr(self, obj: Any, name: str) -> Any:
         """An attribute of `super(...)`"""
         start, owner, kind = obj.__thisclass__, obj.__self__, obj.__self_class__
         if name not in _SUPER_OWN and kind is not None:

@@ -6,15 +6,14 @@ import operator
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
-from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
+from onegraph.capture.interp.lookup import is_python, type_name
+from onegraph.capture.interp.parts import Part
 
 _MATCHES_SELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a class pattern with one positional matches the subject itself
 
 
-class Builders:
+class Builders(Part):
     """The part of the machine that gathers items and takes subjects of patterns apart."""
-
-    type_lookup: ClassLookup
 
     def _runs_python(self, obj: Any, *names: str) -> bool:
         return any(is_python(self.type_lookup(type(obj), name)) for name in names)

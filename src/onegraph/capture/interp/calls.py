@@ -9,7 +9,8 @@ from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
-from onegraph.capture.interp.lookup import NATIVE_CALLABLES, ClassLookup, is_python, mro_of, type_name
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, is_python, mro_of, type_name
+from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import (
     CALLED,
     LEFT,
@@ -27,11 +28,8 @@ _NOT_BINDING = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutines
 _TEMPLATE = decode((lambda: None).__code__)
 
 
-class Calls:
+class Calls(Part):
     """The part of the machine that calls."""
-
-    type_lookup: ClassLookup
-    frames: list[Frame]
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`function(*args, **kwargs)`"""

@@ -8,18 +8,17 @@ from typing import Any, NoReturn
 
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.interp.lookup import mro_of
+from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.tracebacks import note_frame
 from onegraph.capture.pyobject.exact_types import isinstance
 
 
-class Errors:
+class Errors(Part):
     """The part of the machine that raises and matches exceptions.
 
     An exception that leaves an instruction is chained to the one being handled, as CPython does where it is raised.
     Each exception is chained once, in the innermost frame; what is raised again keeps its context.
     """
-
-    frames: list[Frame]
 
     def __init__(self) -> None:
         # An exception that an instruction raises on purpose, its context, and whether it was raised here before.

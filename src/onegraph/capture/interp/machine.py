@@ -117,7 +117,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         """A real generator that runs the frame, so that native code can consume it."""
         if frame.bytecode.code.co_flags & _ASYNCHRONOUS:
             raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")
-        made = self._drive(frame)
+        made: Any = self._drive(frame)
         made.__name__, made.__qualname__ = frame.function.__name__, frame.function.__qualname__
         frame.generator = weakref.ref(made)
         return made
@@ -167,6 +167,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             if done:
                 send = next(i for i in reversed(frame.bytecode.instrs[: frame.ip]) if i.op == "SEND")
                 frame.stack.append(value)
+                assert send.target is not None
                 frame.ip = send.target
                 return run(self, frame)
             thrown, value = value, None

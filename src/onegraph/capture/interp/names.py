@@ -9,10 +9,11 @@ from typing import Any
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.interp.native import run_native_instruction
+from onegraph.capture.interp.parts import Part
 from onegraph.capture.pyobject.exact_types import isinstance
 
 
-class Names:
+class Names(Part):
     """The part of the machine that binds names."""
 
     def make_cell(self, value: Any) -> CellType:
@@ -123,7 +124,7 @@ class Names:
 
 def without(module: Any, name: str) -> Any:
     """The module, or one like it that lacks the name: to the program it has none, whatever the real one has."""
-    names = vars(module) if isinstance(module, ModuleType) else ()
+    names: dict[str, Any] = vars(module) if isinstance(module, ModuleType) else {}
     if name not in names:
         return module
     like = ModuleType(module.__name__)

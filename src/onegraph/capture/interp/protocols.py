@@ -12,7 +12,8 @@ from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp import rests
-from onegraph.capture.interp.lookup import ClassLookup, is_python, type_name
+from onegraph.capture.interp.lookup import is_python, type_name
+from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 
@@ -66,10 +67,8 @@ _SEQUENCES = frozenset({list, tuple, str, bytes, range})
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice, type(None)})
 
 
-class Protocols:
+class Protocols(Part):
     """The part of the machine that operates on objects."""
-
-    type_lookup: ClassLookup
 
     def natively(self, function: Any, *args: Any) -> Any:
         """Run native code that may call methods of the program's objects."""

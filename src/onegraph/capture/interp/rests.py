@@ -22,7 +22,7 @@ from onegraph.capture.pyobject.exact_types import defines, isinstance
 #: An instruction, or a native function with the number of arguments that it is called with.
 Place = str | tuple[Callable[..., Any], int]
 #: By place a function to finish it, or None for the result as it is.
-Finish = Mapping[Place, FunctionType | None]
+Finish = Mapping[Place, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +131,8 @@ def contained(result: Any) -> bool:
 
 def found(item: Any, name: str) -> bool:
     """Of the iterator of what has no `__contains__`; `name` is that of its type."""
-    result, is_refused = None, False
+    result: Any = None
+    is_refused = False
     try:
         result = inner()
     except TypeError:
@@ -155,7 +156,7 @@ class Answering:
         self.answer = answer
 
     def __hash__(self) -> int:
-        return self.answer  # type: ignore[no-any-return]
+        return self.answer
 
 
 def hashed(result: Any) -> int:
@@ -245,7 +246,7 @@ def entered(leave: Any) -> tuple[Any, Any]:
 
 
 def constructed(made: Any, cls: type, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    initialize = type(made).__init__  # type: ignore[misc]
+    initialize = type(made).__init__
     if issubclass(type(made), cls) and initialize is not object.__init__:  # which does nothing behind such a `__new__`
         result = initialize(made, *args, **keywords)
         if result is not None:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import CellType, CodeType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType
 from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Instr
@@ -248,8 +248,8 @@ class Planner:
                 bytecode, index = waiting.bytecode, waiting.at
             handler = bytecode.handler_at(index)
             if waiting is not None and catches(waiting.finish):
-                way: Way = InnerCall(0, 0, waiting.at, waiting.finish, raising=True)
-                made = self._resume_waiting(frame, waiting, way, 1)
+                raising = InnerCall(0, 0, waiting.at, waiting.finish, raising=True)
+                made = self._resume_waiting(frame, waiting, raising, 1)
             elif handler is not None:
                 slots = self.slots(frame, handler.depth)
                 kinds = (*slots.kinds, *(("lasti",) if handler.lasti else ()), "value")
@@ -342,7 +342,7 @@ class Waiting:
     bytecode: Bytecode
     at: int
     depth: int
-    finish: FunctionType | None
+    finish: Any
     values: tuple[Any, ...]
 
 

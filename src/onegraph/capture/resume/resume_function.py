@@ -60,7 +60,7 @@ class InnerCall:
     leading: int
     count: int
     at: int
-    finish: FunctionType | None = None
+    finish: Any = None
     raising: bool = False
 
 
@@ -252,7 +252,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     local = dict.fromkeys(str(i.arg) for i in made.instrs[:shift] if i.op == "STORE_FAST")
     others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
     run = made
-    if inner_call is not None and not way.raising:
+    if inner_call is not None and isinstance(way, InnerCall) and not way.raising:
         run = Bytecode(made.code, handing_over(made.instrs, inner_call.begins, inner_call.at), made.handlers)
     code = encode(
         run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Instr
@@ -10,7 +10,7 @@ from onegraph.capture.bytecode.opcode import opcode, operation
 
 
 @opcode("RAISE_VARARGS number: operand*number --", "ends")
-def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
+def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> None:
     base = len(frame.stack) - instr.arg
     operands = frame.stack[base:]
     del frame.stack[base:]
@@ -18,7 +18,7 @@ def raise_varargs(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
 
 
 @opcode("RERAISE number: exception --", "ends")
-def reraise(machine: Any, frame: Frame, instr: Instr) -> NoReturn:
+def reraise(machine: Any, frame: Frame, instr: Instr) -> None:
     """With an argument, the n-th below the exception is the instruction to blame."""
     machine.raise_again(frame.stack.pop())
 

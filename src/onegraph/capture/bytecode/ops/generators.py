@@ -50,7 +50,7 @@ def send(machine: Any, frame: Frame, instr: Instr) -> int | None:
 operation("END_SEND: receiver value -- value", lambda machine, _, receiver, value: value)
 
 
-def _clean_up_throw(machine: Any, _: None, receiver: Any, value: Any, exception: BaseException) -> tuple[None, Any]:
+def _clean_up_throw(machine: Any, _: None, receiver: Any, value: Any, exception: Any) -> tuple[None, Any]:
     if not isinstance(exception, StopIteration):
         machine.raise_again(exception)
     return None, exception.value
