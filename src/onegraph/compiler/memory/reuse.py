@@ -45,6 +45,7 @@ FRESH_RESULTS = frozenset({"mkldnn._linear_pointwise.default", "mkldnn._convolut
 )
 #: Those of them that raise no error for what the tensors hold.
 FAILING_FOR_MEMORY = FRESH_RESULTS - {"aten.embedding.default"}
+OF_PARAMETERS = "recipe."  # so are those called that make what is kept of parameters
 
 
 def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
@@ -159,7 +160,9 @@ def is_repeatable(program: Program, number: int, pair: tuple[str, str], parts: S
         used |= name in map(lives.root.get, loaded)
         if used and name in writes(step):
             return False
-        fails_for_memory = isinstance(step, Extern) and step.operator in FAILING_FOR_MEMORY
+        fails_for_memory = isinstance(step, Extern) and (
+            step.operator in FAILING_FOR_MEMORY or step.operator.startswith(OF_PARAMETERS)
+        )
         if may_fail(step) and not fails_for_memory and not (isinstance(step, Kernel) and parts >= {*writes(step)}):
             return False
     return True
