@@ -11,7 +11,6 @@ from torch import Tensor
 
 import onegraph
 from onegraph.base import events as ev
-from onegraph.capture.tracer.trace import Trace
 from tests.capture.resume.test_breaks import Watch
 
 
@@ -117,40 +116,3 @@ def test_known_sizes_where_they_are_asked_for() -> None:
         for _ in range(3):
             step(torch.ones(2, 1))
     assert len(watch.of(ev.GraphCaptured)) == 3
-
-
-class Layer:
-    def __init__(self) -> None:
-        self.keys, self.values = torch.ones(2, 3), torch.ones(2, 3)
-
-    def update(self, x: Tensor) -> Tensor:
-        self.keys = torch.cat([self.keys, x], 1)
-        self.values = torch.cat([self.values, x + 1], 1)
-        return (self.keys * self.values).sum(1, keepdim=True)
-
-
-def test_a_trace_ends_where_the_first_layer_of_a_cache_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All other layers are taken to grow, too: what is behind the first one is traced once."""
-    lengths = []
-    close = Trace.close
-
-    def closing(self: Trace) -> None:
-        lengths.append(len(self.recorder.graph.nodes))
-        close(self)
-
-    monkeypatch.setattr(Trace, "close", closing)
-
-    def step(layers: list[Layer], x: Tensor) -> Tensor:
-        for layer in layers:
-            x = layer.update(x)
-        return x
-
-    layers, expected = [Layer() for _ in range(8)], [Layer() for _ in range(8)]
-    compiled = onegraph.compile(step, fullgraph=True)
-    with Watch() as watch:
-        for n in range(4):
-            x = torch.full((2, 1), float(n))
-            torch.testing.assert_close(compiled(layers, x), step(expected, x))
-    assert len(watch.of(ev.GraphCaptured)) == 1
-    *begun, whole = lengths
-    assert len(begun) == 2 and max(begun) < whole / 4

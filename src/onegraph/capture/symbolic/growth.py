@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from types import CellType
 from typing import Any
 
-from onegraph.capture.bytecode.frame import Abort
 from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
@@ -16,7 +15,7 @@ from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.private import DisableTorchFunction
 
 
-class Grown(Abort):
+class Grown(Exception):
     """The trace has found sizes that change, and took them for constants."""
 
 
@@ -28,22 +27,6 @@ def refuse_grown(world: World, shapes: ShapePolicy) -> None:
             for before, now in replaced(world)
         ]
     if any(found):
-        raise Grown
-
-
-def refuse_growing(world: World, shapes: ShapePolicy, owner: Any, name: str, value: FakeTensor) -> None:
-    """Raise `Grown` where an attribute is about to be so replaced: what comes behind it would be traced for nothing.
-
-    Attributes of this name and size of the other items of a list are taken to grow, too: a cache has many layers.
-    """
-    attributes = world.attributes(owner)
-    entry = None if attributes is None else world.records.get(id(attributes))
-    before = None if entry is None else entry.snapshot.get(name)
-    if not isinstance(before, FakeTensor) or not world.is_outside(before):
-        return
-    with DisableTorchFunction():
-        grows = shapes.interrupts(world.origin[id(before)], tuple(before.shape), tuple(value.shape))
-    if grows:
         raise Grown
 
 

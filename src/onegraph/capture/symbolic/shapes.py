@@ -15,7 +15,7 @@ import torch
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
 from onegraph.capture.guards.predicates import Predicate
-from onegraph.capture.guards.source import Attr, Const, DictOf, Item, Source, root_of, written
+from onegraph.capture.guards.source import Const, Source, root_of, written
 from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.weakly_known import Known
@@ -50,7 +50,6 @@ NODE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 OFTEN = 3
-INTERRUPTED = 4
 
 
 @dataclass(slots=True)
@@ -59,10 +58,6 @@ class History:
 
     sizes: dict[Source, tuple[int, ...]] = field(default_factory=dict)
     changing: dict[Source, set[int]] = field(default_factory=dict)
-    #: The same of all items of a list, by a source and the sizes.
-    changing_alike: dict[tuple[Source, tuple[int, ...]], set[int]] = field(default_factory=dict)
-    #: How many traces were not run to their ends since a size was found to change.
-    interrupted: int = 0
     #: The last number, a weak reference to its owner, and how often it was another one.
     numbers: dict[Source, tuple[int | float, Callable[[], Any], int]] = field(default_factory=dict)
     changing_numbers: set[Source] = field(default_factory=set)
@@ -91,8 +86,6 @@ class ShapePolicy:
         changing = self.history.changing.setdefault(source, set())
         if len(seen) == len(sizes):
             changing.update(dim for dim, (old, new) in enumerate(zip(seen, sizes, strict=True)) if old != new)
-        if self.history.changing_alike:
-            changing.update(self.history.changing_alike.get((of_any_item(source), sizes), ()))
         return tuple(dim for dim in sorted(changing) if dim < len(sizes))
 
     def will_change(self, source: Source, sizes: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
@@ -104,15 +97,6 @@ class ShapePolicy:
         new = found - changing
         changing |= found
         return bool(new)
-
-    def interrupts(self, source: Source, sizes: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-        """`will_change` for a trace that could be begun again at once; that is done a few times only."""
-        if self.history.interrupted >= INTERRUPTED or not self.will_change(source, sizes, after):
-            return False
-        self.history.interrupted += 1
-        alike = self.history.changing_alike.setdefault((of_any_item(source), sizes), set())
-        alike |= self.history.changing[source]
-        return True
 
     def is_changing_number(self, source: Source, value: int | float, owner: Any) -> bool:
         """Whether a number gets a symbol: it was seen to change.
@@ -139,20 +123,6 @@ class ShapePolicy:
         found = any(type(self.history.numbers[source][0]) is float for source in self.history.changing_numbers)
         known, self.history.constant_floats = self.history.constant_floats, True
         return found and not known
-
-
-def of_any_item(source: Source) -> Source:
-    """The source where the items of lists on the way are any ones."""
-    match source:
-        case Item(base, int()):
-            return Item(of_any_item(base), None)
-        case Item(base, key):
-            return Item(of_any_item(base), key)
-        case Attr(base, name):
-            return Attr(of_any_item(base), name)
-        case DictOf(base):
-            return DictOf(of_any_item(base))
-    return source
 
 
 def is_other(size: Any, after: Any) -> bool:

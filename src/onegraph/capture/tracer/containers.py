@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import operator
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import MappingProxyType, MethodType
 from typing import Any
 
@@ -24,7 +24,6 @@ from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy
-from onegraph.torchlib.fake import FakeTensor
 
 #: The methods of iterators, as functions.
 STAND_IN_METHODS: dict[str, Any] = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
@@ -43,9 +42,6 @@ def shown_by(container: Any) -> Any:
 
 class Containers(Operators):
     """The part of the tracer that reads and writes containers."""
-
-    #: Called before an attribute becomes a tensor.
-    on_attribute: Callable[[Any, str, FakeTensor], None]
 
     def getattr(self, obj: Any, name: str) -> Any:
         if not isinstance(obj, StandIn):
@@ -67,8 +63,6 @@ class Containers(Operators):
     def setattr(self, obj: Any, name: str, value: Any) -> None:
         if isinstance(obj, StandIn):
             raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
-        if isinstance(value, FakeTensor):
-            self.on_attribute(obj, name, value)
         super().setattr(self._behind_weak_proxy(obj), name, value)
 
     def getitem(self, container: Any, key: Any) -> Any:

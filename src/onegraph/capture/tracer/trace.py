@@ -51,7 +51,6 @@ from onegraph.capture.residual.rebuild import Rebuild
 from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import Unread
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
-from onegraph.capture.symbolic.growth import refuse_growing
 from onegraph.capture.symbolic.shapes import ShapePolicy, Symbols
 from onegraph.capture.tracer.foreign import captures_scalars
 from onegraph.capture.tracer.report import broken_event, location
@@ -114,7 +113,6 @@ class Trace:
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self.tracer.on_unhandled = partial(setattr, self.state, "unhandled", True)
-        self.tracer.on_attribute = partial(refuse_growing, self.world, shapes)
         self.root: Frame | None = None
         self._modes = contextlib.ExitStack()
         self._fakes_kept = False

@@ -140,7 +140,6 @@ class Tracer(Frames, Containers):
         self.outside = sys.exception()
         #: Called where it matters that this was nothing.
         self.on_unhandled: Callable[[], None] = lambda: None
-        self.on_attribute = lambda owner, name, value: None
         #: Whether the program has come to its limit of recursion: at the next call it may be elsewhere.
         self.was_too_deep = False
         #: Where the exception that no frame has handled yet was raised.
