@@ -13,6 +13,7 @@ import io
 import itertools
 import logging
 import os
+import statistics
 import sys
 import typing
 from collections.abc import Callable
@@ -602,3 +603,12 @@ def test_a_long_iteration_of_a_native_function_is_not_traced() -> None:
         return x + 1, any(itertools.repeat(None, 5_000_000))
 
     assert onegraph.compile(f, backend="eager")(torch.ones(2))[1] is False
+
+
+def test_quantiles_of_the_normal_distribution() -> None:
+    def f(x: torch.Tensor, p: float) -> torch.Tensor:
+        return x * statistics.NormalDist(1.0, 2.0).inv_cdf(p)
+
+    compiled = onegraph.compile(f, backend="eager", fullgraph=True, options={"check_unchanged": True})
+    for p in (0.25, 0.5, 0.75):
+        assert torch.equal(compiled(torch.ones(2), p), f(torch.ones(2), p))

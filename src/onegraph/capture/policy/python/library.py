@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _statistics
 import collections
 import dataclasses
 import enum
@@ -22,7 +23,7 @@ from onegraph.capture.heap.tensor_texts import holds_marked
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.state import untraced
 
-native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans)
+native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans, _statistics._normal_dist_inv_cdf)
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
 
