@@ -21,7 +21,7 @@ def owner_of(node: Node) -> tuple[Node, object]:
                 return call, position
         elif not (may_view(node.target) or node.target is _RESHAPE):
             break
-        (node,) = node.all_input_nodes[:1]
+        node = node.all_input_nodes[0]
     return node, None
 
 

@@ -109,7 +109,8 @@ def refuse_lost_views(spec: CallSpec, results: Sequence[Any]) -> None:
 def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
     """The mode that made the fakes; a new one for a graph without tensor inputs."""
     for value in inputs:
-        if isinstance(value, FakeTensor) and isinstance(value.fake_mode, FakeMode):
+        if isinstance(value, FakeTensor):
+            assert isinstance(value.fake_mode, FakeMode)
             return value.fake_mode
     return FakeMode()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import io
+import struct
 from datetime import timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import torch
@@ -40,6 +43,48 @@ def test_dates_and_times(name: str) -> None:
         for given in (first, first.replace() if hasattr(first, "replace") else first * 1, second, first):
             assert repr(compiled(x, given)) == repr(program(x, given))
     assert len(watch.graphs) == 2
+
+
+class Moving(datetime.tzinfo):
+    """A zone of the program, which says what its attribute says."""
+
+    hours = 1
+
+    def utcoffset(self, moment: datetime.datetime | None) -> timedelta:
+        return timedelta(hours=self.hours)
+
+    def dst(self, moment: datetime.datetime | None) -> timedelta:
+        return timedelta(0)
+
+
+ZONE = Moving()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, d: x + d.utcoffset().total_seconds(),
+        lambda x, d: (x + d.tzinfo.hours, d.astimezone(datetime.UTC).hour),
+        lambda x, d: x + moment(2, tzinfo=ZONE).utcoffset().total_seconds(),
+    ],
+    ids=["native", "attribute", "made"],
+)
+def test_a_zone_of_the_program_may_move(program: Any) -> None:
+    compiled, given = onegraph.compile(program, backend="eager"), moment(2, tzinfo=ZONE)
+    for ZONE.hours in (1, 2, 3):
+        assert str(compiled(torch.ones(1), given)) == str(program(torch.ones(1), given))
+
+
+def zone(seconds: int) -> ZoneInfo:
+    """One of the library, with a table of its own (RFC 8536, version 1: one type, no transition)."""
+    counts = struct.pack(">4s16x6l", b"TZif", 0, 0, 0, 0, 1, 4)
+    return ZoneInfo.from_file(io.BytesIO(counts + struct.pack(">lBB4s", seconds, 0, 0, b"Own\0")))
+
+
+def test_zones_of_the_library_are_told_apart() -> None:
+    compiled = onegraph.compile(lambda x, d: x + d.utcoffset().total_seconds(), backend="eager", fullgraph=True)
+    for seconds in (3600, 7200, 3600):
+        assert compiled(torch.zeros(1), moment(2, tzinfo=zone(seconds))).item() == seconds
 
 
 def test_a_class_has_the_rule_of_its_nearest_base() -> None:

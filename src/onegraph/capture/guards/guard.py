@@ -309,16 +309,20 @@ class InMemory(GuardKind):
         program.emit(guard, self.opcode, program.const((memory, *registers)))
 
 
-class OfClass(GuardKind):
-    """A class is as its `heap.class_facts.AsDefined` says."""
+class OfFact(GuardKind):
+    """A callable of the value gives True, which is asked again only where a class or namespace has a new version."""
 
     opcode = "FACT"
 
-    def text(self, guard: Guard, what: str) -> str:
-        return f"the class {what} is as it was"
-
     def check(self, program: Program, guard: Guard, register: int) -> None:
         program.emit(guard, self.opcode, register, program.const(_C.Fact(guard.arg)))
+
+
+class OfClass(OfFact):
+    """A class is as its `heap.class_facts.AsDefined` says."""
+
+    def text(self, guard: Guard, what: str) -> str:
+        return f"the class {what} is as it was"
 
     def difference(self, guard: Guard, what: str, value: Any) -> str | None:
         changed = isinstance(value, type)
@@ -329,16 +333,11 @@ class OfClass(GuardKind):
         return iter((held,) if type(held) is Known else ())
 
 
-class OfNames(GuardKind):
+class OfNames(OfFact):
     """The names of a module are as its `heap.bound_names.AsBound` says."""
-
-    opcode = "FACT"
 
     def text(self, guard: Guard, what: str) -> str:
         return str(guard.arg)
-
-    def check(self, program: Program, guard: Guard, register: int) -> None:
-        program.emit(guard, self.opcode, register, program.const(_C.Fact(guard.arg)))
 
 
 #: In the order of their cost: a value's own checks run in this order, before anything is loaded through it.

@@ -246,7 +246,7 @@ def assemble(
     for condition in conditions:
         assembler.condition(condition)
     native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
-    why = [explanation(reason) for reason in assembler.why]
+    why = [explanation(reason) for reason in assembler.why] if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
 
 

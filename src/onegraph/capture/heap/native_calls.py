@@ -119,7 +119,8 @@ def is_torch(function: Any) -> bool:
     module = getattr(function, "__module__", None)
     if module is None:  # of a method; a class is not asked for more, which might run code of its own
         module = getattr(getattr(function, "__objclass__", None), "__module__", "")
-    return str(module).partition(".")[0] == "torch" or isinstance(bound_to(function), torch.Tensor)
+    named = isinstance(module, str) and module.partition(".")[0] == "torch"
+    return named or isinstance(bound_to(function), torch.Tensor)
 
 
 def receiver_of(function: Any) -> Any:

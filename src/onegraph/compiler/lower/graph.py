@@ -231,7 +231,7 @@ def _origin(node: Node) -> Node:
     """The node that made the memory of a node's tensor, of which that one may be a view."""
     storage, origin = _storage(node.meta["val"]), node
     while node.op == "call_function" and (may_view(node.target) or node.target is operator.getitem):
-        (node,) = node.all_input_nodes[:1]
+        node = node.all_input_nodes[0]
         if storage is None or storage not in _storages(node):
             break
         if isinstance(node.meta["val"], torch.Tensor):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from onegraph.capture.guards.source import Item, Source, Through
-from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
+
+#: Zones that say the same in every call.
+FIXED_ZONES = (type(None), timezone, ZoneInfo)
 
 
 @rule_for(date, timedelta)
@@ -20,9 +24,14 @@ class Days(Values):
 
 @rule_for(datetime, time)
 class Moments(TypeRule):
-    """Equal ones may be of different zones, or be the first and the second of one hour: the parts are compared."""
+    """Equal ones may be of different zones, or be the first and the second of one hour: the parts are compared.
+
+    A zone written in Python may say something else in each call, and native code asks it out of our sight.
+    """
 
     def admit(self, world: World, real: datetime | time, source: Source, guarded: bool) -> Any:
+        if type(real.tzinfo) not in FIXED_ZONES:
+            return admit_opaque(world, real, source, guarded)
         if guarded:
             world.guard(source, "type", type(real))
             for index, part in enumerate(parts_of(real)):

@@ -59,7 +59,7 @@ class SimpleNamespaces(TypeRule):
         return name
 
     def members(self, value: SimpleNamespace) -> list[Any]:
-        return list(vars(value).values())
+        return [*(instance_dict(value) or {}).values()]
 
 
 @once_for_each_class
