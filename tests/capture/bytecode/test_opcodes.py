@@ -46,6 +46,13 @@ def test_an_instruction_is_added_by_one_declaration(monkeypatch: pytest.MonkeyPa
     assert machine.run_frame(machine.make_frame(bytecode, two, {"xs": [3, 4]})) == 7 and seen == [[3, 4]]
 
 
+def test_an_instruction_is_declared_once() -> None:
+    nop = OPCODES["NOP"]
+    with pytest.raises(AssertionError, match="NOP is declared twice"):
+        opcode("NOP: --")(nop.handler)
+    assert OPCODES["NOP"] is nop
+
+
 def operand(arg: int) -> Operand:
     x = Operand()
     x.arg, x.next, x.names, x.slots, x.consts = arg, 100, ("a",) * 9, ("a",) * 9, (("a",),) * 9

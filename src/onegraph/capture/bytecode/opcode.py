@@ -130,7 +130,7 @@ def opcode(
     read: Reader | None = None,
     write: WriteRow | None = None,
 ) -> Callable[[Handler], Handler]:
-    """Declare an instruction, whose handler is decorated.
+    """Declare an instruction, which has no row yet. Its handler is decorated.
 
     Args:
         text: Name, argument, slots taken and given, as the module describes it.
@@ -145,6 +145,7 @@ def opcode(
     reading, writing = ARGUMENTS.get(" ".join(argument), (None, None))
 
     def register(handler: Handler) -> Handler:
+        assert name not in OPCODES, f"{name} is declared twice"
         OPCODES[name] = Opcode(
             name, tuple(argument), takes, gives, other, "*" in effect, "..." in effect, frozenset(marks), handler,
             read or (reading and reading(name)), write or writing, text,
