@@ -325,10 +325,10 @@ def test_callable_pair_in_native_order() -> None:
     stacks = []
 
     class Watching(Machine):
-        def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+        def call(self, function: Any, args: Any, kwargs: Any, rest: Any = None) -> Any:
             if self.frames and len(self.frames) == 1:
                 stacks.append([slot is NULL for slot in self.frames[0].stack])
-            return super().call(function, args, kwargs)
+            return super().call(function, args, kwargs, rest)
 
     def f(x):
         return x.upper(), len(x)

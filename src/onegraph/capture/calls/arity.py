@@ -46,11 +46,11 @@ def refusing(function: Any, handler: Handler) -> Handler:
     if not isinstance(function, _NATIVE) and not (isinstance(function, type) and function in UNKNOWN):
         return handler
 
-    def handle(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def handle(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], *rest: Any) -> Any:
         arity = arity_of(function)
         if arity is not None and not arity.admits(args, kwargs):
             function(*args, **kwargs)  # raises what it says of them
-        return handler(tracer, args, kwargs)
+        return handler(tracer, args, kwargs, *rest)
 
     return handle
 

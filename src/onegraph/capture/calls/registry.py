@@ -31,7 +31,7 @@ Depth = Literal["identity", "level", "pairs", "deep"]
 class Row:
     """What a call of a function does while tracing.
 
-    A `handler` replaces it by a version that knows the shadow world, which `passes_rest` on if it asks what is done
+    A `handler` replaces it by a version that knows the shadow world, which `passes_rest` if it takes what is done
     behind the call. Run natively, the function looks at its arguments to a `depth`: not at all ("identity"), at one
     level, at the pairs in lists of them, or deep. `breaks` is why it breaks the graph, and its name there.
     """
@@ -65,7 +65,7 @@ def _row(function: Any) -> Row:
 def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handler]:
     """Handle calls of these functions (by identity) with the decorated one.
 
-    With `passing` the handler asks `tracer.take_rest()` first, and passes it on with `call_before`.
+    With `passing` the handler takes what is left of the instruction behind the call, and passes it on.
     """
 
     def register(handler: Handler) -> Handler:

@@ -13,7 +13,7 @@ from onegraph.base.gone import when_gone
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.interp.rests import Rest
 
-#: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.take_rest`
+#: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.call`
 Mark = Callable[[Tracing, Rest | None, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 MARKS: dict[int, Mark] = {}

@@ -219,7 +219,7 @@ def call_region(
     region = getattr(compiled, "onegraph_region", None)
     outer, tracer.fullgraph = tracer.fullgraph, tracer.fullgraph or (region is not None and region.fullgraph)
     try:
-        result = tracer.call_before(rest, function, args, kwargs)
+        result = tracer.call(function, args, kwargs, rest)
     except Abort:  # what held where the trace ends is asked afterwards
         raise
     except BaseException:

@@ -187,7 +187,7 @@ def call_unfrozen(
     """In compiled code, which is being compiled anyway, a frozen function is the function."""
     names = function.__code__.co_freevars
     compiled = function.__closure__[names.index("compiled")].cell_contents
-    return tracer.call_before(rest, compiled, args, kwargs)
+    return tracer.call(compiled, args, kwargs, rest)
 
 
 marks.mark(run, policy.call_natively)

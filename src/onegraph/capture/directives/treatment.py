@@ -202,7 +202,7 @@ class Substitution:
             return self.original(*args, **kwargs)
         receiver = getattr(called, "__self__", None)
         bound = isinstance(self.original, MethodDescriptorType) and called is not self.original
-        return tracer.call_before(rest, self.function, (receiver, *args) if bound else args, kwargs)
+        return tracer.call(self.function, (receiver, *args) if bound else args, kwargs, rest)
 
 
 def check_signatures(original: Callable[..., Any], substitute: Callable[..., Any]) -> None:

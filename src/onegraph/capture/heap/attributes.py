@@ -85,12 +85,12 @@ class Attributes(Machine):
         rest = ATTRIBUTE if fallback is NULL else attribute_rest(fallback, obj, name)
         try:
             if isinstance(custom, types.FunctionType):
-                return self.call_before(rest, custom, (obj, name), {})
+                return self.call(custom, (obj, name), {}, rest)
             return self.generic_getattr(obj, name, rest)
         except AttributeError:
             if fallback is NULL:
                 raise
-        return self.call_before(ATTRIBUTE, fallback, (obj, name), {})
+        return self.call(fallback, (obj, name), {}, ATTRIBUTE)
 
     def _shared_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of an object that is used as it is. What a member of an enumeration holds may be changed."""
@@ -198,7 +198,7 @@ class Attributes(Machine):
             case property():
                 if found.fget is None:
                     raise AttributeError(f"property '{name}' of '{owner.__name__}' object has no getter")
-                return self.call_before(rest, self.wrapped(type(obj), owner, found, name, "fget"), (obj,), {})
+                return self.call(self.wrapped(type(obj), owner, found, name, "fget"), (obj,), {}, rest)
             case classmethod():
                 return self._class_method(type(obj), owner, found, name)
             case staticmethod():
@@ -216,7 +216,7 @@ class Attributes(Machine):
         if getter is MISSING:
             return value
         if isinstance(getter, types.FunctionType):
-            return self.call_before(rest, getter, (value, obj, type(obj)), {})
+            return self.call(getter, (value, obj, type(obj)), {}, rest)
         return getter(value, obj, type(obj))
 
     def _class_method(self, cls: type, owner: type, found: Any, name: str) -> Any:
@@ -285,7 +285,7 @@ class Attributes(Machine):
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
         own = type(namespace.get("__getattr__")) is types.FunctionType and not is_library(module.__name__)
         if own and found is NULL:
-            return self.call_before(ATTRIBUTE, self.world.read_global(namespace, None, "__getattr__"), (name,), {})
+            return self.call(self.world.read_global(namespace, None, "__getattr__"), (name,), {}, ATTRIBUTE)
         return getattr(module, name)
 
     def _type_attribute(self, cls: type, name: str) -> Any:
@@ -299,13 +299,13 @@ class Attributes(Machine):
             return self.type_of(cls)
         meta_owner, meta = find_in_class(type(cls), name)
         if meta is not MISSING and is_data_descriptor(meta) and isinstance(meta, property):
-            return self.call_before(ATTRIBUTE, self.wrapped(type(cls), meta_owner, meta, name, "fget"), (cls,), {})
+            return self.call(self.wrapped(type(cls), meta_owner, meta, name, "fget"), (cls,), {}, ATTRIBUTE)
         owner, found = find_in_class(cls, name)
         if found is MISSING:
             self.type_lookup(cls, name)  # so the class is one of those that were looked at
             fallback = self.class_lookup(type(cls), "__getattr__")
             if isinstance(fallback, types.FunctionType) and meta is MISSING:
-                return self.call_before(ATTRIBUTE, fallback, (cls, name), {})
+                return self.call(fallback, (cls, name), {}, ATTRIBUTE)
             if isinstance(meta, types.FunctionType):
                 return types.MethodType(meta, cls)
             if isinstance(meta, staticmethod):
@@ -345,7 +345,7 @@ class Attributes(Machine):
                 return value
         getter = self.class_lookup(type(value), "__get__")
         if isinstance(getter, types.FunctionType):
-            return self.call_before(ATTRIBUTE, getter, (value, None, cls), {})
+            return self.call(getter, (value, None, cls), {}, ATTRIBUTE)
         return value if getter is MISSING else getter(value, None, cls)
 
     def _super_attribute(self, obj: Any, name: str) -> Any:
@@ -409,7 +409,7 @@ class Attributes(Machine):
         self._refuse_shared(obj, name)
         custom = self.class_lookup(type(obj), "__setattr__")
         if isinstance(custom, types.FunctionType):
-            self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name, value), {})
+            self.call(custom, (obj, name, value), {}, WRITTEN_ATTRIBUTE)
         else:
             self.generic_setattr(obj, name, value)
 
@@ -433,7 +433,7 @@ class Attributes(Machine):
                 if found.fset is None:
                     raise AttributeError(f"property '{name}' of '{type(obj).__name__}' object has no setter")
                 setter = self.wrapped(type(obj), owner, found, name, "fset")
-                self.call_before(WRITTEN_ATTRIBUTE, setter, (obj, value), {})
+                self.call(setter, (obj, value), {}, WRITTEN_ATTRIBUTE)
                 return
             case types.MemberDescriptorType():
                 self.world.slot_written(obj, found)
@@ -442,7 +442,7 @@ class Attributes(Machine):
         setter = self.class_lookup(type(found), "__set__") if found is not MISSING else MISSING
         attributes = self.world.attributes(obj)
         if isinstance(setter, types.FunctionType):
-            self.call_before(WRITTEN_ATTRIBUTE, setter, (found, obj, value), {})
+            self.call(setter, (found, obj, value), {}, WRITTEN_ATTRIBUTE)
         elif setter is not MISSING or attributes is None or id(obj) in self.world.opaque:
             if self.world.is_outside(obj):
                 raise GraphBreak(OBSERVABLE_WRITE, what=f"{name} of a {type(obj).__name__}")
@@ -454,7 +454,7 @@ class Attributes(Machine):
     def delattr(self, obj: Any, name: str) -> None:
         custom = self.class_lookup(type(obj), "__delattr__")
         if isinstance(custom, types.FunctionType):
-            self.call_before(WRITTEN_ATTRIBUTE, custom, (obj, name), {})
+            self.call(custom, (obj, name), {}, WRITTEN_ATTRIBUTE)
         else:
             self.generic_delattr(obj, name)
 
@@ -464,9 +464,9 @@ class Attributes(Machine):
         attributes = self.world.attributes(obj)
         deleter = self.class_lookup(type(found), "__delete__") if found is not MISSING else MISSING
         if isinstance(found, property) and found.fdel is not None:
-            self.call_before(WRITTEN_ATTRIBUTE, self.wrapped(type(obj), owner, found, name, "fdel"), (obj,), {})
+            self.call(self.wrapped(type(obj), owner, found, name, "fdel"), (obj,), {}, WRITTEN_ATTRIBUTE)
         elif isinstance(deleter, types.FunctionType):
-            self.call_before(WRITTEN_ATTRIBUTE, deleter, (found, obj), {})
+            self.call(deleter, (found, obj), {}, WRITTEN_ATTRIBUTE)
         elif attributes is not None and dict.__contains__(attributes, name):
             self.world.present(attributes, name)
             self.world.touch(attributes)

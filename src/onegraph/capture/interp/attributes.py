@@ -174,8 +174,8 @@ class Attributes(Part):
     def call_special(self, found: Any, obj: Any, args: tuple[Any, ...] = (), rest: Rest | None = None) -> Any:
         """Call a special method found in an object's class."""
         if type(found) in _TAKES_SELF:
-            return self.call_before(rest, found, (obj, *args), {})
-        return self.call_before(rest, self.bind_special(found, obj), args, {})
+            return self.call(found, (obj, *args), {}, rest)
+        return self.call(self.bind_special(found, obj), args, {}, rest)
 
 
 def note_attribute(raised: AttributeError, obj: Any, name: str) -> None:

@@ -31,38 +31,30 @@ _TEMPLATE = decode((lambda: None).__code__)
 class Calls(Part):
     """The part of the machine that calls."""
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`function(*args, **kwargs)`"""
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
+        """`function(*args, **kwargs)`; behind it `rest` is left of the running instruction, of None it is not known."""
         kind = type(function)
         if kind is FunctionType:
             return self.call_python(function, args, kwargs)
         if kind is MethodType:
-            return self.call(function.__func__, (function.__self__, *args), kwargs)
+            return self.call(function.__func__, (function.__self__, *args), kwargs, rest)
         substitute = SUBSTITUTES.get(id(function))
         if substitute is not None:
             return substitute(self, args, kwargs)
         if kind in NATIVE_CALLABLES:
             return self.call_native(function, args, kwargs)
         if issubclass(kind, type):
-            return self.call_type(function, args, kwargs)
+            return self.call_type(function, args, kwargs, rest)
         if kind is functools.partial:
-            return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+            return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs}, rest)
         found = self.type_lookup(kind, "__call__")
         if is_python(found):
-            return self.call(self.bind_special(found, function), args, kwargs)
+            return self.call(self.bind_special(found, function), args, kwargs, rest)
         return self.call_native(function, args, kwargs)
-
-    def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call behind which this is left of the running instruction; of None nothing is known."""
-        return self.call(function, args, kwargs)
 
     def call_of_instruction(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of a call instruction."""
-        return self.call_before(CALLED, function, args, kwargs)
-
-    def take_rest(self) -> Rest | None:
-        """What is left of the running instruction behind the call that begins now."""
-        return None
+        return self.call(function, args, kwargs, CALLED)
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something that is not written in Python."""
@@ -99,20 +91,19 @@ class Calls(Part):
 
     # ---- classes -----------------------------------------------------------------------------------------------------
 
-    def call_type(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_type(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
         """Call a class."""
         meta = type(cls)
-        rest = self.take_rest()
         caller = self.type_lookup(meta, "__call__")
         if caller is not type.__call__:
             if is_python(caller):
-                return self.call_before(rest, self.bind_special(caller, cls), args, kwargs)
+                return self.call(self.bind_special(caller, cls), args, kwargs, rest)
             return self.call_type_natively(cls, args, kwargs)
         if cls is type and len(args) == 1 and not kwargs:
             return type(args[0])
         return self.instantiate(cls, args, kwargs, rest)
 
-    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
+    def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
         """`type.__call__`: make an instance and initialise it."""
         maker = self.type_lookup(cls, "__new__")
         initializer = self.type_lookup(cls, "__init__")
@@ -120,7 +111,7 @@ class Calls(Part):
             return self.call_type_natively(cls, args, kwargs)
         if is_python(maker):
             rest_of_call = constructing_rest(cls, args, kwargs) if rest is CALLED else None
-            made = self.call_before(rest_of_call, self.getattr(cls, "__new__"), (cls, *args), kwargs)
+            made = self.call(self.getattr(cls, "__new__"), (cls, *args), kwargs, rest_of_call)
         else:
             made = self.call_native(cls.__new__, (cls, *args), kwargs)
         if cls not in mro_of(type(made)):
@@ -128,7 +119,7 @@ class Calls(Part):
         initializer = self.type_lookup(type(made), "__init__")
         if is_python(initializer):
             bound = self.bind_special(initializer, made)
-            initialized(self.call_before(made_rest(made) if rest is CALLED else None, bound, args, kwargs), made)
+            initialized(self.call(bound, args, kwargs, made_rest(made) if rest is CALLED else None), made)
         elif initializer is not object.__init__:  # which does nothing behind such a `__new__`
             self.call_native(initializer, (made, *args), kwargs)
         return made
@@ -137,9 +128,8 @@ class Calls(Part):
         """Call a class that has neither `__new__` nor `__init__` in Python."""
         return cls(*args, **kwargs)
 
-    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def build_class(self, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """`__build_class__(body, name, *bases, metaclass=..., **kwargs)`: the statement `class`"""
-        rest = self.take_rest()
         body, name, *given = args
         bases = tuple(given)
         resolved = resolve_bases(bases)
@@ -163,7 +153,7 @@ class Calls(Part):
         cell = self.run_frame(frame)
         if resolved is not bases:
             self.setitem(namespace, "__orig_bases__", bases)
-        cls = self.call_before(rest if cell is None else None, meta, (name, resolved, namespace), keywords)
+        cls = self.call(meta, (name, resolved, namespace), keywords, rest if cell is None else None)
         if cell is not None and issubclass(type(cls), type):
             self._check_class_cell(cell, name, cls)
         return cls
@@ -226,11 +216,11 @@ class Calls(Part):
         if leave is NULL:
             raise TypeError(f"{missing} (missed __exit__ method)")
         leaving = self.bind_special(leave, manager)
-        return leaving, self.call_before(entering_rest(leaving), entering, (), {})
+        return leaving, self.call(entering, (), {}, entering_rest(leaving))
 
     def leave_context(self, leave: Any, raised: BaseException) -> Any:
         """The end of a `with` block that raises; whether it is handled."""
-        return self.call_before(LEFT, leave, (type(raised), raised, self.traceback_of(raised)), {})
+        return self.call(leave, (type(raised), raised, self.traceback_of(raised)), {}, LEFT)
 
 
 def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:

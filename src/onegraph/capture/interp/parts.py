@@ -19,7 +19,6 @@ class Part:
     natively: Operation
 
     call: Operation
-    call_before: Operation
     call_special: Operation
     bind_special: Operation
     make_frame: Operation

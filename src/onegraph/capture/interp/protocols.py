@@ -155,12 +155,12 @@ class Protocols(Part):
             result = self.call_special(self.type_lookup(type(receiver), "__eq__"), receiver, (argument,), rest)
             return result if result is NotImplemented else not self.truth(result)
         if type(method) is FunctionType:
-            return self.call_before(rest, method, (receiver, argument), {})
+            return self.call(method, (receiver, argument), {}, rest)
         try:
             bound = self.bind_special(method, receiver)
         except Exception:  # CPython takes any error of the binding for a missing method
             return NotImplemented
-        return self.call_before(rest, bound, (argument,), {})
+        return self.call(bound, (argument,), {}, rest)
 
     def is_op(self, a: Any, b: Any) -> bool:
         """`a is b`"""
@@ -220,7 +220,7 @@ class Protocols(Part):
         if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
-                return self.call_before(rests.ITEM, self.getattr(container, "__class_getitem__"), (key,), {})
+                return self.call(self.getattr(container, "__class_getitem__"), (key,), {}, rests.ITEM)
         return self.natively(operator.getitem, container, key)
 
     def index(self, obj: Any, rest: Rest | None) -> int:

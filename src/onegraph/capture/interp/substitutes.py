@@ -20,25 +20,22 @@ from onegraph.capture.pyobject.exact_types import isinstance
 Substitute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 SUBSTITUTES: dict[int, Substitute] = {}  # by the identity of the function
-PASSING: set[int] = set()  # those that ask `machine.take_rest()` first
 _kept_alive: list[Any] = []
 
 
-def substitute(*functions: Any, passing: bool = False) -> Callable[[Substitute], Substitute]:
+def substitute(*functions: Any) -> Callable[[Substitute], Substitute]:
     """Register what the machine does instead of calling `functions`."""
 
     def register(made: Substitute) -> Substitute:
         for function in functions:
             SUBSTITUTES[id(function)] = made
-            if passing:
-                PASSING.add(id(function))
             _kept_alive.append(function)
         return made
 
     return register
 
 
-@substitute(builtins.__build_class__, passing=True)
+@substitute(builtins.__build_class__)
 def build_class(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return machine.build_class(args, kwargs)
 

@@ -33,7 +33,7 @@ _CONFIG_MANAGER = "DynamoConfigPatchProxy"
 
 def spelled(ours: Any) -> Mark:
     """A function of torch that is the same as one of ours."""
-    return lambda tracer, rest, function, args, kwargs: tracer.call_before(rest, ours, args, kwargs)
+    return lambda tracer, rest, function, args, kwargs: tracer.call(ours, args, kwargs, rest)
 
 
 def enter_error_on_graph_break(manager: Any) -> None:
@@ -57,7 +57,7 @@ def leave_config_patch(manager: Any, *exception: object) -> None:
 
 def call_polyfill(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compiler.substitute_in_graph` has made of a Python function."""
-    return tracer.call_before(rest, function.__torch_dynamo_polyfill__, args, kwargs)
+    return tracer.call(function.__torch_dynamo_polyfill__, args, kwargs, rest)
 
 
 def unwrapped_kernel(
@@ -69,7 +69,7 @@ def unwrapped_kernel(
 
 def call_compiled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` has made of a function: the function is a part of this graph."""
-    return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
+    return tracer.call(function._torchdynamo_orig_callable, args, kwargs, rest)
 
 
 #: Why torch's compiler disables parts of torch's own optimizers when it is first used. That is no wish of the program.
@@ -79,7 +79,7 @@ OPTIMIZER_LIMITS = re.compile(r"optimizer <class 'torch\.optim\..*> \w+ not supp
 def call_disabled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compiler.disable` has made of a function."""
     if OPTIMIZER_LIMITS.fullmatch(getattr(function, "_torchdynamo_disable_msg", None) or ""):
-        return tracer.call_before(rest, function._torchdynamo_orig_callable, args, kwargs)
+        return tracer.call(function._torchdynamo_orig_callable, args, kwargs, rest)
     return policy.run_eagerly(tracer, rest, function, args, kwargs)
 
 
@@ -87,7 +87,7 @@ def call_module(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
     """What `torch.compile` or `disable` has made of a module."""
     if type(tracer.world.real(function).dynamo_ctx).__name__ == "DisableContext":
         return policy.run_eagerly(tracer, rest, type(function), args, kwargs)
-    return tracer.call_before(rest, tracer.getattr(function, "_orig_mod"), args, kwargs)
+    return tracer.call(tracer.getattr(function, "_orig_mod"), args, kwargs, rest)
 
 
 #: (module, qualified name of the code or class) -> what a call of the function, or of an instance, means.

@@ -67,7 +67,6 @@ from onegraph.capture.heap.native_calls import (
 from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.attributes import note_attribute
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
@@ -144,7 +143,6 @@ class Tracer(Frames, Containers):
         self.was_too_deep = False
         #: Where the exception that no frame has handled yet was raised.
         self.unhandled: Unhandled | None = None
-        self._rest: Rest | None = None
         self._reentry = Reentry(self)
         world.natively = self.natively
 
@@ -198,7 +196,7 @@ class Tracer(Frames, Containers):
         self.world.length_matters(obj)
         method = self.class_lookup(type(obj), "__len__")
         if isinstance(method, types.FunctionType):
-            result = self.call_before(rest, method, (obj,), {})
+            result = self.call(method, (obj,), {}, rest)
             known = isinstance(result, torch.SymInt) or type(result) is int and 0 <= result <= sys.maxsize
             return result if known else taken(len, "__len__", type(obj), result)
         self.world.refuse_opaque(obj)
@@ -222,35 +220,22 @@ class Tracer(Frames, Containers):
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
-    def call_before(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """A frame that the call enters can resume behind a break, if it is known what follows."""
-        self._rest = rest
-        return self.call(function, args, kwargs)
-
-    def take_rest(self) -> Rest | None:
-        """Of what the call that begins now calls in turn nothing is known, unless it is said again."""
-        rest, self._rest = self._rest, None
-        return rest
-
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         identity = id(function)
         mark = MARKS.get(identity) or self.own_marks.get(identity)
         if mark is not None:
-            rest = self.take_rest()
             keep_identity(self, function)
             return mark(self, rest, function, args, kwargs)
         real = self.world.real_of.get(identity)
         if id(real) in MARKS:  # a callable object of the program, whose shadow is called
             self.world.guard(self.world.origin[identity], "is", real)
-            return MARKS[id(real)](self, self.take_rest(), real, args, kwargs)
+            return MARKS[id(real)](self, rest, real, args, kwargs)
         row = row_of(function)
         if row.handler is not None:
-            self._rest = self._rest if row.passes_rest else None
-            return row.handler(self, args, kwargs)
-        rest = self.take_rest()
+            return row.handler(self, args, kwargs, rest) if row.passes_rest else row.handler(self, args, kwargs)
         row.refuse()
         if identity in SUBSTITUTES:
-            self._rest = rest if identity in substitutes.PASSING else None
             return SUBSTITUTES[identity](self, args, kwargs)
         match plain(function):
             case types.FunctionType():
@@ -264,19 +249,16 @@ class Tracer(Frames, Containers):
                     return self.run_torch(function, args, kwargs)
                 if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
                     return function(*args, **kwargs)  # what is native to the program
-                frame = self.make_frame(decode(function.__code__), function, self.bind(function, args, kwargs))
-                frame.rest = rest
-                return self.run_frame(frame)
+                return self.interpret(function, args, kwargs, rest)
             case types.MethodType():
-                return self.call_before(rest, function.__func__, (function.__self__, *args), kwargs)
+                return self.call(function.__func__, (function.__self__, *args), kwargs, rest)
             case functools.partial():
                 self.world.realize(function)
                 named = {**function.keywords, **kwargs}
-                return self.call_before(rest, function.func, (*function.args, *args), named)
+                return self.call(function.func, (*function.args, *args), named, rest)
             case type():
                 self._refuse_making(function)
-                self._rest = rest  # for `call_type`, which takes it first
-                return self.call_type(function, args, kwargs)
+                return self.call_type(function, args, kwargs, rest)
         if isinstance(function, NATIVE_FUNCTIONS):
             return self.call_native(function, args, kwargs)
         return self.call_object(rest, function, args, kwargs)
@@ -307,7 +289,7 @@ class Tracer(Frames, Containers):
         if isinstance(function, operator.attrgetter) and len(args) == 1 and not kwargs:
             names = function.__reduce__()[1]
             if len(names) == 1 and "." not in names[0]:
-                return self.call_before(rest, getattr, (args[0], names[0]), {})
+                return self.call(getattr, (args[0], names[0]), {}, rest)
             if self.world.is_pinned(args[0]):
                 raise refused_native(function, "operator", "attrgetter")
         inline = getattr(type(function), "__onegraph_inline__", None)
@@ -321,11 +303,11 @@ class Tracer(Frames, Containers):
             return run_eagerly(self, rest, find_disabled(method), args, kwargs)
         if isinstance(method, types.FunctionType) and not runs_natively(method):
             method = self._admit_class_value(type(function), owner, method, "__call__")
-            return self.call_before(rest, method, (function, *args), kwargs)
+            return self.call(method, (function, *args), kwargs, rest)
         if isinstance(method, staticmethod | classmethod):
             method = self._admit_class_value(type(function), owner, method, "__call__")
             receiver = (type(function),) if isinstance(method, classmethod) else ()
-            return self.call_before(rest, method.__func__, (*receiver, *args), kwargs)
+            return self.call(method.__func__, (*receiver, *args), kwargs, rest)
         if method is MISSING:
             raise TypeError(f"'{type(function).__name__}' object is not callable")
         if isinstance(function, SCRIPTED_TYPES):

@@ -33,7 +33,7 @@ from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
-from onegraph.capture.interp.rests import HASHED
+from onegraph.capture.interp.rests import HASHED, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.library import asks_for_itself
 from onegraph.capture.pyobject.contents import ATOMS
@@ -87,6 +87,11 @@ breaks(b.FRAME_ACCESS, globals, locals)
 breaks(b.DYNAMIC_CODE, exec, eval)
 
 
+@policy(builtins.__build_class__, passing=True)
+def build_class(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
+    return tracer.build_class(args, kwargs, rest)
+
+
 @policy(os.fspath)
 def fspath(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     (path,) = args
@@ -129,7 +134,7 @@ def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
-        result = tracer.concrete(tracer.call_before(HASHED, method, (value,), {}), "hash")
+        result = tracer.concrete(tracer.call(method, (value,), {}, HASHED), "hash")
         known = type(result) is int and -1 < result <= sys.maxsize
         return result if known else taken(hash, "__hash__", type(value), result)
     if method is object.__hash__:

@@ -12,6 +12,7 @@ from onegraph.capture.breaks import TENSOR_COPY, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import DictOf
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.private import DisableTorchFunction
@@ -19,8 +20,7 @@ from onegraph.torchlib.state import untraced
 
 
 @policy(copy.copy, passing=True)
-def copy_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    rest = tracer.take_rest()
+def copy_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
     value = args[0] if args else None
     if isinstance(value, StandIn):
         return value.copied()

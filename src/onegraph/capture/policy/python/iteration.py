@@ -52,7 +52,7 @@ def reduce_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     known = type(args[1]) in (list, tuple)
     for index, item in enumerate(items, 1 if len(args) > 2 else 2):
         rest = reducing_rest(args[0], args[1], index) if known else None
-        total = tracer.call_before(rest, args[0], (total, item), {})
+        total = tracer.call(args[0], (total, item), {}, rest)
     return total
 
 
@@ -69,7 +69,7 @@ def _extreme(function: Any, symbol: str) -> None:
             return tracer.computed(function, *items)
         keyed = items if key is None else []
         for item in items if key is not None else ():
-            keyed.append(tracer.call_before(extreme_rest(function, key, items, list(keyed)), key, (item,), {}))
+            keyed.append(tracer.call(key, (item,), {}, extreme_rest(function, key, items, list(keyed))))
         best = 0
         for index in range(1, len(items)):
             if ordered(tracer, function.__name__, symbol, keyed[index], keyed[best]):
@@ -311,7 +311,7 @@ def sort(tracer: Tracing, items: list[Any], kwargs: dict[str, Any]) -> list[Any]
     key = kwargs.get("key")
     reverse, keys = kwargs.get("reverse", False), items if key is None else []
     for item in items if key is not None else ():
-        keys.append(tracer.call_before(ordering_rest(key, items, list(keys), reverse), key, (item,), {}))
+        keys.append(tracer.call(key, (item,), {}, ordering_rest(key, items, list(keys), reverse)))
     reverse = reversed_by(tracer, reverse)
     refuse_marked(*keys)
     plain = all(type(each) in PLAIN for each in keys)

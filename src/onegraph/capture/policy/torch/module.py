@@ -14,6 +14,7 @@ from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
+from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 
 TABLES = ("_parameters", "_buffers", "_modules")
@@ -66,9 +67,8 @@ def has_global_hooks() -> bool:
 
 
 @policy(Module._wrapped_call_impl, Module._call_impl, passing=True)
-def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
     """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
-    rest = tracer.take_rest()
     module = args[0]
     real = tracer.world.real(module)
     if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
@@ -77,7 +77,7 @@ def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return tracer.interpret(Module._call_impl, args, kwargs)
     if real is not module:
         guard_hooks(tracer, real, tracer.world.origin[id(module)])
-    return tracer.call_before(rest, tracer.getattr(module, "forward"), args[1:], kwargs)
+    return tracer.call(tracer.getattr(module, "forward"), args[1:], kwargs, rest)
 
 
 def guard_hooks(tracer: Tracing, module: Module, source: Source) -> None:
