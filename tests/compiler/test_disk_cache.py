@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,18 @@ def test_the_least_recently_used_go_first(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(disk_cache, "PRUNE_EVERY", 4)
     cache.store("k3", bytes(50))
     assert {path.name for path in tmp_path.iterdir()} == {"k0", "k2", "k3"}
+
+
+def test_a_file_that_goes_meanwhile_leaves_nothing_open(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    os.symlink("gone", tmp_path / "another")
+    cache = DiskCache(tmp_path)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        cache.store("key", b"content")
+        gc.collect()
+    assert not warned
+    assert cache.load("key") == b"content"
 
 
 def test_a_module_is_compiled_once(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class DiskCache:
 
     def _prune(self) -> None:
         """Remove the least recently used files until the rest is within the limit."""
-        files = sorted(((entry.stat(), entry.path) for entry in os.scandir(self.folder)), key=lambda f: -f[0].st_mtime)
+        with os.scandir(self.folder) as entries:  # closed also where another process has removed a file meanwhile
+            files = sorted(((entry.stat(), entry.path) for entry in entries), key=lambda f: -f[0].st_mtime)
         total = 0
         for status, path in files:
             total += status.st_size
