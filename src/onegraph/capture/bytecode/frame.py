@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 from onegraph.capture.bytecode.instruction import Bytecode, Position
 
@@ -48,7 +48,7 @@ class Frame:
         self.bytecode = bytecode
         self.function = function
         self.globals: dict[str, Any] = function.__globals__
-        self.builtins: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
+        self.builtins: dict[str, Any] = cast(Any, function).__builtins__
         self.namespace: MutableMapping[str, Any] | None = None  # of a class body or a module
         self.locals = local_values
         self.cells = cells
