@@ -24,77 +24,84 @@ typedef enum {
     N_STEPS
 } StepKind;
 
+/* The parts of a plan are words that src/onegraph/compiler/runtime/launcher.py writes. It checks every number in them. */
+
 /* Where a value comes from or goes to. */
-typedef enum { PLACE_NONE, PLACE_SLOT, PLACE_REGISTER, PLACE_CONSTANT, PLACE_LIST } PlaceKind;
-
-typedef struct Place {
-    PlaceKind kind;
-    int number;         /* of a slot or register; the length of a list */
-    PyObject *constant; /* owned */
-    struct Place *list; /* owned */
-} Place;
-
-typedef int64_t (*Kernel)(void **pointers, const int64_t *sizes, int64_t threads);
+typedef enum { PLACE_NONE, PLACE_SLOT, PLACE_REGISTER, PLACE_OBJECT, PLACE_LIST } PlaceKind;
 
 typedef struct {
-    int slot;
+    int64_t kind;
+    int64_t number; /* of a slot, a register or an object of the plan; of a list: how many places behind this one */
+} Place;
+
+typedef struct {
+    int64_t slot;
+    int64_t object;
+} Constant;
+
+typedef struct {
+    int64_t slot;
     int64_t offset; /* bytes */
 } Operand;
 
-/* Registers with the sizes and strides of a tensor; ndim -1: not given. */
+/* The registers of a tensor's sizes, and behind them of its strides; ndim -1: not given. */
 typedef struct {
-    int ndim;
-    int *sizes; /* owned; the strides follow */
-    int *strides;
+    int64_t ndim;
+    int64_t sizes[];
 } Layout;
 
+/* What each step begins with. */
 typedef struct {
-    PyObject *callable; /* owned */
-    Place *args;        /* positional, then by keyword */
-    int n_args;
-    int n_positional;
-    PyObject *names; /* of those by keyword: a tuple, or NULL */
-    Place *outputs;
-    Layout *expected;
-    int n_outputs;
-    bool several;
-} ExternStep;
-
-typedef struct {
-    Kernel kernel;
-    Operand *operands;
-    int *sizes;
-    int n_operands;
-    int n_sizes;
-    bool parallel;
-    PyObject *errors; /* owned tuple of (exception type, message) */
-} LaunchStep;
-
-typedef struct {
-    StepKind kind;
-    int target; /* slot or register written */
-    int a;      /* registers or a slot read */
-    int b;
-    union {
-        struct {
-            Layout layout;
-            int32_t dtype;
-            int64_t itemsize;
-            int offset; /* register, of a view */
-        } tensor;
-        LaunchStep launch;
-        ExternStep external;
-        struct {
-            Place *places; /* slots to free, values to return */
-            int n;
-        } many;
-    };
+    int64_t kind;
+    int64_t words; /* of the whole step */
 } Step;
 
 typedef struct {
-    int slot;
-    PyObject *tensor; /* owned */
-} Constant;
+    Step step;
+    int64_t target; /* a register */
+    int64_t a;      /* registers; of a size a slot and a dimension */
+    int64_t b;
+} IntegerStep;
+
+typedef struct {
+    Step step;
+    int64_t target; /* a slot */
+    int64_t dtype;
+    int64_t itemsize;
+    int64_t base; /* of a view: a slot, and a register */
+    int64_t offset;
+    Layout layout;
+} TensorStep;
+
+typedef struct {
+    Step step;
+    int64_t kernel; /* its address */
+    int64_t parallel;
+    int64_t errors; /* an object: a tuple of (exception type, message) */
+    int64_t n_sizes;
+    int64_t n_operands;
+    Operand operands[]; /* behind them the registers of the sizes */
+} LaunchStep;
+
+/* Behind the arguments come the outputs, each a Place and a Layout. */
+typedef struct {
+    Step step;
+    int64_t callable; /* objects */
+    int64_t names;    /* of the arguments by keyword, which are the last ones: a tuple, or None */
+    int64_t several;
+    int64_t n_positional;
+    int64_t n_args;
+    int64_t n_outputs;
+    Place args[];
+} ExternStep;
+
+typedef struct {
+    Step step;
+    int64_t n;
+    Place places[]; /* slots to free, values to return */
+} PlacesStep;
+
+typedef int64_t (*Kernel)(void **pointers, const int64_t *sizes, int64_t threads);
 
 /* Memory for scratch slots, kept from one call to the next. */
 typedef struct {
@@ -105,26 +112,27 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *keep; /* what owns the kernels' machine code */
-    Place *inputs;
-    Py_ssize_t n_inputs;
-    Constant *constants;
-    Py_ssize_t n_constants;
-    Step *steps;
-    Py_ssize_t n_steps;
-    int64_t *registers; /* their first values */
-    int n_registers;
+    PyObject *keep;      /* what owns the kernels' machine code */
+    PyObject *objects;   /* a tuple: what the words speak of */
+    PyObject *steps;     /* bytes of the words of all steps, the last one a return */
+    PyObject *inputs;    /* of places */
+    PyObject *constants; /* of Constants */
+    PyObject *registers; /* of their first values */
     int n_slots;
-    int max_operands; /* of one launch */
-    int max_sizes;
-    int max_args; /* of one extern call */
+    int n_pointers; /* of the launch with the most operands */
+    int n_numbers;  /* of the step with the most sizes and strides */
+    int n_args;     /* of the call with the most arguments, and one; 0: there are no calls */
     int64_t threads; /* 0: torch's number */
-    bool has_externs;
     Scratch *scratch; /* one for each slot; NULL while a call uses it */
 } PlanObject;
 
-/* plan_build.c */
-int plan_build(PlanObject *plan, PyObject *inputs, PyObject *constants, PyObject *registers, PyObject *steps);
+/* The words, and how many things there are among them. */
+static inline const void *words_of(PyObject *bytes) { return PyBytes_AS_STRING(bytes); }
+static inline Py_ssize_t words_count(PyObject *bytes, size_t size) { return PyBytes_GET_SIZE(bytes) / (Py_ssize_t)size; }
+static inline PyObject *plan_object(const PlanObject *plan, int64_t number)
+{
+    return PyTuple_GET_ITEM(plan->objects, number);
+}
 
 /* plan_run.c */
 PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);

@@ -37,15 +37,16 @@ static inline void slot_set(Slot *slot, PyObject *tensor)
     slot->owned = true;
 }
 
-static inline void read_numbers(const Call *call, const int *registers, int n, int64_t *out)
+static inline void read_numbers(const Call *call, const int64_t *registers, int64_t n, int64_t *out)
 {
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         out[i] = call->registers[registers[i]];
     }
 }
 
 /* plan_extern.c */
-PyObject *plan_value(const Call *call, const Place *place); /* a new reference */
-int plan_run_extern(Call *call, const Step *step);
+/* A new reference to the value at a place, and what comes behind that. */
+PyObject *plan_value(const Call *call, const Place **place);
+int plan_run_extern(Call *call, const ExternStep *step);
 
 #endif

@@ -4,14 +4,15 @@
 #include "tensor.h"
 #include "tensor_make.h"
 
-PyObject *plan_value(const Call *call, const Place *place)
+PyObject *plan_value(const Call *call, const Place **place)
 {
-    switch (place->kind) {
+    const Place *here = (*place)++;
+    switch ((PlaceKind)here->kind) {
     case PLACE_NONE: return Py_NewRef(Py_None);
-    case PLACE_REGISTER: return PyLong_FromLongLong(call->registers[place->number]);
-    case PLACE_CONSTANT: return Py_NewRef(place->constant);
+    case PLACE_REGISTER: return PyLong_FromLongLong(call->registers[here->number]);
+    case PLACE_OBJECT: return Py_NewRef(plan_object(call->plan, here->number));
     case PLACE_SLOT: {
-        PyObject *object = call->slots[place->number].object;
+        PyObject *object = call->slots[here->number].object;
         if (object == NULL) {
             PyErr_SetString(PyExc_RuntimeError, "an empty slot is used");
         }
@@ -19,9 +20,9 @@ PyObject *plan_value(const Call *call, const Place *place)
     }
     case PLACE_LIST: break;
     }
-    PyObject *list = PyList_New(place->number);
-    for (int i = 0; list != NULL && i < place->number; i++) {
-        PyObject *item = plan_value(call, &place->list[i]);
+    PyObject *list = PyList_New(here->number);
+    for (int64_t i = 0; list != NULL && i < here->number; i++) {
+        PyObject *item = plan_value(call, place);
         if (item == NULL) {
             Py_CLEAR(list);
         } else {
@@ -47,7 +48,7 @@ static bool layout_differs(const Call *call, PyObject *tensor, const Layout *lay
         if (sizes[i] == 0) {
             return false;
         }
-        differs = differs || (sizes[i] > 1 && strides[i] != call->registers[layout->strides[i]]);
+        differs = differs || (sizes[i] > 1 && strides[i] != call->registers[layout->sizes[ndim + i]]);
     }
     return differs;
 }
@@ -58,14 +59,12 @@ static PyObject *with_layout(Call *call, PyObject *tensor, const Layout *layout)
     if (layout->ndim < 0 || !is_tensor(tensor) || !layout_differs(call, tensor, layout)) {
         return tensor;
     }
-    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype"), *copy = NULL;
-    int32_t code;
-    int64_t itemsize;
-    if (dtype != NULL && dtype_read(dtype, &code, &itemsize) == 0) {
-        int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
-        read_numbers(call, layout->sizes, layout->ndim, sizes);
-        read_numbers(call, layout->strides, layout->ndim, strides);
-        copy = tensor_empty(layout->ndim, sizes, strides, code, itemsize);
+    int32_t dtype;
+    int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
+    read_numbers(call, layout->sizes, 2 * layout->ndim, sizes);
+    PyObject *copy = NULL;
+    if (libtorch_checked()->get_dtype(tensor_handle(tensor), &dtype) == 0) {
+        copy = tensor_empty(layout->ndim, sizes, strides, dtype, LARGEST_ITEMSIZE);
     }
     if (copy != NULL) {
         PyObject *done = PyObject_CallMethod(copy, "copy_", "O", tensor);
@@ -74,7 +73,6 @@ static PyObject *with_layout(Call *call, PyObject *tensor, const Layout *layout)
         }
         Py_XDECREF(done);
     }
-    Py_XDECREF(dtype);
     Py_DECREF(tensor);
     return copy;
 }
@@ -101,46 +99,48 @@ static int store_result(Call *call, const Place *target, const Layout *expected,
     return status;
 }
 
-static int store_results(Call *call, const ExternStep *step, PyObject *result)
+/* Consumes the reference to the result. */
+static int store_results(Call *call, const ExternStep *step, const Place *output, PyObject *result)
 {
-    if (!step->several) {
-        return store_result(call, &step->outputs[0], &step->expected[0], result);
-    }
-    PyObject *values = PySequence_Fast(result, "an operator is expected to give several results");
+    PyObject *values = step->several ? PySequence_Fast(result, "an operator is expected to give several results")
+                                     : PyTuple_Pack(1, result);
     Py_DECREF(result);
     int status = values == NULL ? -1 : 0;
     if (status == 0 && PySequence_Fast_GET_SIZE(values) != step->n_outputs) {
-        PyErr_Format(PyExc_RuntimeError, "%R gave %zd results, not %d", step->callable,
-                     PySequence_Fast_GET_SIZE(values), step->n_outputs);
+        PyErr_Format(PyExc_RuntimeError, "%R gave %zd results, not %lld", plan_object(call->plan, step->callable),
+                     PySequence_Fast_GET_SIZE(values), (long long)step->n_outputs);
         status = -1;
     }
-    for (int i = 0; status == 0 && i < step->n_outputs; i++) {
-        PyObject *value = Py_NewRef(PySequence_Fast_GET_ITEM(values, i));
-        status = store_result(call, &step->outputs[i], &step->expected[i], value);
+    for (int64_t i = 0; status == 0 && i < step->n_outputs; i++) {
+        const Layout *expected = (const Layout *)(output + 1);
+        status = store_result(call, output, expected, Py_NewRef(PySequence_Fast_GET_ITEM(values, i)));
+        output = (const Place *)(expected->sizes + 2 * Py_MAX(expected->ndim, 0));
     }
     Py_XDECREF(values);
     return status;
 }
 
-int plan_run_extern(Call *call, const Step *step)
+int plan_run_extern(Call *call, const ExternStep *step)
 {
-    const ExternStep *external = &step->external;
     PyObject **args = call->args + 1;
+    const Place *place = step->args;
     int n = 0;
-    while (n < external->n_args && (args[n] = plan_value(call, &external->args[n])) != NULL) {
+    while (n < step->n_args && (args[n] = plan_value(call, &place)) != NULL) {
         n++;
     }
     PyObject *result = NULL;
-    if (n == external->n_args) {
-        size_t positional = (size_t)external->n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (n == step->n_args) {
+        PyObject *names = plan_object(call->plan, step->names);
+        size_t positional = (size_t)step->n_positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
         /* An operator may be written in Python: its frames are not the program's. */
         ContextObject *outer = hook_state.context;
         hook_state.context = NULL;
-        result = PyObject_Vectorcall(external->callable, args, positional, external->names);
+        result = PyObject_Vectorcall(plan_object(call->plan, step->callable), args, positional,
+                                     names == Py_None ? NULL : names);
         hook_state.context = outer;
     }
     while (n > 0) {
         Py_DECREF(args[--n]);
     }
-    return result == NULL ? -1 : store_results(call, external, result);
+    return result == NULL ? -1 : store_results(call, step, place, result);
 }

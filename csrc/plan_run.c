@@ -37,20 +37,21 @@ static int slot_data(Slot *slot, void **data)
 
 /* ---- integers ---- */
 
-static int run_integer(Call *call, const Step *step)
+static int run_integer(Call *call, const IntegerStep *step)
 {
+    int64_t kind = step->step.kind;
     int64_t *out = &call->registers[step->target];
-    if (step->kind == STEP_SIZE) {
+    if (kind == STEP_SIZE) {
         PyObject *tensor = call->slots[step->a].object;
         int got = tensor == NULL ? 0 : tensor_size(tensor, step->b, out);
         if (got == 0) {
-            PyErr_Format(PyExc_TypeError, "an input has no dimension %d", step->b);
+            PyErr_Format(PyExc_TypeError, "an input has no dimension %lld", (long long)step->b);
         }
         return got == 1 ? 0 : -1;
     }
     int64_t a = call->registers[step->a], b = call->registers[step->b];
     bool overflow = false;
-    switch (step->kind) {
+    switch (kind) {
     case STEP_ADD: overflow = __builtin_add_overflow(a, b, out); break;
     case STEP_SUB: overflow = __builtin_sub_overflow(a, b, out); break;
     case STEP_MUL: overflow = __builtin_mul_overflow(a, b, out); break;
@@ -62,15 +63,15 @@ static int run_integer(Call *call, const Step *step)
             return -1;
         }
         if (b == -1) { /* INT64_MIN / -1 overflows */
-            overflow = step->kind == STEP_FLOORDIV && __builtin_sub_overflow((int64_t)0, a, out);
-            if (step->kind == STEP_MOD) {
+            overflow = kind == STEP_FLOORDIV && __builtin_sub_overflow((int64_t)0, a, out);
+            if (kind == STEP_MOD) {
                 *out = 0;
             }
             break;
         }
         int64_t quotient = a / b, remainder = a % b;
         bool adjust = remainder != 0 && (remainder < 0) != (b < 0);
-        *out = step->kind == STEP_FLOORDIV ? quotient - adjust : remainder + (adjust ? b : 0);
+        *out = kind == STEP_FLOORDIV ? quotient - adjust : remainder + (adjust ? b : 0);
     }
     }
     if (overflow) {
@@ -97,13 +98,11 @@ static void prefer_large_pages(void *memory, int64_t bytes)
 #endif
 }
 
-static int run_alloc(Call *call, const Step *step)
+static int run_alloc(Call *call, const TensorStep *step)
 {
-    const Layout *layout = &step->tensor.layout;
-    int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
-    read_numbers(call, layout->sizes, layout->ndim, sizes);
-    read_numbers(call, layout->strides, layout->ndim, strides);
-    PyObject *tensor = tensor_empty(layout->ndim, sizes, strides, step->tensor.dtype, step->tensor.itemsize);
+    int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
+    read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
+    PyObject *tensor = tensor_empty(ndim, sizes, strides, (int32_t)step->dtype, step->itemsize);
     if (tensor == NULL) {
         return -1;
     }
@@ -113,22 +112,20 @@ static int run_alloc(Call *call, const Step *step)
     if (slot_data(slot, &memory) < 0) {
         return -1;
     }
-    prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->tensor.itemsize);
+    prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->itemsize);
     return 0;
 }
 
-static int run_view(Call *call, const Step *step)
+static int run_view(Call *call, const TensorStep *step)
 {
-    const Layout *layout = &step->tensor.layout;
-    int64_t *sizes = call->numbers, *strides = sizes + layout->ndim;
-    read_numbers(call, layout->sizes, layout->ndim, sizes);
-    read_numbers(call, layout->strides, layout->ndim, strides);
-    PyObject *base = call->slots[step->a].object;
+    int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
+    read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
+    PyObject *base = call->slots[step->base].object;
     if (base == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "a view is made of an empty slot");
         return -1;
     }
-    PyObject *tensor = tensor_view(base, layout->ndim, sizes, strides, call->registers[step->tensor.offset]);
+    PyObject *tensor = tensor_view(base, ndim, sizes, strides, call->registers[step->offset]);
     if (tensor == NULL) {
         return -1;
     }
@@ -136,12 +133,12 @@ static int run_view(Call *call, const Step *step)
     return 0;
 }
 
-static int run_scratch(Call *call, const Step *step)
+static int run_scratch(Call *call, const TensorStep *step)
 {
-    const Layout *layout = &step->tensor.layout;
-    int64_t elements = 1;
-    for (int i = 0; i < layout->ndim; i++) {
-        int64_t size = call->registers[layout->sizes[i]], stride = call->registers[layout->strides[i]], last;
+    int64_t ndim = step->layout.ndim, elements = 1;
+    const int64_t *sizes = step->layout.sizes, *strides = sizes + ndim;
+    for (int64_t i = 0; i < ndim; i++) {
+        int64_t size = call->registers[sizes[i]], stride = call->registers[strides[i]], last;
         if (size <= 0) {
             elements = 0;
             break;
@@ -153,7 +150,7 @@ static int run_scratch(Call *call, const Step *step)
     }
     Scratch *scratch = &call->scratch[step->target];
     size_t bytes;
-    if (__builtin_mul_overflow((size_t)elements, (size_t)step->tensor.itemsize, &bytes) || bytes > PTRDIFF_MAX / 2) {
+    if (__builtin_mul_overflow((size_t)elements, (size_t)step->itemsize, &bytes) || bytes > PTRDIFF_MAX / 2) {
         PyErr_NoMemory();
         return -1;
     }
@@ -180,11 +177,11 @@ static void shrink(Scratch *scratch, size_t kept)
     }
 }
 
-static void run_free(Call *call, const Step *step)
+static void run_free(Call *call, const PlacesStep *step)
 {
-    for (int i = 0; i < step->many.n; i++) {
-        slot_clear(&call->slots[step->many.places[i].number]);
-        shrink(&call->scratch[step->many.places[i].number], step->kind == STEP_RELEASE ? 0 : KEPT_SCRATCH);
+    for (int64_t i = 0; i < step->n; i++) {
+        slot_clear(&call->slots[step->places[i].number]);
+        shrink(&call->scratch[step->places[i].number], step->step.kind == STEP_RELEASE ? 0 : KEPT_SCRATCH);
     }
 }
 
@@ -198,11 +195,10 @@ void scratch_free(Scratch *scratch, int n)
 
 /* ---- kernels ---- */
 
-static int run_launch(Call *call, const Step *step)
+static int run_launch(Call *call, const LaunchStep *launch)
 {
-    const LaunchStep *launch = &step->launch;
     int64_t bytes = 0;
-    for (int i = 0; i < launch->n_operands; i++) {
+    for (int64_t i = 0; i < launch->n_operands; i++) {
         Slot *slot = &call->slots[launch->operands[i].slot];
         void *data;
         if (slot_data(slot, &data) < 0) {
@@ -211,21 +207,22 @@ static int run_launch(Call *call, const Step *step)
         call->pointers[i] = (char *)data + launch->operands[i].offset;
         bytes += slot->bytes;
     }
-    read_numbers(call, launch->sizes, launch->n_sizes, call->numbers);
+    read_numbers(call, (const int64_t *)(launch->operands + launch->n_operands), launch->n_sizes, call->numbers);
     bool alone = !launch->parallel || flushes_denormals(); /* which other threads do not know of */
     int64_t threads = alone ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
     PyThreadState *released = bytes >= HEAVY_LAUNCH ? PyEval_SaveThread() : NULL;
-    int64_t code = launch->kernel(call->pointers, call->numbers, threads);
+    int64_t code = ((Kernel)(uintptr_t)launch->kernel)(call->pointers, call->numbers, threads);
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
     if (code == 0) {
         return 0;
     }
-    if (code < 0 || code > PyTuple_GET_SIZE(launch->errors)) {
+    PyObject *errors = plan_object(call->plan, launch->errors);
+    if (code < 0 || code > PyTuple_GET_SIZE(errors)) {
         PyErr_Format(PyExc_SystemError, "a kernel gave the unknown code %lld", (long long)code);
     } else {
-        PyObject *error = PyTuple_GET_ITEM(launch->errors, code - 1);
+        PyObject *error = PyTuple_GET_ITEM(errors, code - 1);
         PyErr_SetObject(PyTuple_GET_ITEM(error, 0), PyTuple_GET_ITEM(error, 1));
     }
     return -1;
@@ -233,11 +230,12 @@ static int run_launch(Call *call, const Step *step)
 
 /* ---- the call ---- */
 
-static PyObject *give_results(const Call *call, const Step *step)
+static PyObject *give_results(const Call *call, const PlacesStep *step)
 {
-    PyObject *results = PyTuple_New(step->many.n);
-    for (int i = 0; results != NULL && i < step->many.n; i++) {
-        PyObject *value = plan_value(call, &step->many.places[i]);
+    const Place *place = step->places;
+    PyObject *results = PyTuple_New(step->n);
+    for (int64_t i = 0; results != NULL && i < step->n; i++) {
+        PyObject *value = plan_value(call, &place);
         if (value == NULL) {
             Py_CLEAR(results);
         } else {
@@ -249,47 +247,51 @@ static PyObject *give_results(const Call *call, const Step *step)
 
 static PyObject *run_steps(Call *call)
 {
-    for (const Step *step = call->plan->steps;; step++) {
+    const int64_t *words = words_of(call->plan->steps);
+    for (;;) {
+        const Step *step = (const Step *)words;
         int status = 0;
-        switch (step->kind) {
-        case STEP_ALLOC: status = run_alloc(call, step); break;
-        case STEP_SCRATCH: status = run_scratch(call, step); break;
-        case STEP_VIEW: status = run_view(call, step); break;
-        case STEP_LAUNCH: status = run_launch(call, step); break;
-        case STEP_EXTERN: status = plan_run_extern(call, step); break;
+        switch ((StepKind)step->kind) {
+        case STEP_ALLOC: status = run_alloc(call, (const TensorStep *)step); break;
+        case STEP_SCRATCH: status = run_scratch(call, (const TensorStep *)step); break;
+        case STEP_VIEW: status = run_view(call, (const TensorStep *)step); break;
+        case STEP_LAUNCH: status = run_launch(call, (const LaunchStep *)step); break;
+        case STEP_EXTERN: status = plan_run_extern(call, (const ExternStep *)step); break;
         case STEP_FREE:
-        case STEP_RELEASE: run_free(call, step); break;
-        case STEP_RETURN: return give_results(call, step);
-        default: status = run_integer(call, step);
+        case STEP_RELEASE: run_free(call, (const PlacesStep *)step); break;
+        case STEP_RETURN: return give_results(call, (const PlacesStep *)step);
+        default: status = run_integer(call, (const IntegerStep *)step);
         }
         if (status < 0) {
             return NULL;
         }
+        words += step->words;
     }
 }
 
 static int bind_inputs(Call *call, PyObject *const *args)
 {
-    PlanObject *plan = call->plan;
-    for (Py_ssize_t i = 0; i < plan->n_inputs; i++) {
-        const Place *place = &plan->inputs[i];
+    const PlanObject *plan = call->plan;
+    const Place *place = words_of(plan->inputs);
+    for (Py_ssize_t n = words_count(plan->inputs, sizeof(Place)); n > 0; n--, place++, args++) {
         if (place->kind == PLACE_SLOT) {
-            call->slots[place->number].object = args[i];
+            call->slots[place->number].object = *args;
             call->slots[place->number].owned = call->consumes;
         } else {
-            PyObject *number = PyErr_Occurred() ? NULL : PyNumber_Index(args[i]);
+            PyObject *number = PyErr_Occurred() ? NULL : PyNumber_Index(*args);
             call->registers[place->number] = number == NULL ? 0 : PyLong_AsLongLong(number);
             Py_XDECREF(number);
             if (call->consumes) {
-                Py_DECREF(args[i]);
+                Py_DECREF(*args);
             }
         }
     }
     if (PyErr_Occurred()) {
         return -1;
     }
-    for (Py_ssize_t i = 0; i < plan->n_constants; i++) {
-        call->slots[plan->constants[i].slot].object = plan->constants[i].tensor;
+    const Constant *constant = words_of(plan->constants);
+    for (Py_ssize_t n = words_count(plan->constants, sizeof(Constant)); n > 0; n--, constant++) {
+        call->slots[constant->slot].object = plan_object(plan, constant->object);
     }
     return 0;
 }
@@ -298,15 +300,15 @@ static PyObject *run(Call *call, PyObject *const *args)
 {
     PlanObject *plan = call->plan;
     memset(call->slots, 0, (size_t)plan->n_slots * sizeof(Slot));
-    memcpy(call->registers, plan->registers, (size_t)plan->n_registers * sizeof(int64_t));
+    memcpy(call->registers, words_of(plan->registers), (size_t)PyBytes_GET_SIZE(plan->registers));
     call->scratch = plan->scratch; /* another call may run at the same time: it makes its own */
     plan->scratch = NULL;
     if (call->scratch == NULL && (call->scratch = PyMem_Calloc((size_t)plan->n_slots + 1, sizeof(Scratch))) == NULL) {
         return PyErr_NoMemory();
     }
-    uint64_t keys = plan->has_externs ? dispatch_below_autograd() : 0;
+    uint64_t keys = plan->n_args > 0 ? dispatch_below_autograd() : 0;
     PyObject *results = bind_inputs(call, args) < 0 ? NULL : run_steps(call);
-    if (plan->has_externs) {
+    if (plan->n_args > 0) {
         dispatch_restore(keys);
     }
     for (int i = 0; i < plan->n_slots; i++) {
@@ -326,9 +328,9 @@ static PyObject *run(Call *call, PyObject *const *args)
 static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consumes)
 {
     Call call = {.plan = plan, .consumes = consumes};
-    size_t bytes = (size_t)plan->n_slots * sizeof(Slot) + (size_t)plan->n_registers * sizeof(int64_t) +
-                   (size_t)plan->max_operands * sizeof(void *) + (size_t)plan->max_sizes * sizeof(int64_t) +
-                   (size_t)(plan->max_args + 1) * sizeof(PyObject *);
+    size_t bytes = (size_t)plan->n_slots * sizeof(Slot) + (size_t)PyBytes_GET_SIZE(plan->registers) +
+                   (size_t)plan->n_pointers * sizeof(void *) + (size_t)plan->n_numbers * sizeof(int64_t) +
+                   (size_t)plan->n_args * sizeof(PyObject *);
     int64_t few[FEW * 8];
     char *memory = bytes <= sizeof(few) ? (char *)few : PyMem_Malloc(bytes);
     if (memory == NULL) {
@@ -336,9 +338,9 @@ static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consume
     }
     call.slots = (Slot *)memory;
     call.registers = (int64_t *)(call.slots + plan->n_slots);
-    call.pointers = (void **)(call.registers + plan->n_registers);
-    call.numbers = (int64_t *)(call.pointers + plan->max_operands);
-    call.args = (PyObject **)(call.numbers + plan->max_sizes);
+    call.pointers = (void **)((char *)call.registers + PyBytes_GET_SIZE(plan->registers));
+    call.numbers = (int64_t *)(call.pointers + plan->n_pointers);
+    call.args = (PyObject **)(call.numbers + plan->n_numbers);
     PyObject *results = run(&call, args);
     if (memory != (char *)few) {
         PyMem_Free(memory);
@@ -349,8 +351,9 @@ static PyObject *call_with(PlanObject *plan, PyObject *const *args, bool consume
 PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     PlanObject *plan = (PlanObject *)self;
-    if (PyVectorcall_NARGS(nargsf) != plan->n_inputs || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
-        return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", plan->n_inputs,
+    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
+    if (PyVectorcall_NARGS(nargsf) != n_inputs || (names != NULL && PyTuple_GET_SIZE(names) != 0)) {
+        return PyErr_Format(PyExc_TypeError, "the graph takes %zd inputs, got %zd", n_inputs,
                             PyVectorcall_NARGS(nargsf) + (names == NULL ? 0 : PyTuple_GET_SIZE(names)));
     }
     return call_with(plan, args, false);
@@ -359,18 +362,19 @@ PyObject *plan_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObje
 PyObject *plan_consume(PyObject *self, PyObject *inputs)
 {
     PlanObject *plan = (PlanObject *)self;
-    if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != plan->n_inputs) {
-        return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", plan->n_inputs);
+    Py_ssize_t n_inputs = words_count(plan->inputs, sizeof(Place));
+    if (!PyList_CheckExact(inputs) || PyList_GET_SIZE(inputs) != n_inputs) {
+        return PyErr_Format(PyExc_TypeError, "the graph takes a list of %zd inputs", n_inputs);
     }
-    PyObject **args = PyMem_Malloc((size_t)(plan->n_inputs + 1) * sizeof(PyObject *));
+    PyObject **args = PyMem_Malloc((size_t)(n_inputs + 1) * sizeof(PyObject *));
     if (args == NULL) {
         return PyErr_NoMemory();
     }
-    for (Py_ssize_t i = 0; i < plan->n_inputs; i++) {
+    for (Py_ssize_t i = 0; i < n_inputs; i++) {
         args[i] = Py_NewRef(PyList_GET_ITEM(inputs, i));
     }
     PyObject *results = NULL;
-    if (PyList_SetSlice(inputs, 0, plan->n_inputs, NULL) == 0) {
+    if (PyList_SetSlice(inputs, 0, n_inputs, NULL) == 0) {
         results = call_with(plan, args, true);
     }
     PyMem_Free(args);

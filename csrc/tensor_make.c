@@ -144,28 +144,6 @@ int tensor_bytes(PyObject *tensor, int64_t *bytes)
 
 int64_t torch_threads(void) { return torch.threads(); }
 
-int dtype_read(PyObject *dtype, int32_t *code, int64_t *itemsize)
-{
-    PyObject *module = PyImport_ImportModule("torch");
-    PyObject *size = module == NULL ? NULL : PyObject_GetAttrString(dtype, "itemsize");
-    PyObject *tensor = size == NULL ? NULL : PyObject_CallMethod(module, "empty", "i", 0);
-    if (tensor != NULL) {
-        Py_SETREF(tensor, PyObject_CallMethod(tensor, "to", "O", dtype));
-    }
-    int status = -1;
-    if (tensor != NULL && is_tensor(tensor) && libtorch_checked()->get_dtype(tensor_handle(tensor), code) == 0) {
-        *itemsize = PyLong_AsLongLong(size);
-        status = PyErr_Occurred() ? -1 : 0;
-    }
-    if (status < 0 && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "a dtype is expected, not %R", dtype);
-    }
-    Py_XDECREF(tensor);
-    Py_XDECREF(size);
-    Py_XDECREF(module);
-    return status;
-}
-
 /* ---- dispatch ---- */
 
 uint64_t dispatch_below_autograd(void)

@@ -7,20 +7,17 @@
 /* Whether this torch has what the launcher needs; checked once. */
 bool tensor_make_ready(void);
 
-/* A new tensor on the CPU with uninitialized memory. */
+/* A new tensor on the CPU with uninitialized memory; `itemsize`: no less than that of the dtype. */
 PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int64_t itemsize);
 /* The memory of `base` seen otherwise; `offset` counts elements from its first. */
 PyObject *tensor_view(PyObject *base, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset);
 /* -1 with an exception set if it has no memory. */
 int tensor_data(PyObject *tensor, void **data);
 /* About: as if its elements were ordinary ones. */
-enum { ORDINARY_ITEMSIZE = 4 };
+enum { ORDINARY_ITEMSIZE = 4, LARGEST_ITEMSIZE = 16 };
 int tensor_bytes(PyObject *tensor, int64_t *bytes);
 
 int64_t torch_threads(void);
-
-/* torch's number for a dtype and the bytes of an element. */
-int dtype_read(PyObject *dtype, int32_t *code, int64_t *itemsize);
 
 /* Take autograd and autocast out of dispatch in this thread; gives what to restore. */
 uint64_t dispatch_below_autograd(void);

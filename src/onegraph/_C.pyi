@@ -193,31 +193,24 @@ class GlobalState:
     @property
     def values(self) -> dict[str, Any]: ...
 
-#: ("slot", n), ("register", n), ("constant", value), ("list", places), or None.
-Place = tuple[str, Any] | None
-
 @final
 class Plan:
-    """A compiled graph: called with its inputs, it returns the tuple of its results. `registers` are the integer
-    registers' first values. The steps are those of `onegraph.ir.plan`, every integer in a register:
+    """A compiled graph: called with its inputs, it returns the tuple of its results.
 
-        ("size", register, slot, dim)        ("add" | "sub" | ... , register, register, register)
-        ("alloc" | "scratch", slot, dtype, sizes, strides)
-        ("view", slot, base, sizes, strides, offset)
-        ("launch", address, ((slot, bytes), ...), sizes, parallel, ((exception type, message), ...))
-        ("extern", callable, places, keyword names, outputs, expected layouts, several)
-        ("free", places)                     ("return", places)
-
-    Raises NotImplementedError where this torch has not what it needs. Runs below autograd and autocast.
+    The parts are 64-bit words, written by `compiler/runtime/launcher.py` and not checked: of the steps, of where the
+    inputs go, of the constants, of the registers' first values. `room`: how many pointers, sizes and arguments a step
+    needs at most. Raises NotImplementedError where this torch has not what it needs. Runs below autograd and autocast.
     """
 
     def __new__(
         cls,
-        inputs: tuple[Place, ...],
-        constants: tuple[tuple[int, Any], ...],
+        steps: bytes,
+        inputs: bytes,
+        constants: bytes,
+        registers: bytes,
+        objects: tuple[Any, ...],
         slots: int,
-        registers: tuple[int, ...],
-        steps: tuple[tuple[Any, ...], ...],
+        room: tuple[int, int, int],
         threads: int = 0,
         keep: object = None,
     ) -> Plan: ...

@@ -15,9 +15,9 @@ from native.planning import ADDRESSES, KERNEL, both, extern, plan_of
 
 from onegraph import _C
 from onegraph.compiler.runtime.executor import Executor
-from onegraph.compiler.runtime.launcher import launcher
-from onegraph.ir.plan import Alloc, Free, Launch, Pointer, Return, Slot, ViewOf
-from onegraph.ir.types import F32, I64
+from onegraph.compiler.runtime.launcher import SCALAR_TYPES, launcher
+from onegraph.ir.plan import Alloc, Compute, ExecPlan, Free, Launch, Pointer, Register, Return, Slot, ViewOf
+from onegraph.ir.types import F32, I64, dtype_of_torch
 
 
 def test_threads() -> None:
@@ -41,21 +41,16 @@ def test_tensors_are_freed_when_the_plan_says_so() -> None:
     def look() -> int:
         return sum(reference() is not None for reference in made)
 
-    def call(function: Any, args: Any, out: Any) -> tuple[Any, ...]:
-        return ("extern", function, args, (), (out,), (None,), False)
-
-    first, second = ("slot", 1), ("slot", 2)
-    steps = (
-        call(make, (("slot", 0),), first),
-        call(make, (first,), second),
-        ("free", (first,)),
-        call(look, (), ("register", 0)),
-        ("free", (second,)),
-        call(look, (), ("register", 1)),
-        ("return", (("register", 0), ("register", 1))),
+    plan = plan_of(
+        extern("make", Slot(0), out=Slot(1)),
+        extern("make", Slot(1), out=Slot(2)),
+        Free((1,)),
+        extern("look", out=Register(0)),
+        Free((2,)),
+        extern("look", out=Register(1)),
+        Return((Register(0), Register(1))),
     )
-    plan = _C.Plan((("slot", 0),), (), 3, (0, 0), steps)
-    assert plan(torch.ones(2)) == (1, 0)
+    assert launcher(plan, ADDRESSES, {}, recipes={"make": make, "look": look})(torch.ones(2)) == (1, 0)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -66,12 +61,14 @@ def test_consumed_inputs_live_as_long_as_they_are_needed(fails: bool) -> None:
     def look() -> int:
         return sum(reference() is not None for reference in references)
 
-    steps = (
-        ("free", (("slot", 0),)),
-        ("extern", look, (), (), (("register", 1),), (None,), False),
-        ("return", (("slot", 1), ("register", 0), ("register", 1))),
+    plan = plan_of(
+        Free((0,)),
+        extern("look", out=Register(1)),
+        Return((Slot(1), Register(0), Register(1))),
+        inputs=(Slot(0), Register(0), Slot(1)),
     )
-    run = _C.Plan((("slot", 0), ("register", 0), ("slot", 1)), (), 2, (0, 0), steps)
+    run = launcher(plan, ADDRESSES, {}, recipes={"look": look})
+    assert isinstance(run, _C.Plan)
     inputs: list[Any] = [x, n, y]
     count = sys.getrefcount(n)
     del x, y
@@ -126,8 +123,8 @@ def test_a_plan_is_collected_with_what_it_holds() -> None:
         pass
 
     keeper = Keeper()
-    keeper.plan = _C.Plan((), (), 0, (), (("return", ()),), 0, keeper)
-    assert keeper.plan() == () and "1 steps for 0 inputs" in repr(keeper.plan)
+    keeper.plan = launcher(plan_of(Return(()), inputs=()), ADDRESSES, {}, keep=keeper)
+    assert keeper.plan() == () and "for 0 inputs" in repr(keeper.plan)
     reference = weakref.ref(keeper)
     del keeper
     gc.collect()
@@ -213,41 +210,24 @@ def test_without_libtorch_the_plan_runs_in_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("plan", "message"),
     [
-        ({"steps": ()}, "a return at the end"),
-        ({"steps": (("jump", 1), ("return", ()))}, "a step is expected"),
-        ({"steps": (5, ("return", ()))}, "a step is expected"),
-        ({"steps": (("add", 0, 0, 9), ("return", ()))}, "the number of a register is expected, not 9"),
-        ({"steps": (("size", 0, 9, 0), ("return", ()))}, "the number of a slot is expected, not 9"),
-        ({"steps": (("free", (("register", 0),)), ("return", ()))}, "slots to free"),
-        ({"steps": (("return", (("slot", -1),)),)}, "the number of a slot is expected, not -1"),
-        ({"steps": (("return", (("cell", 1),)),)}, "a place is expected"),
-        ({"steps": (("launch", 0, (), (), False, ()), ("return", ()))}, "the address of a kernel"),
-        ({"steps": (("launch", 1, (), (), False, ((int, "x"),)), ("return", ()))}, "an exception type and a message"),
-        ({"steps": (("alloc", 0, torch.float32, (0,), (0, 0)), ("return", ()))}, "as many strides as sizes"),
-        ({"steps": (("extern", len, (), (), (None, None), (None, None), False), ("return", ()))}, "agree in number"),
-        ({"steps": (("extern", 5, (), (), (), (), True), ("return", ()))}, "a callable is expected, not 5"),
-        ({"inputs": (None,)}, "a slot or register for each input"),
-        ({"constants": ((9, torch.ones(1)),)}, "the number of a slot is expected, not 9"),
-        ({"slots": -1}, "counted from 0"),
+        (plan_of(Compute(0, "add", 0, Register(9)), Return(())), "8 registers has no register 9"),
+        (plan_of(Compute(0, "size", 9, 0), Return(())), "8 slots has no slot 9"),
+        (plan_of(Return((Slot(-1),))), "no slot -1"),
+        (plan_of(Return(()), inputs=(Register(8),)), "no register 8"),
+        (plan_of(Return(()), constants=[(9, "c")]), "no slot 9"),
     ],
 )
-def test_a_wrong_plan_is_refused_with_the_reason(change: dict[str, Any], message: str) -> None:
-    good: dict[str, Any] = {
-        "inputs": (("slot", 0),),
-        "constants": (),
-        "slots": 2,
-        "registers": (0,),
-        "steps": (("return", ()),),
-    }
-    assert _C.Plan(**good)(torch.ones(1)) == ()
+def test_a_wrong_plan_is_refused_with_the_reason(plan: ExecPlan, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _C.Plan(**{**good, **change})
+        launcher(plan, ADDRESSES, {"c": torch.ones(1)})
 
 
-def test_a_wrong_dtype_is_refused() -> None:
-    with pytest.raises((TypeError, AttributeError)):
-        _C.Plan((), (), 1, (1,), (("alloc", 0, "float32", (0,), (0,)), ("return", ())))
-    with pytest.raises(TypeError):
-        _C.Plan([], (), 1, (), ())
+@pytest.mark.parametrize("name", [name for name in SCALAR_TYPES if name is not None])
+def test_each_element_type_has_its_number(name: str) -> None:
+    dtype = getattr(torch, name)
+    alloc = Alloc(1, dtype_of_torch(name, dtype.itemsize), (3, 2), (1, 3))
+    native, _ = both(plan_of(alloc, Return((Slot(1),))))
+    (made,) = native(torch.ones(1))
+    assert made.dtype is dtype and made.shape == (3, 2) and made.stride() == (1, 3)

@@ -1,18 +1,20 @@
 """From an execution plan to the native launcher, which runs it without Python in between.
 
-The launcher wants every integer in a register and operators as callables; memory that only kernels see needs no tensor.
+The launcher wants numbers only: places by their index, every integer in a register, operators among the objects that a
+plan has. Memory that only kernels see needs no tensor.
 """
 
 from __future__ import annotations
 
 import builtins
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from onegraph import _C
-from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator, torch_dtype
+from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
     Alloc,
@@ -29,7 +31,19 @@ from onegraph.ir.plan import (
     ViewOf,
 )
 
-Place = tuple[str, Any] | None
+#: The kinds of steps and of places, in the order of their numbers in csrc/plan.h.
+STEPS = (
+    "size", "add", "sub", "mul", "floordiv", "mod", "min", "max", "alloc", "scratch", "view", "launch", "extern",
+    "free", "release", "return",
+)  # fmt: skip
+PLACES = ("none", "slot", "register", "object", "list")
+
+#: torch's element types, in the order of its numbers for them; None: of quantized and packed elements.
+SCALAR_TYPES = (
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
+    "bool", *[None] * 3, "bfloat16", *[None] * 7, "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz",
+    "uint16", "uint32", "uint64",
+)  # fmt: skip
 
 #: Operators with a binding that parses its arguments in C: half the cost of a call by `torch.ops`.
 _BOUND: dict[str, Callable[..., Any]] = {
@@ -48,89 +62,139 @@ def launcher(
     recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES,
 ) -> _C.Plan | Executor:
     """The plan as a native callable, or as a Python one where this torch has not what the native one needs."""
-    translation = Translation(plan, addresses, recipes)
-    steps = tuple(map(translation.step, plan.steps))
-    bound = tuple((slot, constants[name]) for slot, name in plan.constants)
-    inputs = tuple(map(translation.place, plan.inputs))
+    words = Translation(plan, addresses, recipes)
+    steps = [word for step in plan.steps for word in words.step(step)]
+    inputs = [word for place in plan.inputs for word in words.place(place)]
+    bound = [word for slot, name in plan.constants for word in (words.slot(slot), words.object(constants[name]))]
+    packed = (pack(steps), pack(inputs), pack(bound), pack(words.registers))
+    room = (words.most_pointers, words.most_numbers, words.most_arguments)
     try:
-        return _C.Plan(inputs, bound, plan.slots, tuple(translation.registers), steps, threads, keep)
+        return _C.Plan(*packed, tuple(words.objects), plan.slots, room, threads, keep)
     except NotImplementedError:
         return Executor(plan, addresses, constants, threads, keep, recipes)
 
 
+def pack(words: list[int]) -> bytes:
+    return array("q", words).tobytes()
+
+
 class Translation:
-    """A plan's steps as the tuples that the launcher reads. `registers` are the registers' first values."""
+    """A plan's steps as the words that the launcher runs, see csrc/plan.h; it trusts them, so they are checked here.
+
+    `registers` are the registers' first values, `objects` what words stand for, `most_...` the room that a call needs.
+    """
 
     def __init__(
         self, plan: ExecPlan, addresses: Sequence[int], recipes: Mapping[str, Callable[..., Any]] = NO_RECIPES
     ) -> None:
+        self.plan = plan
         self.recipes = recipes
-        self.kernels = plan.kernels
         self.addresses = addresses
         self.registers = [0] * plan.registers
         self.literals: dict[int, int] = {}
+        self.objects: list[Any] = []
         self.tensors = tensor_slots(plan.steps)
+        self.most_pointers = self.most_numbers = self.most_arguments = 0
+
+    def slot(self, number: int) -> int:
+        if not 0 <= number < self.plan.slots:
+            raise ValueError(f"a plan of {self.plan.slots} slots has no slot {number}")
+        return number
+
+    def register(self, number: int) -> int:
+        if not 0 <= number < self.plan.registers:
+            raise ValueError(f"a plan of {self.plan.registers} registers has no register {number}")
+        return number
+
+    def object(self, value: Any) -> int:
+        self.objects.append(value)
+        return len(self.objects) - 1
 
     def integer(self, value: Int) -> int:
         """The register that holds the integer."""
         if isinstance(value, Register):
-            return value.number
+            return self.register(value.number)
         if value not in self.literals:
             self.literals[value] = len(self.registers)
             self.registers.append(value)
         return self.literals[value]
 
-    def integers(self, values: Sequence[Int]) -> tuple[int, ...]:
-        return tuple(map(self.integer, values))
+    def integers(self, values: Sequence[Int]) -> list[int]:
+        return [self.integer(value) for value in values]
 
-    def place(self, value: Any) -> Place:
-        """Where a value is found: in a slot, in a register, or here."""
+    def layout(self, shape: Sequence[Int], strides: Sequence[Int]) -> list[int]:
+        assert len(shape) == len(strides)
+        self.most_numbers = max(self.most_numbers, 2 * len(shape))
+        return [len(shape), *self.integers(shape), *self.integers(strides)]
+
+    def place(self, value: Any) -> list[int]:
+        """Where a value is found: nowhere, in a slot, in a register, among the objects, or as a list of such places."""
         match value:
             case None:
-                return None
+                return [PLACES.index("none"), 0]
             case Slot(number):
-                return ("slot", number)
+                return [PLACES.index("slot"), self.slot(number)]
             case Register(number):
-                return ("register", number)
+                return [PLACES.index("register"), self.register(number)]
             case tuple():
-                return ("list", tuple(map(self.place, value)))
+                return [PLACES.index("list"), len(value), *self.places(value)]
             case Named("device", name):
-                return ("constant", torch.device(name))
+                value = torch.device(name)
             case Named(_, name):
-                return ("constant", getattr(torch, name))
-        return ("constant", value)
+                value = getattr(torch, name)
+        return [PLACES.index("object"), self.object(value)]
 
-    def step(self, step: PlanStep) -> tuple[Any, ...]:
+    def places(self, values: Sequence[Any]) -> list[int]:
+        return [word for value in values for word in self.place(value)]
+
+    def step(self, step: PlanStep) -> list[int]:
+        name, *words = self.parts(step)
+        return [STEPS.index(name), 2 + len(words), *words]
+
+    def parts(self, step: PlanStep) -> tuple[Any, ...]:
+        """The name of a step, and its words behind the two that all have."""
         match step:
-            case Compute(target, "size", a, b):
-                return ("size", target, a, b)
+            case Compute(target, "size", int(slot), int(dim)):
+                return ("size", self.register(target), self.slot(slot), dim)
             case Compute(target, op, a, b):
-                return (op, target, self.integer(a), self.integer(b))
+                return (op, self.register(target), self.integer(a), self.integer(b))
             case Alloc(target, dtype, shape, strides):
                 kind = "alloc" if target in self.tensors else "scratch"
-                return (kind, target, torch_dtype(dtype), self.integers(shape), self.integers(strides))
+                number = SCALAR_TYPES.index(dtype.torch_name)
+                return (kind, self.slot(target), number, dtype.size, 0, 0, *self.layout(shape, strides))
             case ViewOf(target, base, shape, strides, offset):
-                return ("view", target, base, self.integers(shape), self.integers(strides), self.integer(offset))
-            case Launch(kernel, operands, sizes, parallel):
-                errors = tuple((getattr(builtins, name), text) for name, text in self.kernels[kernel].errors)
-                pointers = tuple((p.slot, p.offset) for p in operands)
-                return ("launch", self.addresses[kernel], pointers, self.integers(sizes), parallel, errors)
+                where = self.slot(base), self.integer(offset)
+                return ("view", self.slot(target), 0, 0, *where, *self.layout(shape, strides))
+            case Launch():
+                return ("launch", *self.launch(step))
             case ExternCall():
-                return self.external(step)
+                return ("extern", *self.external(step))
             case Free(slots, for_good):
-                return ("release" if for_good else "free", tuple(("slot", slot) for slot in slots))
+                return ("release" if for_good else "free", len(slots), *self.places([*map(Slot, slots)]))
             case Return(values):
-                return ("return", tuple(map(self.place, values)))
+                return ("return", len(values), *self.places(values))
 
-    def external(self, step: ExternCall) -> tuple[Any, ...]:
-        args = tuple(map(self.place, (*step.args, *(value for _, value in step.kwargs))))
-        names = tuple(name for name, _ in step.kwargs)
-        outputs = tuple(map(self.place, step.outputs))
-        expected = tuple(
-            None if layout is None else (self.integers(layout[0]), self.integers(layout[1])) for layout in step.expected
-        )
+    def launch(self, step: Launch) -> list[int]:
+        address = self.addresses[step.kernel]
+        errors = tuple((getattr(builtins, name), text) for name, text in self.plan.kernels[step.kernel].errors)
+        operands = [word for pointer in step.operands for word in (self.slot(pointer.slot), pointer.offset)]
+        counts = len(step.sizes), len(step.operands)
+        self.most_numbers = max(self.most_numbers, counts[0])
+        self.most_pointers = max(self.most_pointers, counts[1])
+        return [address, step.parallel, self.object(errors), *counts, *operands, *self.integers(step.sizes)]
+
+    def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
-        return ("extern", operator, args, names, outputs, expected, step.several)
+        names = tuple(name for name, _ in step.kwargs) or None
+        args = self.places((*step.args, *(value for _, value in step.kwargs)))
+        count = len(step.args) + len(step.kwargs)
+        outputs = []
+        for target, layout in zip(step.outputs, step.expected, strict=True):
+            outputs += [*self.place(target), *([-1] if layout is None else self.layout(*layout))]
+        assert step.several or len(step.outputs) == 1
+        self.most_arguments = max(self.most_arguments, 1 + count)  # there is a place in front
+        counts = len(step.args), count, len(step.outputs)
+        return [self.object(operator), self.object(names), step.several, *counts, *args, *outputs]
 
 
 def tensor_slots(steps: Sequence[PlanStep]) -> frozenset[int]:
