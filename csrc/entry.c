@@ -53,7 +53,7 @@ static void entry_dealloc(EntryObject *self)
 static PyObject *entry_repr(EntryObject *self)
 {
     return PyUnicode_FromFormat("<Entry %U: %zd guards, %llu hits>", self->code->co_qualname,
-                                self->guards == NULL ? (Py_ssize_t)0 : self->guards->size, self->hits);
+                                self->guards == NULL ? (Py_ssize_t)0 : guard_program_size(self->guards), self->hits);
 }
 
 static PyMemberDef entry_members[] = {

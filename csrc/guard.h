@@ -1,4 +1,4 @@
-/* What the assembler and the evaluator of guard programs share. */
+/* The instructions of guard programs. */
 #ifndef ONEGRAPH_GUARD_H
 #define ONEGRAPH_GUARD_H
 

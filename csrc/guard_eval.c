@@ -6,24 +6,6 @@ enum { FEW_REGISTERS = 256 };
 
 /* ---- equality ---- */
 
-bool is_plain_value(PyObject *value)
-{
-    if (value == Py_None || value == Py_Ellipsis || PyLong_CheckExact(value) || PyBool_Check(value) ||
-        PyUnicode_CheckExact(value) || PyFloat_CheckExact(value) || PyBytes_CheckExact(value) ||
-        PyComplex_CheckExact(value) || PyType_CheckExact(value)) {
-        return true;
-    }
-    if (!PyTuple_CheckExact(value)) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-        if (!is_plain_value(PyTuple_GET_ITEM(value, i))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool same_bits(double a, double b)
 {
     uint64_t x, y;
@@ -32,7 +14,8 @@ static bool same_bits(double a, double b)
     return x == y;
 }
 
-int same_value(PyObject *a, PyObject *b)
+/* The same exact type and the same value, floats bit by bit. -1 with an exception set on error. */
+static int same_value(PyObject *a, PyObject *b)
 {
     if (a == b) {
         return 1;
@@ -246,7 +229,7 @@ static int meets_as_before(PyObject *places, PyObject *const *r)
         PyErr_NoMemory();
         return -1;
     }
-    int same = 1;
+    int same = count == memory_count((MemoryObject *)PyTuple_GET_ITEM(places, 0));
     for (Py_ssize_t i = 0; same == 1 && i < count; i++) {
         tensors[i] = r[PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i + 1))];
         same = is_tensor(tensors[i]);
@@ -316,7 +299,7 @@ static PyObject *contents_of(PyObject *cell)
 #define REQUIRE(condition)                                                                                        \
     do {                                                                                                          \
         if ((condition) != 1) {                                                                                   \
-            return ip - program->code;                                                                            \
+            return ip - code;                                                                            \
         }                                                                                                         \
     } while (0)
 #define LOAD(value)                                                                                               \
@@ -330,14 +313,15 @@ static PyObject *contents_of(PyObject *cell)
     REQUIRE(r[ip->d] != NULL)
 #define R(operand) r[ip->operand]
 #define I(operand) i[ip->operand]
-#define K ip->k
+#define K PyTuple_GET_ITEM(program->consts, ip->v)
 #define V ip->v
 
 static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
                            Py_ssize_t n_slots, PyObject **r, int64_t *i)
 {
     int64_t scratch;
-    for (const GuardInstruction *ip = program->code;; ip++) {
+    const GuardInstruction *code = (const GuardInstruction *)PyBytes_AS_STRING(program->code);
+    for (const GuardInstruction *ip = code;; ip++) {
         switch ((GuardOp)ip->op) {
 #define GUARD_OP(name, operands, runs_code, ...)                                                                     \
         case OP_##name: __VA_ARGS__; break;
@@ -365,15 +349,17 @@ Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *func
         }
         integers = (int64_t *)(objects + program->n_objects);
     }
-    for (int i = 0; i < program->n_owned; i++) {
-        objects[program->owned[i]] = NULL;
+    const uint16_t *owned = (const uint16_t *)PyBytes_AS_STRING(program->owned);
+    Py_ssize_t n_owned = PyBytes_GET_SIZE(program->owned) / (Py_ssize_t)sizeof(uint16_t);
+    for (Py_ssize_t i = 0; i < n_owned; i++) {
+        objects[owned[i]] = NULL;
     }
     Py_ssize_t failing = evaluate(program, function, slots, n_slots, objects, integers);
     if (failing != GUARD_PASSED) {
         failing = failed_or_error(failing);
     }
-    for (int i = 0; i < program->n_owned; i++) {
-        Py_XDECREF(objects[program->owned[i]]);
+    for (Py_ssize_t i = 0; i < n_owned; i++) {
+        Py_XDECREF(objects[owned[i]]);
     }
     if (many) {
         PyMem_Free(objects);

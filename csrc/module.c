@@ -168,15 +168,15 @@ PyMODINIT_FUNC PyInit__C(void)
             return NULL;
         }
     }
-    PyObject *hand_over = resume_hand_over_new();
+    PyObject *hand_over = resume_hand_over_new(), *guard_ops = guard_op_rows();
     if (hand_over == NULL || PyModule_AddObjectRef(module, "hand_over", hand_over) < 0 ||
+        guard_ops == NULL || PyModule_AddObjectRef(module, "GUARD_OPS", guard_ops) < 0 ||
         PyModule_AddObjectRef(module, "SKIP", og_skip) < 0 ||
         PyModule_AddObjectRef(module, "EAGERLY", og_eagerly) < 0 ||
         PyModule_AddObjectRef(module, "NULL", og_null) < 0) {
-        Py_XDECREF(hand_over);
-        Py_DECREF(module);
-        return NULL;
+        Py_CLEAR(module);
     }
-    Py_DECREF(hand_over);
+    Py_XDECREF(hand_over);
+    Py_XDECREF(guard_ops);
     return module;
 }

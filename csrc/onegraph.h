@@ -36,41 +36,35 @@ extern PyTypeObject Context_Type;
 /* ---- GuardProgram: straight-line checks over registers (guard_program.c, guard_eval.c) ---- */
 enum { GUARD_PASSED = -1, GUARD_ERROR = -2 };
 
+/* 16 bytes, which encode.py writes and checks. */
 typedef struct {
     uint8_t op;
     uint8_t owns; /* keep a strong reference to what this instruction loads */
     uint16_t d;   /* register written */
     uint16_t s;   /* registers read */
     uint16_t t;
-    union {
-        PyObject *k; /* borrowed from the program's constants */
-        int64_t v;
-    };
+    int64_t v; /* a number, or the index of a constant */
 } GuardInstruction;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *instructions; /* the tuples it was made from */
-    PyObject *consts;
-    GuardInstruction *code; /* ends with END */
-    Py_ssize_t size;
-    uint16_t *owned; /* registers to release at the end */
-    int n_owned;
+    PyObject *code;   /* bytes of instructions; the last is END */
+    PyObject *owned;  /* bytes of 16-bit numbers: registers to release at the end */
+    PyObject *consts; /* tuple */
     int n_objects;
     int n_integers;
 } GuardProgramObject;
 
 extern PyTypeObject GuardProgram_Type;
 
+/* (name, operands, runs_code) of each instruction, in the order of their numbers. */
+PyObject *guard_op_rows(void);
+Py_ssize_t guard_program_size(GuardProgramObject *program);
+
 /* The index of the first failing instruction, GUARD_PASSED, or GUARD_ERROR with an exception set.
    `slots` holds the frame's arguments: `n_slots` of them, NULL where unset. */
 Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
                              Py_ssize_t n_slots);
-
-/* The same exact type and the same value, floats bit by bit. -1 with an exception set on error. */
-int same_value(PyObject *a, PyObject *b);
-/* Comparing with this constant by same_value runs no Python code, whatever the other side is. */
-bool is_plain_value(PyObject *value);
 
 /* ---- Fact: that a class or a namespace is as it was (fact.c) ---- */
 typedef struct {

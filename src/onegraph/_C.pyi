@@ -106,18 +106,22 @@ class trace_hook:  # noqa: N801
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
 
+#: (name, operands, whether it runs code) of each instruction of a guard program, see csrc/guard_ops.def.
+GUARD_OPS: Final[tuple[tuple[str, str, int], ...]]
+
 @final
 class GuardProgram:
-    """Checks to run before a frame: tuples of an instruction's name and its operands; see csrc/guard_ops.def."""
+    """Checks to run before a frame, as `capture/guards/encode.py` writes them; they are not looked at again.
 
-    def __new__(cls, instructions: Sequence[tuple[Any, ...]], consts: Sequence[Any]) -> GuardProgram: ...
+    `owned` are the registers that are released at the end; `registers` says how many of objects and of integers it has.
+    """
+
+    def __new__(
+        cls, code: bytes, owned: bytes, consts: tuple[Any, ...], registers: tuple[int, ...]
+    ) -> GuardProgram: ...
     def __len__(self) -> int: ...
     def check(self, function: FunctionType, values: Values, /) -> bool: ...
     def failing(self, function: FunctionType, values: Values, /) -> int: ...
-    @property
-    def instructions(self) -> tuple[tuple[Any, ...], ...]: ...
-    @property
-    def consts(self) -> tuple[Any, ...]: ...
 
 @final
 class TensorSpec:

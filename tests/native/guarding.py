@@ -6,6 +6,7 @@ from types import FunctionType
 from typing import Any
 
 from onegraph import _C
+from onegraph.capture.guards.encode import encode
 
 
 def frame(a=None, b=None):
@@ -13,7 +14,7 @@ def frame(a=None, b=None):
 
 
 def program(*instructions: tuple[Any, ...], consts: Any = ()) -> _C.GuardProgram:
-    return _C.GuardProgram(instructions, tuple(consts))
+    return encode(instructions, consts)
 
 
 def check(value: Any, *instructions: tuple[Any, ...], consts: Any = (), function: FunctionType = frame) -> bool:

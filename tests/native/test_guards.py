@@ -105,7 +105,7 @@ def test_referents_are_what_they_are_while_they_live() -> None:
     del thing
     assert not check(None, ("REFERENT", 1, 0), consts=[reference])
     assert not check(None, ("REFERENT", 1, 0), ("SAME", 0, 1), consts=[reference])
-    with pytest.raises(ValueError, match="a weak reference is expected"):
+    with pytest.raises(ValueError, match="of type ReferenceType is expected"):
         program(("REFERENT", 0, 0), consts=[None])
 
 
@@ -184,7 +184,7 @@ def test_identity_and_type() -> None:
     assert apart.check(frame, (thing, Plain()))
     assert not apart.check(frame, (thing, thing)) and not apart.check(frame, (Plain, thing))
     for wrong in (b"\x00", array("H", [1]).tobytes(), array("H", [65_535]).tobytes()):
-        with pytest.raises(ValueError, match="registers"):
+        with pytest.raises(ValueError, match="a register that was written before|not a multiple"):
             program(("ARG", 0, 0), ("DIFFERENT", 0, 0), consts=[wrong])
 
 

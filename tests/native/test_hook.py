@@ -12,6 +12,7 @@ import pytest
 from native.swap import Swapper, many_locals, many_locals_new, marked, simple, swapped, twin
 
 from onegraph import _C
+from onegraph.capture.guards.encode import encode
 
 # ---- arguments ----
 
@@ -261,7 +262,7 @@ def test_skip_counts_for_one_context_only() -> None:
 
 
 def test_skip_leaves_the_entries_in_use() -> None:
-    is_int = _C.GuardProgram([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [int])
+    is_int = encode([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [int])
     function = twin(simple)
     context = _C.Context(
         lambda f, code, values: _C.Entry(marked.__code__, is_int, context) if values[0] == 1 else _C.SKIP
@@ -302,7 +303,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 def test_an_entry_that_is_there_already_is_used_and_not_added_again() -> None:
     function = twin(simple)
-    never = _C.GuardProgram([("ARG", 0, 0), ("IS", 0, 0)], [object()])
+    never = encode([("ARG", 0, 0), ("IS", 0, 0)], [object()])
     context = _C.Context(lambda *args: entry)
     entry = _C.Entry(marked.__code__, never, context)
     region = _C.Region(function, context)
@@ -316,7 +317,7 @@ def test_the_first_entry_that_fits_is_run() -> None:
 
     def callback(f, code, values):
         kind = type(values[0])
-        program = _C.GuardProgram([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [kind])
+        program = encode([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [kind])
         return _C.Entry(versions[kind].__code__, program, context)
 
     context = _C.Context(callback)

@@ -14,6 +14,7 @@ import pytest
 from native.swap import Swapper, marked, simple, swapped, twin
 
 from onegraph import _C
+from onegraph.capture.guards.encode import encode
 
 # ---- memory ----
 
@@ -109,7 +110,7 @@ def test_clear_from_within_guards() -> None:
         gc.collect()
         return value != 3
 
-    program = _C.GuardProgram([("ARG", 0, 0), ("CHECK", 0, 0)], [clearing])
+    program = encode([("ARG", 0, 0), ("CHECK", 0, 0)], [clearing])
     swapper = Swapper({function: marked}, program)
     region = swapper.region(function)
     assert [region(i)[1] for i in (1, 2, 3, 3)] == [1, 2, 3, 3]
@@ -147,7 +148,7 @@ def test_guards_may_run_python_which_is_not_asked_about() -> None:
 
     function, other = twin(lambda v: "old", "f"), twin(simple)
     region = swapped(other, marked)
-    program = _C.GuardProgram([("ARG", 0, 0), ("ATTR", 1, 0, 0), ("IS", 1, 1)], ["flag", True])
+    program = encode([("ARG", 0, 0), ("ATTR", 1, 0, 0), ("IS", 1, 1)], ["flag", True])
     swapper = Swapper({function: lambda v: "new"}, program)
     outer = swapper.region(function)
     assert [outer(Value()) for _ in range(3)] == ["new"] * 3
@@ -158,7 +159,7 @@ def test_a_raising_guard_fails_and_one_that_is_interrupted_raises() -> None:
     def broken(value):
         raise value("from a guard")
 
-    program = _C.GuardProgram([("ARG", 0, 0), ("CHECK", 0, 0)], [broken])
+    program = encode([("ARG", 0, 0), ("CHECK", 0, 0)], [broken])
     function = twin(lambda v: "old", "f")
     swapper = Swapper({function: lambda v: "new"}, program)
     region = swapper.region(function)
@@ -203,7 +204,7 @@ def test_threads_in_regions_of_their_own() -> None:
     def new(i):
         return i * 2
 
-    swapper = Swapper({old: new}, _C.GuardProgram([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [int]))
+    swapper = Swapper({old: new}, encode([("ARG", 0, 0), ("TYPE_IS", 0, 0)], [int]))
     region = swapper.region(old)
     failures: list[Any] = []
 
@@ -251,7 +252,7 @@ def test_the_gil_is_handed_over_within_guards() -> None:
         threading.Event().wait(0.0002)
         return True
 
-    program = _C.GuardProgram(
+    program = encode(
         [("CONST", 0, 0), ("ITEM", 1, 0, 1), ("ITEM", 2, 1, 2), ("CHECK", 3, 2), ("TYPE", 3, 2), ("IS", 3, 4)],
         [holder, "value", 0, slow, float],
     )

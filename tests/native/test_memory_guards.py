@@ -110,7 +110,9 @@ def test_the_instruction() -> None:
     assert check((x, y), *instructions, consts=(0, 1, (apart, 1, 2)))
     assert not check((x, x[1:]), *instructions, consts=(0, 1, (apart, 1, 2)))
     assert not check((x, 1), *instructions, consts=(0, 1, (apart, 1, 2)))
-    for wrong in ((apart, 1), (apart,), (), (1, 2), (apart, 1, 9)):
+    for others in ((apart, 1), (apart,), (apart, 1, 2, 1)):
+        assert not check((x, y), *instructions, consts=(0, 1, others))
+    for wrong in ((), (1, 2), (apart, 1, 9)):
         with pytest.raises(ValueError, match="is expected"):
             check((x, y), *instructions, consts=(0, 1, wrong))
     with pytest.raises(ValueError, match="is expected"):

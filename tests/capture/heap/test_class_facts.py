@@ -11,6 +11,7 @@ import torch
 
 import onegraph
 from onegraph import _C
+from onegraph.capture.guards.encode import encode
 from onegraph.capture.heap.class_facts import AsDefined
 
 
@@ -114,7 +115,7 @@ def test_a_class_is_looked_at_again_only_when_it_has_changed():
         asked.append(kind)
         return True
 
-    program = _C.GuardProgram([("CONST", 0, 0), ("FACT", 0, 1)], (cls, _C.Fact(check)))
+    program = encode([("CONST", 0, 0), ("FACT", 0, 1)], (cls, _C.Fact(check)))
     for _ in range(3):
         assert program.check(answers, ())
     assert asked == [cls]

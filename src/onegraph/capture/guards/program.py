@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from onegraph import _C
 from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.capture.guards.encode import encode
 from onegraph.capture.guards.guard import KINDS, Guard, GuardSet, ShapeCondition
 from onegraph.capture.guards.source import (
     Arg,
@@ -245,7 +246,7 @@ def assemble(
         assembler.check(guard)
     for condition in conditions:
         assembler.condition(condition)
-    native = _C.GuardProgram(assembler.code, tuple(assembler.consts))
+    native = encode(assembler.code, assembler.consts)
     why = [explanation(reason) for reason in assembler.why] if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
 
