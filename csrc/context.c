@@ -110,10 +110,6 @@ static PyMemberDef context_members[] = {
 PyTypeObject Context_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Context",
-    .tp_doc = PyDoc_STR("Context(callback): the identity of one compiled region.\n\n"
-                        "callback(function, code, values) is asked about each frame that no entry fits. It returns an "
-                        "Entry to run and keep, SKIP to leave the code alone in this context from now on, EAGERLY to\n"
-                        "run this frame and all that it calls as they are written, or None."),
     .tp_basicsize = sizeof(ContextObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = context_new,

@@ -67,8 +67,6 @@ static PyMemberDef entry_members[] = {
 PyTypeObject Entry_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Entry",
-    .tp_doc = PyDoc_STR("Entry(code, guards, context, levels=1, opened=0): run `code` where `guards` pass and so many more "
-                        "Python frames may be entered, in frames of `context`; it counts as `opened` frames more."),
     .tp_basicsize = sizeof(EntryObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,

@@ -96,7 +96,6 @@ static void fact_dealloc(FactObject *self)
 PyTypeObject Fact_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Fact",
-    .tp_doc = PyDoc_STR("Fact(check): check(object) is True, asked again only when the version of the class or dict is new."),
     .tp_basicsize = sizeof(FactObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = fact_new,

@@ -133,10 +133,6 @@ static PyMemberDef graph_members[] = {
 PyTypeObject Graph_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Graph",
-    .tp_doc = PyDoc_STR("Graph(function, failed, before=None, outputs=0, misfit=None): call `function` with the hook off in "
-                        "this thread. Where it raises and failed(error, before(*args), *args) is True, the frame of the "
-                        "residual code that calls it is dropped, and its function runs as it was written. A result that "
-                        "is no tuple or list of `outputs` items is given to misfit(result), which raises."),
     .tp_basicsize = sizeof(GraphObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_new = graph_new,

@@ -1,6 +1,11 @@
 /* The evaluator of guard programs. */
-#include "guard.h"
 #include "tensor.h"
+
+typedef enum {
+#define GUARD_OP(name, operands, runs_code, ...) OP_##name,
+#include "guard_ops.def"
+#undef GUARD_OP
+} GuardOp;
 
 enum { FEW_REGISTERS = 256 };
 
@@ -313,13 +318,14 @@ static PyObject *contents_of(PyObject *cell)
     REQUIRE(r[ip->d] != NULL)
 #define R(operand) r[ip->operand]
 #define I(operand) i[ip->operand]
-#define K PyTuple_GET_ITEM(program->consts, ip->v)
+#define K consts[ip->v]
 #define V ip->v
 
 static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
                            Py_ssize_t n_slots, PyObject **r, int64_t *i)
 {
     int64_t scratch;
+    PyObject *const *consts = ((PyTupleObject *)program->consts)->ob_item;
     const GuardInstruction *code = (const GuardInstruction *)PyBytes_AS_STRING(program->code);
     for (const GuardInstruction *ip = code;; ip++) {
         switch ((GuardOp)ip->op) {
@@ -327,7 +333,6 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
         case OP_##name: __VA_ARGS__; break;
 #include "guard_ops.def"
 #undef GUARD_OP
-        case N_GUARD_OPS: return GUARD_PASSED;
         }
     }
 }

@@ -1,5 +1,5 @@
 /* GuardProgram: what src/onegraph/capture/guards/encode.py has made of a frame's guards, for the evaluator. */
-#include "guard.h"
+#include "onegraph.h"
 
 PyObject *guard_op_rows(void)
 {
@@ -19,8 +19,8 @@ static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     static char *names[] = {"code", "owned", "consts", "registers", NULL};
     PyObject *code, *owned, *consts;
     int objects, integers;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSO!(ii):GuardProgram", names, &code, &owned, &PyTuple_Type, &consts,
-                                     &objects, &integers)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSO!(ii):GuardProgram", names, &code, &owned, &PyTuple_Type,
+                                     &consts, &objects, &integers)) {
         return NULL;
     }
     GuardProgramObject *self = (GuardProgramObject *)type->tp_alloc(type, 0);
@@ -101,8 +101,6 @@ static PySequenceMethods program_sequence = {.sq_length = (lenfunc)guard_program
 PyTypeObject GuardProgram_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.GuardProgram",
-    .tp_doc = PyDoc_STR("GuardProgram(code, owned, consts, registers): checks to run before a frame, see "
-                        "onegraph.capture.guards.encode, which makes it."),
     .tp_basicsize = sizeof(GuardProgramObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = program_new,

@@ -402,9 +402,6 @@ static PyMemberDef kept_members[] = {
 PyTypeObject Kept_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Kept",
-    .tp_doc = PyDoc_STR("Kept(make, itemsizes, check): called with dense tensors (or None), gives "
-                        "make(digests, *tensors), kept until their contents change or one of them dies. They are "
-                        "looked at by their digest, by a watch of their memory, or by identity, memory and version."),
     .tp_basicsize = sizeof(KeptObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(KeptObject, vectorcall),

@@ -89,128 +89,59 @@ static bool find_symbols(void)
 
 /* ---- the check ---- */
 
-/* What Python says about a few tensors, and about the state of the thread. */
-static const char python_view[] =
-    "made = (\n"
-    "    (torch.empty_strided((2, 3), (3, 1), dtype=torch.float32), 6),\n"
-    "    (torch.empty_strided((4, 5), (1, 4), dtype=torch.int64).as_strided((2, 2), (3, 1), 5), 4),\n"
-    "    (torch.empty((), dtype=torch.bfloat16, device='meta'), 15),\n"
-    "    (torch.empty((7,), dtype=torch.float64).requires_grad_(), 7),\n"
-    "    (torch.empty((1, 0), dtype=torch.complex64).conj(), 9),\n"
-    ")\n"
-    "tensors = [(t, dtype, 14 * t.is_meta, t.storage_offset(), t.requires_grad, t.data_ptr(),\n"
-    "            torch._C._dispatch_keys(t).raw_repr(), tuple(t.shape), t.stride()) for t, dtype in made]\n"
-    "context = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack(),\n"
-    "           torch.are_deterministic_algorithms_enabled(),\n"
-    "           torch.is_deterministic_algorithms_warn_only_enabled(), torch.is_autocast_enabled('cpu'),\n"
-    "           torch._C._get_deterministic_fill_uninitialized_memory())\n";
-
-static bool same_numbers(PyObject *tuple, const int64_t *numbers)
+static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        if (PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)) != numbers[i]) {
-            return false;
+    PyObject *tuple = PyTuple_New(n);
+    for (int64_t i = 0; tuple != NULL && i < n; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL) {
+            Py_CLEAR(tuple);
+        } else {
+            PyTuple_SET_ITEM(tuple, i, number);
         }
     }
-    return true;
+    return tuple;
 }
 
-/* Clears in `candidates` the words that cannot be the keys. */
-static bool check_tensor(PyObject *row, bool *candidates)
+static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *tensor)
 {
-    PyObject *tensor, *shape, *stride;
-    int dtype, device, requires_grad;
-    long long offset;
-    unsigned long long data, keys;
-    if (!PyArg_ParseTuple(row, "OiiLpKKO!O!", &tensor, &dtype, &device, &offset, &requires_grad, &data, &keys,
-                          &PyTuple_Type, &shape, &PyTuple_Type, &stride)) {
-        return false;
+    void *handle = tensor_handle(tensor), *data;
+    int32_t dtype, device, index, layout;
+    int64_t dim, offset, *sizes, *strides;
+    if (found.get_dtype(handle, &dtype) || found.get_device_type(handle, &device) ||
+        found.get_device_index(handle, &index) || found.get_layout(handle, &layout) || layout != 0 ||
+        found.get_dim(handle, &dim) || found.get_sizes(handle, &sizes) || found.get_strides(handle, &strides) ||
+        found.get_storage_offset(handle, &offset) || found.get_data_ptr(handle, &data)) {
+        return PyErr_Format(PyExc_RuntimeError, "libtorch cannot read a tensor");
     }
-    void *handle = tensor_handle(tensor);
     const uint64_t *words = tensor_impl(tensor);
-    int32_t got_dtype, got_device, got_index, got_layout;
-    int64_t dim, got_offset, *sizes, *strides;
-    void *got_data;
-    if (found.get_dtype(handle, &got_dtype) || got_dtype != dtype || found.get_device_type(handle, &got_device) ||
-        got_device != device || found.get_device_index(handle, &got_index) || found.get_layout(handle, &got_layout) ||
-        got_layout != 0 || found.get_dim(handle, &dim) || dim != PyTuple_GET_SIZE(shape) ||
-        found.get_sizes(handle, &sizes) || !same_numbers(shape, sizes) || found.get_strides(handle, &strides) ||
-        !same_numbers(stride, strides) || found.get_storage_offset(handle, &got_offset) || got_offset != offset ||
-        found.requires_grad(words) != (bool)requires_grad || found.get_data_ptr(handle, &got_data) ||
-        (unsigned long long)(uintptr_t)got_data != data) {
-        return false;
-    }
-    for (int i = 0; i < IMPL_WORDS; i++) {
-        candidates[i] = candidates[i] && words[i] == keys;
-    }
-    return true;
+    return Py_BuildValue("iiNLKNNN", dtype, device, PyBool_FromLong(found.requires_grad(words)), (long long)offset,
+                         (unsigned long long)(uintptr_t)data, numbers_tuple(dim, sizes), numbers_tuple(dim, strides),
+                         numbers_tuple(IMPL_WORDS, (const int64_t *)words));
 }
 
-static bool check_context(PyObject *expected)
+static PyObject *read_state(PyObject *UNUSED(self), PyObject *UNUSED(ignored))
 {
-    int grad, inference, deterministic, warns, autocast, fills;
-    long long modes;
-    if (!PyArg_ParseTuple(expected, "ppLpppp", &grad, &inference, &modes, &deterministic, &warns, &autocast,
-                          &fills)) {
-        return false;
-    }
-    void *context = found.global_context();
-    return found.grad_mode() == (bool)grad && found.inference_mode() == (bool)inference &&
-           found.function_modes() == modes && found.deterministic(context) == (bool)deterministic &&
-           found.deterministic_warns(context) == (bool)warns && found.autocast_enabled(0) == (bool)autocast &&
-           found.deterministic_fills(context) == (bool)fills;
+    const void *context = found.global_context();
+    const int64_t numbers[] = {found.grad_mode(), found.inference_mode(), found.deterministic(context),
+                               found.deterministic_warns(context), found.deterministic_fills(context),
+                               found.autocast_enabled(0), found.function_modes()};
+    return numbers_tuple(sizeof(numbers) / sizeof(numbers[0]), numbers);
 }
 
-static bool check_against(PyObject *view)
-{
-    PyObject *tensors = PyDict_GetItemString(view, "tensors");
-    PyObject *context = PyDict_GetItemString(view, "context");
-    if (tensors == NULL || context == NULL || !PyList_Check(tensors)) {
-        return false;
-    }
-    bool candidates[IMPL_WORDS];
-    memset(candidates, true, sizeof(candidates));
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tensors); i++) {
-        if (!check_tensor(PyList_GET_ITEM(tensors, i), candidates)) {
-            return false;
-        }
-    }
-    for (int i = 0; i < IMPL_WORDS; i++) {
-        if (candidates[i]) {
-            if (found.keys_at >= 0) {
-                return false; /* not unique */
-            }
-            found.keys_at = i;
-        }
-    }
-    return found.keys_at >= 0 && check_context(context);
-}
-
-int libtorch_ask(const char *statements, PyObject *names)
-{
-    static const char with_modes_off[] = "with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():\n"
-                                         "    exec(statements)\n";
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *text = PyUnicode_FromString(statements);
-    PyObject *done = NULL;
-    if (torch != NULL && text != NULL && PyDict_SetItemString(names, "torch", torch) == 0 &&
-        PyDict_SetItemString(names, "statements", text) == 0 &&
-        PyDict_SetItemString(names, "__builtins__", PyEval_GetBuiltins()) == 0) {
-        done = PyRun_String(with_modes_off, Py_file_input, names, names);
-    }
-    Py_XDECREF(text);
-    Py_XDECREF(torch);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
+static PyMethodDef readers[] = {
+    {"read_tensor", read_tensor, METH_O, NULL},
+    {"read_state", read_state, METH_NOARGS, NULL},
+};
 
 static bool check(void)
 {
-    PyObject *names = PyDict_New();
-    bool right = names != NULL && libtorch_ask(python_view, names) == 0 && check_against(names);
+    PyObject *place = ask_python(ABI, "keys_at", "(NN)", PyCFunction_New(&readers[0], NULL),
+                                 PyCFunction_New(&readers[1], NULL));
+    found.keys_at = place == NULL ? -1 : PyLong_AsSsize_t(place);
     PyErr_Clear(); /* a torch that cannot even be asked is one that is not as expected */
-    Py_XDECREF(names);
-    return right;
+    Py_XDECREF(place);
+    return found.keys_at >= 0;
 }
 
 const Libtorch *libtorch(void)

@@ -46,8 +46,8 @@ const uint64_t *libtorch_thread_keys(void);
 /* The address of an exported function; libtorch() has been called. */
 void *libtorch_symbol(const char *name);
 
-/* Run statements about `torch` with all modes off; `names` is a dict of what they read and set. -1 on error. */
-int libtorch_ask(const char *statements, PyObject *names);
+/* The module that is asked what libtorch does not answer: src/onegraph/torchlib/abi.py. */
+#define ABI "onegraph.torchlib.abi"
 
 /* torch.Tensor, borrowed; NULL if torch is not loaded. */
 PyTypeObject *tensor_type(void);

@@ -21,6 +21,7 @@ typedef struct {
 
 struct MemoryObject {
     PyObject_HEAD
+    PyObject *written; /* a tuple: of each tensor */
     int count;
     Member *members;
     int *order; /* of the addresses at the last look: most do not change */
@@ -50,13 +51,11 @@ static int read_address(PyObject *tensor, uint64_t *out)
         *out = has ? (uint64_t)(uintptr_t)data : 0;
         return has;
     }
-    PyObject *address = PyObject_CallMethod(tensor, "data_ptr", NULL);
-    if (address == NULL) {
-        return -1;
-    }
-    *out = PyLong_AsUnsignedLongLong(address);
-    Py_DECREF(address);
-    return PyErr_Occurred() ? -1 : *out != 0;
+    TensorPlace place;
+    int got = tensor_place(tensor, &place);
+    Py_XDECREF(place.numbers);
+    *out = place.address;
+    return got < 0 ? -1 : *out != 0;
 }
 
 static int read_layout(PyObject *tensor, Layout *out)
@@ -73,20 +72,15 @@ static int read_layout(PyObject *tensor, Layout *out)
         memcpy(out->strides, strides, (size_t)out->ndim * sizeof(int64_t));
         return 1;
     }
-    PyObject *shape = tensor_numbers(tensor, false);
-    PyObject *strides = shape == NULL ? NULL : tensor_numbers(tensor, true);
-    int got = strides == NULL ? -1 : PyTuple_GET_SIZE(shape) <= MAX_DIMS;
-    if (got == 1) {
-        out->ndim = PyTuple_GET_SIZE(shape);
-        for (Py_ssize_t i = 0; i < out->ndim; i++) {
-            out->sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
-            out->strides[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
-        }
-        got = PyErr_Occurred() ? -1 : 1;
+    TensorPlace place;
+    int got = tensor_place(tensor, &place) < 0 ? -1 : PyTuple_GET_SIZE(place.sizes) <= MAX_DIMS;
+    out->ndim = got == 1 ? PyTuple_GET_SIZE(place.sizes) : 0;
+    for (Py_ssize_t i = 0; i < out->ndim; i++) {
+        out->sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(place.sizes, i));
+        out->strides[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(place.strides, i));
     }
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    return got;
+    Py_XDECREF(place.numbers);
+    return PyErr_Occurred() ? -1 : got;
 }
 
 static int64_t extent_of(const Layout *layout, int64_t itemsize)
@@ -336,6 +330,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (self == NULL) {
         return NULL;
     }
+    self->written = Py_NewRef(written);
     self->count = (int)count;
     self->members = PyMem_Calloc((size_t)count + 1, sizeof(Member));
     self->order = PyMem_Calloc((size_t)count + 1, sizeof(int));
@@ -353,6 +348,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static void memory_dealloc(MemoryObject *self)
 {
+    Py_XDECREF(self->written);
     PyMem_Free(self->members);
     PyMem_Free(self->order);
     PyMem_Free(self->meetings);
@@ -387,42 +383,30 @@ static PyObject *memory_meetings(MemoryObject *self, void *Py_UNUSED(closure))
     return pairs;
 }
 
-static PyObject *memory_written(MemoryObject *self, void *Py_UNUSED(closure))
-{
-    PyObject *places = PyList_New(0);
-    for (int i = 0; places != NULL && i < self->count; i++) {
-        PyObject *place = self->members[i].written ? PyLong_FromLong(i) : Py_NewRef(Py_None);
-        if (place == NULL || (place != Py_None && PyList_Append(places, place) < 0)) {
-            Py_CLEAR(places);
-        }
-        Py_XDECREF(place);
-    }
-    PyObject *all = places == NULL ? NULL : PyList_AsTuple(places);
-    Py_XDECREF(places);
-    return all;
-}
-
 static PyMethodDef memory_methods[] = {
     {"holds", (PyCFunction)memory_check, METH_O,
      "holds(tensors, /)\n--\n\nWhether the same pairs of these tensors meet, in the same way."},
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef memory_members[] = {
+    {"written", T_OBJECT_EX, offsetof(MemoryObject, written), READONLY, "whether each of the tensors is written to"},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyGetSetDef memory_attributes[] = {
     {"meetings", (getter)memory_meetings, NULL, "the pairs of positions whose tensors have common bytes", NULL},
-    {"written", (getter)memory_written, NULL, "the positions of the tensors that are written to", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 PyTypeObject Memory_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Memory",
-    .tp_doc = PyDoc_STR("Memory(tensors, written, varying): which pairs of the tensors, one of them written to, have "
-                        "common bytes, and where. Three tuples: `varying` says whose sizes may change."),
     .tp_basicsize = sizeof(MemoryObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = memory_new,
     .tp_dealloc = (destructor)memory_dealloc,
     .tp_methods = memory_methods,
+    .tp_members = memory_members,
     .tp_getset = memory_attributes,
 };

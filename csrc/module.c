@@ -30,6 +30,21 @@ PyObject *const og_skip = (PyObject *)&skip;
 PyObject *const og_eagerly = (PyObject *)&eagerly;
 PyObject *const og_null = (PyObject *)&null;
 
+PyObject *ask_python(const char *module_name, const char *question, const char *format, ...)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *function = module == NULL ? NULL : PyObject_GetAttrString(module, question);
+    va_list values;
+    va_start(values, format);
+    PyObject *args = function == NULL ? NULL : Py_VaBuildValue(format, values);
+    va_end(values);
+    PyObject *answer = args == NULL ? NULL : PyObject_CallObject(function, args);
+    Py_XDECREF(args);
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    return answer;
+}
+
 /* ---- functions ---- */
 
 static PyObject *module_entries(PyObject *UNUSED(module), PyObject *args)
@@ -98,42 +113,22 @@ static PyObject *module_can_watch(PyObject *UNUSED(module), PyObject *UNUSED(ign
 }
 
 static PyMethodDef module_functions[] = {
-    {"current_context", module_current_context, METH_NOARGS,
-     "current_context()\n--\n\nThe Context of the region that runs in this thread, or None."},
-    {"entries", module_entries, METH_VARARGS,
-     "entries(code, context=None, /)\n--\n\nThe entries of a code object, of one context or of all."},
-    {"exchange_setting", module_exchange_setting, METH_VARARGS,
-     "exchange_setting(name, value=...)\n--\n\nSet what this thread says of graph breaks to True, False or None "
-     "(nothing), and return what it said. Without a value nothing changes."},
-    {"looking", module_looking, METH_O,
-     "looking(flag, /)\n--\n\nSay whether this thread asks objects for their classes on its own behalf: then no "
-     "__getattribute__ of the program is called for it. Returns what was said before."},
-    {"deepen", module_deepen, METH_O,
-     "deepen(count)\n--\n\nLet this thread enter so many more Python frames than its limit of recursion, or fewer again."},
-    {"frames_left", module_frames_left, METH_NOARGS,
-     "frames_left()\n--\n\nHow many more Python frames the program may enter in this thread."},
-    {"float_tensor", module_float_tensor, METH_O,
-     "float_tensor(number)\n--\n\nA tensor of type float64 without dimensions that holds the number. Raises RuntimeError "
-     "if this torch does not make tensors as expected."},
-    {"made_dict", module_made_dict, METH_O,
-     "made_dict(object)\n--\n\nThe instance dictionary of an object, or None if it has none yet."},
-    {"is_of", (PyCFunction)(void (*)(void))module_is_of, METH_FASTCALL,
-     "is_of(value, kinds, /)\n--\n\nWhether the type of a value is one of the kinds, as issubclass() takes them."},
-    {"class_version", module_class_version, METH_O,
-     "class_version(cls, /)\n--\n\nA number that changes with the attributes of the class and its bases; 0: it has none."},
-    {"answers_itself", module_answers_itself, METH_O,
-     "answers_itself(cls, /)\n--\n\nWhether objects of the class say with code of the program what their class is."},
-    {"force_eager", module_force_eager, METH_O,
-     "force_eager(forced)\n--\n\nWhether regions run their functions as they are written, in all threads."},
-    {"flush_denormals", module_flush_denormals, METH_O,
-     "flush_denormals(flush)\n--\n\nHave this thread take denormal numbers for zero, or not; whether it did before."},
-    {"can_watch", module_can_watch, METH_NOARGS,
-     "can_watch()\n--\n\nWhether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."},
-    {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS,
-     "tensor_abi(use=None)\n--\n\nHow tensors are read: \"libtorch\" or \"python\". The first call with torch loaded "
-     "compares the two; a test may choose one."},
-    {"resume", resume_call, METH_O,
-     "resume(call)\n--\n\nThe result of a TailCall. Its arguments live as long as the called function keeps them."},
+    {"current_context", module_current_context, METH_NOARGS, NULL},
+    {"entries", module_entries, METH_VARARGS, NULL},
+    {"exchange_setting", module_exchange_setting, METH_VARARGS, NULL},
+    {"looking", module_looking, METH_O, NULL},
+    {"deepen", module_deepen, METH_O, NULL},
+    {"frames_left", module_frames_left, METH_NOARGS, NULL},
+    {"float_tensor", module_float_tensor, METH_O, NULL},
+    {"made_dict", module_made_dict, METH_O, NULL},
+    {"is_of", (PyCFunction)(void (*)(void))module_is_of, METH_FASTCALL, NULL},
+    {"class_version", module_class_version, METH_O, NULL},
+    {"answers_itself", module_answers_itself, METH_O, NULL},
+    {"force_eager", module_force_eager, METH_O, NULL},
+    {"flush_denormals", module_flush_denormals, METH_O, NULL},
+    {"can_watch", module_can_watch, METH_NOARGS, NULL},
+    {"tensor_abi", (PyCFunction)(void (*)(void))libtorch_tensor_abi, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"resume", resume_call, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

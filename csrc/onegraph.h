@@ -21,6 +21,9 @@ extern PyObject *const og_skip;
 extern PyObject *const og_eagerly;
 extern PyObject *const og_null;
 
+/* What a function of a module of the package gives for a tuple of arguments, in the format of Py_BuildValue. */
+PyObject *ask_python(const char *module_name, const char *question, const char *format, ...);
+
 /* ---- Context: one compiled region, the owner of all that was compiled for it (context.c) ---- */
 struct CodeRecord;
 

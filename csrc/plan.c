@@ -78,9 +78,6 @@ static PyMemberDef plan_members[] = {
 PyTypeObject Plan_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Plan",
-    .tp_doc = PyDoc_STR("Plan(steps, inputs, constants, registers, objects, slots, room, threads=0, keep=None): a compiled "
-                        "graph; call it with its inputs, it returns the tuple of its results. See "
-                        "onegraph.compiler.runtime.launcher, which writes it."),
     .tp_basicsize = sizeof(PlanObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(PlanObject, vectorcall),

@@ -24,7 +24,7 @@ typedef enum {
     N_STEPS
 } StepKind;
 
-/* The parts of a plan are words that src/onegraph/compiler/runtime/launcher.py writes. It checks every number in them. */
+/* The parts of a plan are words that src/onegraph/compiler/runtime/launcher.py writes, which checks every number. */
 
 /* Where a value comes from or goes to. */
 typedef enum { PLACE_NONE, PLACE_SLOT, PLACE_REGISTER, PLACE_OBJECT, PLACE_LIST } PlaceKind;
@@ -128,7 +128,10 @@ typedef struct {
 
 /* The words, and how many things there are among them. */
 static inline const void *words_of(PyObject *bytes) { return PyBytes_AS_STRING(bytes); }
-static inline Py_ssize_t words_count(PyObject *bytes, size_t size) { return PyBytes_GET_SIZE(bytes) / (Py_ssize_t)size; }
+static inline Py_ssize_t words_count(PyObject *bytes, size_t size)
+{
+    return PyBytes_GET_SIZE(bytes) / (Py_ssize_t)size;
+}
 static inline PyObject *plan_object(const PlanObject *plan, int64_t number)
 {
     return PyTuple_GET_ITEM(plan->objects, number);

@@ -102,21 +102,24 @@ static int store_result(Call *call, const Place *target, const Layout *expected,
 /* Consumes the reference to the result. */
 static int store_results(Call *call, const ExternStep *step, const Place *output, PyObject *result)
 {
-    PyObject *values = step->several ? PySequence_Fast(result, "an operator is expected to give several results")
-                                     : PyTuple_Pack(1, result);
-    Py_DECREF(result);
+    bool several = step->several;
+    PyObject *values = several ? PySequence_Fast(result, "an operator is expected to give several results") : result;
     int status = values == NULL ? -1 : 0;
-    if (status == 0 && PySequence_Fast_GET_SIZE(values) != step->n_outputs) {
+    if (status == 0 && several && PySequence_Fast_GET_SIZE(values) != step->n_outputs) {
         PyErr_Format(PyExc_RuntimeError, "%R gave %zd results, not %lld", plan_object(call->plan, step->callable),
                      PySequence_Fast_GET_SIZE(values), (long long)step->n_outputs);
         status = -1;
     }
     for (int64_t i = 0; status == 0 && i < step->n_outputs; i++) {
         const Layout *expected = (const Layout *)(output + 1);
-        status = store_result(call, output, expected, Py_NewRef(PySequence_Fast_GET_ITEM(values, i)));
+        PyObject *value = several ? PySequence_Fast_GET_ITEM(values, i) : result;
+        status = store_result(call, output, expected, Py_NewRef(value));
         output = (const Place *)(expected->sizes + 2 * Py_MAX(expected->ndim, 0));
     }
-    Py_XDECREF(values);
+    if (several) {
+        Py_XDECREF(values);
+    }
+    Py_DECREF(result);
     return status;
 }
 

@@ -23,9 +23,10 @@ static int slot_data(Slot *slot, void **data)
             PyErr_SetString(PyExc_RuntimeError, "a kernel is given an empty slot");
             return -1;
         }
-        if (tensor_data(slot->object, &slot->data) < 0 || tensor_bytes(slot->object, &slot->bytes) < 0) {
+        if (tensor_data(slot->object, &slot->data) < 0) {
             return -1;
         }
+        slot->bytes = tensor_bytes(slot->object);
         if (slot->data == NULL && slot->bytes > 0) {
             PyErr_SetString(PyExc_RuntimeError, "a tensor with memory of its own is expected");
             return -1;

@@ -181,59 +181,21 @@ static PyObject *wrapper_getattro(PyObject *self, PyObject *name)
     return found;
 }
 
-/* Copied and pickled as what it wraps: a function is itself, and found by its name; of an object with a state the copy is
-   wrapped by what has wrapped this one, `maker`. */
-static PyObject *wrapper_copied(PyObject *self, const char *how, PyObject *memo)
+static const char copies[] = "onegraph.base.copies";
+
+static PyObject *wrapper_copy(PyObject *self, PyObject *UNUSED(ignored))
 {
-    WrapperObject *wrapper = (WrapperObject *)self;
-    PyObject *maker = PyDict_GetItemString(wrapper->dict, "onegraph_maker");
-    PyObject *wrapped = PyDict_GetItemString(wrapper->dict, "__wrapped__");
-    if (maker == NULL || wrapped == NULL) {
-        return Py_NewRef(self);
-    }
-    PyObject *module = PyImport_ImportModule("copy");
-    PyObject *copy = module == NULL ? NULL : PyObject_CallMethod(module, how, memo == NULL ? "O" : "OO", wrapped, memo);
-    Py_XDECREF(module);
-    PyObject *made = copy == NULL       ? NULL
-                     : copy == wrapped ? Py_NewRef(self)
-                                       : PyObject_CallOneArg(maker, copy);
-    Py_XDECREF(copy);
-    return made;
+    return ask_python(copies, "copied", "(O)", self);
 }
 
-static PyObject *wrapper_copy(PyObject *self, PyObject *UNUSED(ignored)) { return wrapper_copied(self, "copy", NULL); }
-
-static PyObject *wrapper_deepcopy(PyObject *self, PyObject *memo) { return wrapper_copied(self, "deepcopy", memo); }
-
-/* Whether its module has it under its name. */
-static bool is_found_by_name(PyObject *self, PyObject *name)
+static PyObject *wrapper_deepcopy(PyObject *self, PyObject *memo)
 {
-    PyObject *module_name = PyObject_GetAttrString(self, "__module__");
-    PyObject *found = module_name == NULL ? NULL : PyImport_GetModule(module_name);
-    PyObject *parts = PyUnicode_Check(name) ? PyObject_CallMethod(name, "split", "s", ".") : NULL;
-    for (Py_ssize_t i = 0; parts != NULL && found != NULL && i < PyList_GET_SIZE(parts); i++) {
-        Py_SETREF(found, PyObject_GetAttr(found, PyList_GET_ITEM(parts, i)));
-    }
-    bool same = parts != NULL && found == self;
-    PyErr_Clear();
-    Py_XDECREF(module_name);
-    Py_XDECREF(parts);
-    Py_XDECREF(found);
-    return same;
+    return ask_python(copies, "deepcopied", "(OO)", self, memo);
 }
 
 static PyObject *wrapper_reduce(PyObject *self, PyObject *UNUSED(ignored))
 {
-    PyObject *dict = ((WrapperObject *)self)->dict;
-    PyObject *maker = PyDict_GetItemString(dict, "onegraph_maker");
-    PyObject *wrapped = PyDict_GetItemString(dict, "__wrapped__");
-    PyObject *name = PyObject_GetAttrString(self, "__qualname__");
-    if (maker == NULL || wrapped == NULL || (name != NULL && is_found_by_name(self, name))) {
-        return name;
-    }
-    PyErr_Clear();
-    Py_XDECREF(name);
-    return Py_BuildValue("O(O)", maker, wrapped);
+    return ask_python(copies, "reduced", "(O)", self);
 }
 
 static PyMethodDef wrapper_methods[] = {
@@ -313,8 +275,6 @@ static PyMemberDef region_members[] = {
 PyTypeObject Region_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.Region",
-    .tp_doc = PyDoc_STR("Region(function, context): call `function` with the frames that start in it, in this thread, "
-                        "seen by the hook in `context`."),
     .tp_new = region_new,
     .tp_members = region_members,
     .tp_getset = region_attributes,
@@ -324,9 +284,6 @@ PyTypeObject Region_Type = {
 PyTypeObject Disabled_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.disabled",
-    .tp_doc = PyDoc_STR("disabled(function, code=None, refuse=None): call `function` with the hook off in this thread; with "
-                        "`code`, only for the first frame, if it is of that code. Where native code calls it while "
-                        "tracing, refuse(self) is called first."),
     .tp_new = disabled_new,
     .tp_members = disabled_members,
     .tp_getset = disabled_attributes,

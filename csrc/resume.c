@@ -72,7 +72,6 @@ static void tail_call_dealloc(TailCallObject *self)
 PyTypeObject TailCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.TailCall",
-    .tp_doc = PyDoc_STR("TailCall(function, *args): what a resume function returns to have it called in its place."),
     .tp_basicsize = offsetof(TailCallObject, items),
     .tp_itemsize = sizeof(PyObject *),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -150,8 +149,6 @@ static PyObject *hand_over(PyObject *UNUSED(self), PyObject *const *args, size_t
 static PyTypeObject HandOver_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.HandOver",
-    .tp_doc = PyDoc_STR("hand_over([function, *args], names=()): call a function that has its arguments to itself: the "
-                        "list is emptied. The last of the arguments have these names."),
     .tp_basicsize = sizeof(HandOverObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_call = PyVectorcall_Call,

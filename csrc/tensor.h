@@ -13,8 +13,15 @@ int tensor_spec_matches(TensorSpecObject *spec, PyObject *object);
 
 bool is_tensor(PyObject *object);
 
-/* The numbers of shape or stride() as Python gives them: a tuple, or NULL with an exception set. */
-PyObject *tensor_numbers(PyObject *tensor, bool strides);
+/* Where a tensor lies, as Python says. `numbers` is owned and owns the others; -1 with an exception set. */
+typedef struct {
+    PyObject *numbers;
+    unsigned long long address;
+    long long offset;
+    PyObject *sizes; /* tuples */
+    PyObject *strides;
+} TensorPlace;
+int tensor_place(PyObject *tensor, TensorPlace *out);
 
 /* One number of a tensor (tensor_numbers.c). 1, 0 if it has none (no tensor, no such dimension), or -1 with an exception set. */
 int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out);
@@ -36,7 +43,7 @@ typedef struct GlobalStateObject GlobalStateObject;
 
 int global_state_holds(GlobalStateObject *state);
 
-/* Tensors are read through libtorch's functions, which never run Python code (tensor_abi.c). */
+/* Tensors are read through libtorch's functions, which never run Python code (libtorch.c). */
 bool tensor_abi_native(void);
 
 #endif

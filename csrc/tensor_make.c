@@ -132,14 +132,10 @@ int tensor_data(PyObject *tensor, void **data)
     return 0;
 }
 
-int tensor_bytes(PyObject *tensor, int64_t *bytes)
+int64_t tensor_bytes(PyObject *tensor)
 {
-    *bytes = 0;
     int64_t numel;
-    if (torch.numel(tensor_handle(tensor), &numel) == 0) {
-        *bytes = numel * ORDINARY_ITEMSIZE; /* an estimate of the work */
-    }
-    return 0;
+    return torch.numel(tensor_handle(tensor), &numel) == 0 ? numel * ORDINARY_ITEMSIZE : 0;
 }
 
 int64_t torch_threads(void) { return torch.threads(); }
@@ -158,32 +154,10 @@ void dispatch_restore(uint64_t saved) { ((uint64_t *)libtorch_thread_keys())[1] 
 
 /* ---- the check ---- */
 
-static const char about_keys[] =
-    "def bits(names):\n"
-    "    keys = [getattr(torch._C.DispatchKey, name) for name in names]\n"
-    "    return sum(torch._C.DispatchKeySet(key).raw_repr() for key in keys)\n"
-    "autograd = bits(['AutogradFunctionality', 'AutogradOther', 'AutogradNestedTensor', 'ADInplaceOrView'])\n"
-    "autocast = bits(name for name in dir(torch._C.DispatchKey) if name.startswith('Autocast'))\n"
-    "excluded = torch._C._dispatch_tls_local_exclude_set().raw_repr()\n";
-
-static const char about_tensors[] =
-    "made.fill_(7)\n"
-    "right = (type(made) is torch.Tensor and made.dtype is torch.float64 and tuple(made.shape) == (2, 3)\n"
-    "         and made.stride() == (1, 2) and made.device.type == 'cpu' and not made.requires_grad\n"
-    "         and torch._C._dispatch_keys(made) == torch._C._dispatch_keys(torch.empty(1))\n"
-    "         and view.tolist() == [7.0, 7.0] and view.storage_offset() == 1\n"
-    "         and view.untyped_storage().data_ptr() == made.untyped_storage().data_ptr())\n";
-
-static const char about_dispatch[] =
-    "right = (not (torch.ones(2, requires_grad=True) * 2).requires_grad and torch.ones(2).mul_(2)._version == 0\n"
-    "         and not torch.is_autocast_enabled('cpu') and not torch.is_autocast_enabled('cuda'))\n";
-
-static bool says_right(const char *statements, PyObject *names)
+static bool says_yes(PyObject *answer)
 {
-    bool right = names != NULL && libtorch_ask(statements, names) == 0 &&
-                 PyDict_GetItemString(names, "right") == Py_True;
-    Py_XDECREF(names);
-    return right;
+    Py_XDECREF(answer);
+    return answer == Py_True;
 }
 
 static bool check_tensors(void)
@@ -193,7 +167,7 @@ static bool check_tensors(void)
     for (int large = 0; large < 2 && right; large++) {
         PyObject *made = large ? empty_large(2, sizes, strides, 7) : tensor_empty(2, sizes, strides, 7, 8);
         PyObject *seen = made == NULL ? NULL : tensor_view(made, 1, view_size, view_stride, 1);
-        right = seen != NULL && says_right(about_tensors, Py_BuildValue("{sOsO}", "made", made, "view", seen));
+        right = seen != NULL && says_yes(ask_python(ABI, "is_made_right", "(OO)", made, seen));
         Py_XDECREF(seen);
         Py_XDECREF(made);
     }
@@ -202,23 +176,23 @@ static bool check_tensors(void)
 
 static bool find_keys(void)
 {
-    PyObject *names = PyDict_New();
-    uint64_t excluded = 0;
-    bool found = names != NULL && libtorch_ask(about_keys, names) == 0;
+    PyObject *sets = ask_python(ABI, "key_sets", "()");
+    unsigned long long autograd, autocast, excluded;
+    bool found = sets != NULL && PyArg_ParseTuple(sets, "KKK", &autograd, &autocast, &excluded);
+    Py_XDECREF(sets);
     if (found) {
-        torch.autograd_keys = PyLong_AsUnsignedLongLong(PyDict_GetItemString(names, "autograd"));
-        torch.autocast_keys = PyLong_AsUnsignedLongLong(PyDict_GetItemString(names, "autocast"));
-        excluded = PyLong_AsUnsignedLongLong(PyDict_GetItemString(names, "excluded"));
+        torch.autograd_keys = autograd;
+        torch.autocast_keys = autocast;
+        uint64_t inverted = excluded ^ libtorch_thread_keys()[1];
+        found = (inverted & autocast) == autocast && (inverted & autograd) == 0;
     }
-    Py_XDECREF(names);
-    uint64_t inverted = excluded ^ libtorch_thread_keys()[1];
-    return found && (inverted & torch.autocast_keys) == torch.autocast_keys && (inverted & torch.autograd_keys) == 0;
+    return found;
 }
 
 static bool check_dispatch(void)
 {
     uint64_t saved = dispatch_below_autograd();
-    bool right = says_right(about_dispatch, PyDict_New());
+    bool right = says_yes(ask_python(ABI, "is_below_autograd", "()"));
     dispatch_restore(saved);
     return right;
 }

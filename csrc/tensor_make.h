@@ -13,9 +13,9 @@ PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *stride
 PyObject *tensor_view(PyObject *base, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset);
 /* -1 with an exception set if it has no memory. */
 int tensor_data(PyObject *tensor, void **data);
-/* About: as if its elements were ordinary ones. */
+/* About, as an estimate of the work: as if its elements were ordinary ones. */
 enum { ORDINARY_ITEMSIZE = 4, LARGEST_ITEMSIZE = 16 };
-int tensor_bytes(PyObject *tensor, int64_t *bytes);
+int64_t tensor_bytes(PyObject *tensor);
 
 int64_t torch_threads(void);
 

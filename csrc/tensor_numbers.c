@@ -2,29 +2,11 @@
 #include "libtorch.h"
 #include "tensor.h"
 
-/* The numbers of shape or stride(): a tuple, or NULL with an exception. */
-PyObject *tensor_numbers(PyObject *tensor, bool strides)
+int tensor_place(PyObject *tensor, TensorPlace *out)
 {
-    PyObject *numbers =
-        strides ? PyObject_CallMethod(tensor, "stride", NULL) : PyObject_GetAttrString(tensor, "shape");
-    if (numbers != NULL && !PyTuple_Check(numbers)) {
-        Py_SETREF(numbers, PySequence_Tuple(numbers));
-    }
-    return numbers;
-}
-
-static int number_in_python(PyObject *tensor, bool strides, int64_t dim, int64_t *out)
-{
-    PyObject *numbers = tensor_numbers(tensor, strides);
-    if (numbers == NULL) {
-        return -1;
-    }
-    int got = dim < PyTuple_GET_SIZE(numbers);
-    if (got) {
-        *out = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, dim));
-    }
-    Py_DECREF(numbers);
-    return PyErr_Occurred() ? -1 : got;
+    *out = (TensorPlace){.numbers = ask_python(ABI, "place", "(O)", tensor)};
+    return out->numbers != NULL && PyArg_ParseTuple(out->numbers, "KLO!O!", &out->address, &out->offset, &PyTuple_Type,
+                                                    &out->sizes, &PyTuple_Type, &out->strides) ? 0 : -1;
 }
 
 bool is_tensor(PyObject *object)
@@ -40,7 +22,14 @@ int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out)
     }
     const Libtorch *torch = libtorch();
     if (torch == NULL) {
-        return number_in_python(object, strides, dim, out);
+        TensorPlace place;
+        int got = tensor_place(object, &place);
+        PyObject *numbers = strides ? place.strides : place.sizes;
+        if (got == 0 && (got = dim < PyTuple_GET_SIZE(numbers)) == 1) {
+            *out = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, dim));
+        }
+        Py_XDECREF(place.numbers);
+        return PyErr_Occurred() ? -1 : got;
     }
     int64_t ndim, *numbers;
     void *handle = tensor_handle(object);
@@ -64,11 +53,9 @@ int tensor_offset(PyObject *object, int64_t *out)
     if (torch != NULL) {
         return torch->get_storage_offset(tensor_handle(object), out) == 0;
     }
-    PyObject *offset = PyObject_CallMethod(object, "storage_offset", NULL);
-    if (offset == NULL) {
-        return -1;
-    }
-    *out = PyLong_AsLongLong(offset);
-    Py_DECREF(offset);
-    return PyErr_Occurred() ? -1 : 1;
+    TensorPlace place;
+    int got = tensor_place(object, &place);
+    *out = place.offset;
+    Py_XDECREF(place.numbers);
+    return got == 0 ? 1 : -1;
 }

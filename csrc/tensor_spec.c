@@ -9,91 +9,20 @@
 struct TensorSpecObject {
     PyObject_HEAD
     PyTypeObject *type;
-    bool native;        /* which of the two following parts holds */
-    bool requires_grad; /* in both */
-    bool exact_sizes;   /* no ANY among them */
+    PyObject *description; /* (facts, sizes, strides), see src/onegraph/torchlib/abi.py */
+    /* the same for libtorch */
+    bool native;
+    bool requires_grad;
+    bool exact_sizes; /* no ANY among them */
     bool exact_strides;
+    bool strided; /* it has strides */
     int32_t dtype;
-    int32_t device_type;
     int32_t device_index;
-    int32_t layout;
     uint64_t keys;
-    PyObject *attributes; /* (dtype, device, layout, is_conj, is_neg) as Python objects */
-    int64_t ndim;         /* in both */
-    bool strided;         /* it has strides */
-    int64_t *sizes;       /* ANY: not checked */
+    int64_t ndim;
+    int64_t *sizes; /* ANY: not checked */
     int64_t *strides;
 };
-
-/* ---- reading a tensor through Python ---- */
-
-static PyObject *attributes_of(PyObject *tensor)
-{
-    PyObject *dtype = PyObject_GetAttrString(tensor, "dtype");
-    PyObject *device = dtype == NULL ? NULL : PyObject_GetAttrString(tensor, "device");
-    PyObject *layout = device == NULL ? NULL : PyObject_GetAttrString(tensor, "layout");
-    PyObject *conj = layout == NULL ? NULL : PyObject_CallMethod(tensor, "is_conj", NULL);
-    PyObject *neg = conj == NULL ? NULL : PyObject_CallMethod(tensor, "is_neg", NULL);
-    PyObject *all = neg == NULL ? NULL : PyTuple_Pack(5, dtype, device, layout, conj, neg);
-    Py_XDECREF(dtype);
-    Py_XDECREF(device);
-    Py_XDECREF(layout);
-    Py_XDECREF(conj);
-    Py_XDECREF(neg);
-    return all;
-}
-
-static int requires_grad_of(PyObject *tensor)
-{
-    PyObject *flag = PyObject_GetAttrString(tensor, "requires_grad");
-    if (flag == NULL) {
-        return -1;
-    }
-    int truth = PyObject_IsTrue(flag);
-    Py_DECREF(flag);
-    return truth;
-}
-
-static int matches_numbers(PyObject *tensor, bool strides, int64_t ndim, const int64_t *expected)
-{
-    PyObject *numbers = tensor_numbers(tensor, strides);
-    if (numbers == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-            return -1;
-        }
-        PyErr_Clear(); /* a nested tensor has none */
-        return 0;
-    }
-    int same = PyTuple_GET_SIZE(numbers) == ndim;
-    for (int64_t i = 0; same && i < ndim; i++) {
-        same = expected[i] == ANY || PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i)) == expected[i];
-    }
-    Py_DECREF(numbers);
-    return PyErr_Occurred() ? -1 : same;
-}
-
-static int matches_in_python(TensorSpecObject *spec, PyObject *tensor)
-{
-    PyObject *attributes = attributes_of(tensor);
-    if (attributes == NULL) {
-        return -1;
-    }
-    int same = PyObject_RichCompareBool(attributes, spec->attributes, Py_EQ);
-    Py_DECREF(attributes);
-    if (same == 1) {
-        same = matches_numbers(tensor, false, spec->ndim, spec->sizes);
-    }
-    if (same == 1 && spec->strided) {
-        same = matches_numbers(tensor, true, spec->ndim, spec->strides);
-    }
-    if (same == 1) {
-        int requires_grad = requires_grad_of(tensor);
-        same = requires_grad < 0 ? -1 : requires_grad == spec->requires_grad;
-    }
-    return same;
-}
-
-/* ---- reading a tensor through libtorch ---- */
 
 static inline bool matches_each(const int64_t *expected, const int64_t *got, int64_t n, bool exact)
 {
@@ -126,129 +55,58 @@ int tensor_spec_matches(TensorSpecObject *spec, PyObject *object)
         return 0;
     }
     const Libtorch *torch = spec->native ? libtorch() : NULL;
-    return torch != NULL ? matches_natively(torch, spec, object) : matches_in_python(spec, object);
+    if (torch != NULL) {
+        return matches_natively(torch, spec, object);
+    }
+    PyObject *answer = ask_python(ABI, "matches", "(OO)", spec->description, object);
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : answer == Py_True;
 }
 
 /* ---- making a TensorSpec ---- */
 
-/* Numbers given by the caller, where None is ANY; `have` has been filled with the tensor's own. */
-static int override_numbers(PyObject *given, const char *name, int64_t ndim, int64_t *have, bool *exact)
+/* The numbers of a tuple; whether none of them is ANY. */
+static bool copy_numbers(PyObject *numbers, int64_t *out)
 {
-    PyObject *numbers = PySequence_Fast(given, "sizes and strides must be sequences of int or None");
-    if (numbers == NULL) {
-        return -1;
+    bool exact = true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers) && !PyErr_Occurred(); i++) {
+        PyObject *number = PyTuple_GET_ITEM(numbers, i);
+        exact = exact && number != Py_None;
+        out[i] = number == Py_None ? ANY : PyLong_AsLongLong(number);
     }
-    if (PySequence_Fast_GET_SIZE(numbers) != ndim) {
-        PyErr_Format(PyExc_ValueError, "%s has %zd entries, but the tensor has %lld dimensions", name,
-                     PySequence_Fast_GET_SIZE(numbers), (long long)ndim);
-        Py_DECREF(numbers);
-        return -1;
-    }
-    for (int64_t i = 0; i < ndim && !PyErr_Occurred(); i++) {
-        PyObject *number = PySequence_Fast_GET_ITEM(numbers, i);
-        if (number == Py_None) {
-            have[i] = ANY;
-            *exact = false;
-        } else {
-            have[i] = PyLong_AsLongLong(number);
-        }
-    }
-    Py_DECREF(numbers);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* Fills `have` with the numbers of the tensor's shape or strides. */
-static int own_numbers(PyObject *tensor, bool strides, int64_t ndim, int64_t *have)
-{
-    for (int64_t i = 0; i < ndim; i++) {
-        int got = tensor_number(tensor, strides, i, &have[i]);
-        if (got != 1) {
-            if (got == 0) {
-                PyErr_SetString(PyExc_ValueError, "the tensor's shape cannot be read");
-            }
-            return -1;
-        }
-    }
-    return 0;
-}
-
-static void refuse_nested(void)
-{
-    PyErr_SetString(PyExc_ValueError, "a tensor without sizes that are numbers (a nested tensor) cannot be described");
-}
-
-static int read_natively(const Libtorch *torch, TensorSpecObject *self, PyObject *tensor)
-{
-    void *handle = tensor_handle(tensor);
-    int64_t *ignored;
-    if (torch->get_dtype(handle, &self->dtype) || torch->get_device_type(handle, &self->device_type) ||
-        torch->get_device_index(handle, &self->device_index) || torch->get_layout(handle, &self->layout)) {
-        PyErr_SetString(PyExc_ValueError, "the tensor cannot be read");
-        return -1;
-    }
-    self->keys = tensor_keys(torch, tensor);
-    self->requires_grad = torch->requires_grad(tensor_impl(tensor));
-    self->strided = self->layout == 0;
-    if (torch->get_dim(handle, &self->ndim) || torch->get_sizes(handle, &ignored)) {
-        refuse_nested();
-        return -1;
-    }
-    return 0;
-}
-
-static int read_in_python(TensorSpecObject *self, PyObject *tensor)
-{
-    int requires_grad = requires_grad_of(tensor);
-    self->attributes = requires_grad < 0 ? NULL : attributes_of(tensor);
-    if (self->attributes == NULL) {
-        return -1;
-    }
-    self->requires_grad = requires_grad;
-    PyObject *shape = tensor_numbers(tensor, false);
-    bool numeric = shape != NULL;
-    for (Py_ssize_t i = 0; numeric && i < PyTuple_GET_SIZE(shape); i++) {
-        numeric = PyLong_CheckExact(PyTuple_GET_ITEM(shape, i));
-    }
-    if (!numeric) {
-        Py_XDECREF(shape);
-        refuse_nested();
-        return -1;
-    }
-    self->ndim = PyTuple_GET_SIZE(shape);
-    Py_DECREF(shape);
-    PyObject *layout = PyObject_Str(PyTuple_GET_ITEM(self->attributes, 2));
-    self->strided = layout != NULL && PyUnicode_CompareWithASCIIString(layout, "torch.strided") == 0;
-    Py_XDECREF(layout);
-    return layout == NULL ? -1 : 0;
+    return exact;
 }
 
 static int spec_init(TensorSpecObject *self, PyObject *tensor, PyObject *sizes, PyObject *strides)
 {
     const Libtorch *torch = libtorch();
+    PyObject *facts, *own_sizes, *own_strides;
     self->native = torch != NULL;
     self->type = (PyTypeObject *)Py_NewRef(Py_TYPE(tensor));
-    if ((self->native ? read_natively(torch, self, tensor) : read_in_python(self, tensor)) < 0) {
+    self->description = ask_python(ABI, "spec", "(OOO)", tensor, sizes, strides);
+    if (self->description == NULL ||
+        !PyArg_ParseTuple(self->description, "O!O!O", &PyTuple_Type, &facts, &PyTuple_Type, &own_sizes, &own_strides)) {
         return -1;
     }
-    size_t n = (size_t)self->ndim;
-    self->exact_sizes = self->exact_strides = true;
-    self->sizes = PyMem_Calloc(2 * n + 1, sizeof(int64_t));
+    self->ndim = PyTuple_GET_SIZE(own_sizes);
+    self->strided = own_strides != Py_None;
+    self->sizes = PyMem_Calloc(2 * (size_t)self->ndim + 1, sizeof(int64_t));
     if (self->sizes == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    self->strides = self->sizes + n;
-    if (own_numbers(tensor, false, self->ndim, self->sizes) < 0 ||
-        (sizes != Py_None &&
-         override_numbers(sizes, "sizes", self->ndim, self->sizes, &self->exact_sizes) < 0)) {
-        return -1;
+    self->strides = self->sizes + self->ndim;
+    self->exact_sizes = copy_numbers(own_sizes, self->sizes);
+    self->exact_strides = self->strided && copy_numbers(own_strides, self->strides);
+    if (torch != NULL) {
+        void *handle = tensor_handle(tensor);
+        if (torch->get_dtype(handle, &self->dtype) || torch->get_device_index(handle, &self->device_index)) {
+            PyErr_SetString(PyExc_ValueError, "the tensor cannot be read");
+        }
+        self->keys = tensor_keys(torch, tensor);
+        self->requires_grad = torch->requires_grad(tensor_impl(tensor));
     }
-    if (self->strided && (own_numbers(tensor, true, self->ndim, self->strides) < 0 ||
-                          (strides != Py_None && override_numbers(strides, "strides", self->ndim, self->strides,
-                                                                  &self->exact_strides) < 0))) {
-        return -1;
-    }
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -271,74 +129,33 @@ static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void spec_dealloc(TensorSpecObject *self)
 {
     Py_XDECREF(self->type);
-    Py_XDECREF(self->attributes);
+    Py_XDECREF(self->description);
     PyMem_Free(self->sizes);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
 /* ---- showing it ---- */
 
-static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
+static PyObject *fact(TensorSpecObject *self, Py_ssize_t index)
 {
-    PyObject *tuple = PyTuple_New(n);
-    for (int64_t i = 0; tuple != NULL && i < n; i++) {
-        PyObject *number = numbers[i] == ANY ? Py_NewRef(Py_None) : PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SET_ITEM(tuple, i, number);
-        }
-    }
-    return tuple;
+    return PyTuple_GET_ITEM(PyTuple_GET_ITEM(self->description, 0), index);
 }
 
-static PyObject *spec_sizes(TensorSpecObject *self, void *UNUSED(closure))
-{
-    return numbers_tuple(self->ndim, self->sizes);
-}
+static PyObject *spec_dtype(TensorSpecObject *self, void *UNUSED(closure)) { return PyObject_Str(fact(self, 0)); }
+static PyObject *spec_device(TensorSpecObject *self, void *UNUSED(closure)) { return PyObject_Str(fact(self, 1)); }
+static PyObject *spec_grad(TensorSpecObject *self, void *UNUSED(closure)) { return Py_NewRef(fact(self, 5)); }
 
-static PyObject *spec_strides(TensorSpecObject *self, void *UNUSED(closure))
+static PyObject *spec_numbers(TensorSpecObject *self, void *index)
 {
-    return self->strided ? numbers_tuple(self->ndim, self->strides) : Py_NewRef(Py_None);
-}
-
-static PyObject *spec_dtype(TensorSpecObject *self, void *UNUSED(closure))
-{
-    static const char *const names[] = {"uint8",     "int8",       "int16",     "int32",      "int64",    "float16",
-                                        "float32",   "float64",    "complex32", "complex64",  "complex128", "bool",
-                                        "qint8",     "quint8",     "qint32",    "bfloat16"};
-    const int count = sizeof(names) / sizeof(names[0]);
-    return !self->native ? PyObject_Str(PyTuple_GET_ITEM(self->attributes, 0))
-                         : PyUnicode_FromFormat("torch.%s", self->dtype < count ? names[self->dtype] : "dtype");
-}
-
-static PyObject *spec_device(TensorSpecObject *self, void *UNUSED(closure))
-{
-    static const char *const names[] = {"cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip",
-                                        "fpga", "maia", "xla", "vulkan", "metal", "xpu", "mps", "meta"};
-    const int count = sizeof(names) / sizeof(names[0]);
-    if (!self->native) {
-        return PyObject_Str(PyTuple_GET_ITEM(self->attributes, 1));
-    }
-    const char *name = self->device_type < count ? names[self->device_type] : "device";
-    return self->device_index < 0 ? PyUnicode_FromString(name)
-                                  : PyUnicode_FromFormat("%s:%d", name, self->device_index);
+    return Py_NewRef(PyTuple_GET_ITEM(self->description, (intptr_t)index));
 }
 
 static PyObject *spec_repr(TensorSpecObject *self)
 {
-    PyObject *parts[] = {spec_dtype(self, NULL), spec_device(self, NULL), spec_sizes(self, NULL),
-                         spec_strides(self, NULL)};
-    PyObject *text = NULL;
-    if (parts[0] != NULL && parts[1] != NULL && parts[2] != NULL && parts[3] != NULL) {
-        text = PyUnicode_FromFormat("<TensorSpec %s: %U, %U, sizes %R, strides %R%s>", _PyType_Name(self->type),
-                                    parts[0], parts[1], parts[2], parts[3],
-                                    self->requires_grad ? ", requires_grad" : "");
-    }
-    for (int i = 0; i < 4; i++) {
-        Py_XDECREF(parts[i]);
-    }
-    return text;
+    return PyUnicode_FromFormat("<TensorSpec %s: %S, %S, sizes %S, strides %S%s>", _PyType_Name(self->type),
+                                fact(self, 0), fact(self, 1), PyTuple_GET_ITEM(self->description, 1),
+                                PyTuple_GET_ITEM(self->description, 2),
+                                fact(self, 5) == Py_True ? ", requires_grad" : "");
 }
 
 static PyObject *spec_matches(TensorSpecObject *self, PyObject *object)
@@ -355,23 +172,20 @@ static PyMethodDef spec_methods[] = {
 static PyGetSetDef spec_attributes[] = {
     {"dtype", (getter)spec_dtype, NULL, "as text", NULL},
     {"device", (getter)spec_device, NULL, "as text", NULL},
-    {"sizes", (getter)spec_sizes, NULL, "a tuple; None in it: not checked", NULL},
-    {"strides", (getter)spec_strides, NULL, "a tuple; None in it: not checked; None: it has none", NULL},
+    {"requires_grad", (getter)spec_grad, NULL, NULL, NULL},
+    {"sizes", (getter)spec_numbers, NULL, "a tuple; None in it: not checked", (void *)1},
+    {"strides", (getter)spec_numbers, NULL, "a tuple; None in it: not checked; None: it has none", (void *)2},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMemberDef spec_members[] = {
     {"type", T_OBJECT_EX, offsetof(TensorSpecObject, type), READONLY, NULL},
-    {"requires_grad", T_BOOL, offsetof(TensorSpecObject, requires_grad), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 PyTypeObject TensorSpec_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.TensorSpec",
-    .tp_doc = PyDoc_STR("TensorSpec(tensor, sizes=None, strides=None): a tensor of the same Python type, dtype, device, "
-                        "layout, dispatch keys, requires_grad, sizes and strides. `sizes` and `strides` replace the "
-                        "tensor's own; None in them is not checked."),
     .tp_basicsize = sizeof(TensorSpecObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = spec_new,

@@ -79,9 +79,6 @@ static PyMethodDef trace_hook_methods[] = {
 PyTypeObject TraceHook_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "onegraph._C.trace_hook",
-    .tp_doc = PyDoc_STR("trace_hook(callback): in its `with` block, callback(function, code, values) is called for "
-                        "each Python frame that starts in this thread, also in generator functions; it returns the "
-                        "code to run instead, with tracing off, or None. trace_hook(None) suspends tracing."),
     .tp_basicsize = sizeof(TraceHookObject),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = trace_hook_new,

@@ -174,26 +174,10 @@ static const struct {
     uintptr_t page;
 } kernel = {4096};
 
-bool can_watch(void)
-{
-    return false;
-}
-
-bool watch_is_unwritten(Watch *watch)
-{
-    return !watch->written;
-}
-
-static bool protect(const Watch *watch)
-{
-    (void)watch;
-    return false;
-}
-
-static void unprotect(const Watch *watch)
-{
-    (void)watch;
-}
+bool can_watch(void) { return false; }
+bool watch_is_unwritten(Watch *watch) { return !watch->written; }
+static bool protect(const Watch *watch) { (void)watch; return false; }
+static void unprotect(const Watch *watch) { (void)watch; }
 
 #endif
 
@@ -239,15 +223,9 @@ Watch *watch_memory(const void *memory, size_t bytes)
     return watch;
 }
 
-const char *watch_start(const Watch *watch)
-{
-    return (const char *)watch->start;
-}
+const char *watch_start(const Watch *watch) { return (const char *)watch->start; }
 
-const char *watch_end(const Watch *watch)
-{
-    return (const char *)watch->end;
-}
+const char *watch_end(const Watch *watch) { return (const char *)watch->end; }
 
 void watch_release(Watch *watch)
 {

@@ -157,7 +157,7 @@ class Memory:
     @property
     def meetings(self) -> tuple[tuple[int, int], ...]: ...
     @property
-    def written(self) -> tuple[int, ...]: ...
+    def written(self) -> tuple[bool, ...]: ...
 
 @final
 class Graph:
@@ -222,18 +222,32 @@ class Plan:
     def consume(self, inputs: list[Any], /) -> tuple[Any, ...]:
         """As a call with the inputs of a list, which are taken out of it: each lives as long as it is needed."""
 
-def current_context() -> Context | None: ...
-def entries(code: CodeType, context: Context = ..., /) -> tuple[Entry, ...]: ...
+def current_context() -> Context | None:
+    """The Context of the region that runs in this thread."""
+
+def entries(code: CodeType, context: Context = ..., /) -> tuple[Entry, ...]:
+    """The entries of a code object, of one context or of all."""
+
 def looking(flag: bool, /) -> bool:
     """Say whether this thread asks objects for their classes on its own behalf: then no `__getattribute__` of the
     program is called for it. Returns what was said before."""
 
 def exchange_setting(
     name: Literal["error_on_graph_break", "nested_graph_breaks"], value: bool | None = ..., /
-) -> bool | None: ...
-def deepen(count: int, /) -> None: ...
-def frames_left() -> int: ...
-def float_tensor(number: float, /) -> Any: ...
+) -> bool | None:
+    """Set what this thread says of graph breaks (None: nothing), and return what it said. Without a value nothing
+    changes."""
+
+def deepen(count: int, /) -> None:
+    """Let this thread enter so many more Python frames than its limit of recursion, or fewer again."""
+
+def frames_left() -> int:
+    """How many more Python frames the program may enter in this thread."""
+
+def float_tensor(number: float, /) -> Any:
+    """A tensor of type float64 without dimensions that holds the number. RuntimeError: this torch does not make tensors
+    as expected."""
+
 def is_of(value: object, kinds: Any, /) -> bool:
     """Whether the type of a value is one of the kinds, as `issubclass` takes them. The value is not asked."""
 
@@ -243,11 +257,15 @@ def class_version(cls: type, /) -> int:
 def answers_itself(cls: type, /) -> bool:
     """Whether objects of the class say with code of the program what their class is."""
 
-def force_eager(forced: bool, /) -> None: ...
+def force_eager(forced: bool, /) -> None:
+    """Whether regions run their functions as they are written, in all threads."""
+
 def flush_denormals(flush: bool, /) -> bool:
     """Have this thread take denormal numbers for zero, or not; whether it did before."""
 
-def tensor_abi(use: Literal["libtorch", "python"] | None = None) -> Literal["libtorch", "python"]: ...
+def tensor_abi(use: Literal["libtorch", "python"] | None = None) -> Literal["libtorch", "python"]:
+    """How tensors are read. The first call with torch loaded compares the two; a test may choose one."""
+
 def can_watch() -> bool:
     """Whether the kernel tells of writes to memory: Linux 6.7 and later, outside of sandboxes."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from types import FunctionType
 from typing import Any, Protocol
 
@@ -299,7 +300,7 @@ class InMemory(GuardKind):
     def text(self, guard: Guard, what: str) -> str:
         others, memory = guard.arg
         names = [what, *map(written, others)]
-        written_to = " and ".join(names[index] for index in memory.written)
+        written_to = " and ".join(compress(names, memory.written))
         meetings = ", ".join(f"{names[a]} with {names[b]}" for a, b in memory.meetings)
         return f"{written_to} in memory: {f'{meetings}, as before' if meetings else 'apart from other inputs'}"
 

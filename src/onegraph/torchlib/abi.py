@@ -1,0 +1,161 @@
+"""Tensors and torch's state as Python sees them. The C extension asks this module (by the names of its functions) where
+libtorch does not answer, and compares libtorch with it before it is trusted: csrc/libtorch.c, csrc/tensor_make.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C import DisableTorchFunction, _DisableTorchDispatch, _functorch
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+Numbers = tuple[int | None, ...]
+#: dtype, device, layout, conj, neg, requires_grad; sizes; strides, or None. None among the numbers: any.
+Description = tuple[tuple[Any, ...], Numbers, Numbers | None]
+
+# ---- tensors ----
+
+
+def described(tensor: torch.Tensor) -> Description:
+    """ValueError: a nested tensor, whose sizes are no numbers."""
+    with DisableTorchFunction():
+        facts = tensor.dtype, tensor.device, tensor.layout, tensor.is_conj(), tensor.is_neg(), tensor.requires_grad
+        nested = tensor.is_nested or not all(type(size) is int for size in tensor.shape)
+        if nested:
+            raise ValueError("a tensor without sizes that are numbers (a nested tensor) cannot be described")
+        return facts, tuple(tensor.shape), tensor.stride() if tensor.layout is torch.strided else None
+
+
+def spec(tensor: torch.Tensor, sizes: Sequence[int | None] | None, strides: Sequence[int | None] | None) -> Description:
+    """The description of a tensor with these sizes and strides in the place of its own."""
+    facts, own_sizes, own_strides = described(tensor)
+    return (
+        facts,
+        given("sizes", sizes, own_sizes),
+        None if own_strides is None else given("strides", strides, own_strides),
+    )
+
+
+def given(name: str, numbers: Sequence[int | None] | None, own: Numbers) -> Numbers:
+    if numbers is None:
+        return own
+    if len(numbers) != len(own):
+        raise ValueError(f"{name} has {len(numbers)} entries, but the tensor has {len(own)} dimensions")
+    return tuple(numbers)
+
+
+def matches(wanted: Description, tensor: torch.Tensor) -> bool:
+    try:
+        facts, sizes, strides = described(tensor)
+    except ValueError:
+        return False
+    return facts == wanted[0] and fits(wanted[1], sizes) and fits(wanted[2] or (), strides or ())
+
+
+def fits(wanted: Numbers, found: Numbers) -> bool:
+    return len(wanted) == len(found) and all(a is None or a == b for a, b in zip(wanted, found, strict=True))
+
+
+def place(tensor: torch.Tensor) -> tuple[int, int, Numbers, Numbers]:
+    """Its address (0: it has none), its offset in its storage, its sizes and its strides."""
+    with DisableTorchFunction():
+        return tensor.data_ptr(), int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride()
+
+
+# ---- the state of the thread and the process ----
+
+QUESTIONS: dict[str, Callable[[], Any]] = {
+    "grad_mode": torch.is_grad_enabled,
+    "inference_mode": torch.is_inference_mode_enabled,
+    "default_dtype": torch.get_default_dtype,
+    "autocast_cpu": lambda: torch.is_autocast_enabled("cpu"),
+    "autocast_cpu_dtype": lambda: torch.get_autocast_dtype("cpu"),
+    "autocast_cuda": lambda: torch.is_autocast_enabled("cuda"),
+    "autocast_cuda_dtype": lambda: torch.get_autocast_dtype("cuda"),
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
+    "deterministic_fill": torch._C._get_deterministic_fill_uninitialized_memory,
+    "function_modes": torch._C._len_torch_function_stack,
+    "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "functorch_level": _functorch.maybe_current_level,
+    "forward_level": lambda: forward_ad._current_level,
+    "tracing": torch._C._is_tracing,
+}
+
+
+def state() -> dict[str, Any]:
+    return {**{name: ask() for name, ask in QUESTIONS.items()}, "default_device": devices()}
+
+
+def devices() -> tuple[Any, ...]:
+    """What the modes of torch functions give to new tensors, outermost first: a device, or what they are."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return tuple(mode.device if type(mode) is DeviceContext else mode for mode in modes)
+
+
+# ---- whether libtorch is as expected ----
+
+
+def keys_at(read_tensor: Callable[[torch.Tensor], tuple[Any, ...]], read_state: Callable[[], tuple[Any, ...]]) -> int:
+    """Where a tensor of libtorch has its dispatch keys among its words; -1 where libtorch reads anything else wrong."""
+    with DisableTorchFunction(), _DisableTorchDispatch():
+        tensors = (
+            (torch.empty_strided((2, 3), (3, 1), dtype=torch.float32), 6),
+            (torch.empty_strided((4, 5), (1, 4), dtype=torch.int64).as_strided((2, 2), (3, 1), 5), 4),
+            (torch.empty((), dtype=torch.bfloat16, device="meta"), 15),
+            (torch.empty((7,), dtype=torch.float64).requires_grad_(), 7),
+            (torch.empty((1, 0), dtype=torch.complex64).conj(), 9),
+        )
+        places: set[int] | None = None
+        for tensor, dtype in tensors:
+            *facts, words = read_tensor(tensor)
+            shape, strides = tuple(tensor.shape), tensor.stride()
+            where = tensor.storage_offset(), tensor.data_ptr()
+            if facts != [dtype, 14 * tensor.is_meta, tensor.requires_grad, *where, shape, strides]:
+                return -1
+            keys = torch._C._dispatch_keys(tensor).raw_repr()
+            found = {index for index, word in enumerate(words) if word == keys}
+            places = found if places is None else places & found
+        now = state()
+        names = "grad_mode", "inference_mode", "deterministic", "deterministic_warn_only", "deterministic_fill"
+        expected = *(now[name] for name in (*names, "autocast_cpu")), torch._C._len_torch_function_stack()
+        return places.pop() if places and len(places) == 1 and read_state() == expected else -1
+
+
+def key_sets() -> tuple[int, int, int]:
+    """The dispatch keys of autograd, those of autocast, and those that the thread excludes now."""
+
+    def bits(names: list[str]) -> int:
+        keys = (getattr(torch._C.DispatchKey, name) for name in names)
+        return sum(torch._C.DispatchKeySet(key).raw_repr() for key in keys)
+
+    autograd = bits(["AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"])
+    autocast = bits([name for name in dir(torch._C.DispatchKey) if name.startswith("Autocast")])
+    return autograd, autocast, torch._C._dispatch_tls_local_exclude_set().raw_repr()
+
+
+def is_below_autograd() -> bool:
+    """Whether operators run below autograd and autocast."""
+    with DisableTorchFunction(), _DisableTorchDispatch():
+        product = torch.ones(2, requires_grad=True) * 2
+        written = torch.ones(2).mul_(2)
+        autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+        return not product.requires_grad and written._version == 0 and not autocast
+
+
+def is_made_right(made: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether they are a tensor of size (2, 3), strides (1, 2) and type float64, and each second element from 1."""
+    wanted = (torch.float64, torch.device("cpu"), torch.strided, False, False, False), (2, 3), (1, 2)
+    with DisableTorchFunction(), _DisableTorchDispatch():
+        made.fill_(7)
+        return (
+            type(made) is torch.Tensor
+            and described(made) == wanted
+            and torch._C._dispatch_keys(made) == torch._C._dispatch_keys(torch.empty(1))
+            and view.tolist() == [7.0, 7.0]
+            and view.storage_offset() == 1
+            and view.untyped_storage().data_ptr() == made.untyped_storage().data_ptr()
+        )
