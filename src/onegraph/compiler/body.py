@@ -52,6 +52,7 @@ class Body:
         self._depths: dict[Symbol, int] = dict.fromkeys(self._scopes[0].axes, 0)
         self._names: dict[str, tuple[DType, int]] = {}
         self._indices: dict[str, Index] = {}  # the numbers that are index expressions
+        self._exact: dict[str, str] = {}  # the integers that are now floats, which hold them exactly
         self._volatile = frozenset(volatile)
         self._total = 0
 
@@ -101,7 +102,16 @@ class Body:
     def cast(self, operand: Operand, dtype: DType) -> Operand:
         if not isinstance(operand, str):
             return convert(operand, dtype)
-        return operand if self._names[operand][0] is dtype else self.let(dtype, Cast(operand))
+        before = self._exact.get(operand)
+        if before is not None and dtype.is_float:
+            return self.cast(before, dtype)
+        held = self._names[operand][0]
+        if held is dtype:
+            return operand
+        made = self.let(dtype, Cast(operand))
+        if isinstance(made, str) and dtype.is_float and not held.is_float and held.digits <= dtype.digits:
+            self._exact[made] = operand
+        return made
 
     def bitcast(self, operand: str, dtype: DType) -> Operand:
         return self.let(dtype, Bitcast(operand))

@@ -45,6 +45,13 @@ class DType:
         return self.kind != "opaque"
 
     @property
+    def digits(self) -> int:
+        """How many binary digits a number of this type has at most; of a float, those that are exact."""
+        if self.is_float:
+            return {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}[self.name]
+        return 1 if self.kind == "bool" else self.bits - (self.kind == "int")
+
+    @property
     def compute(self) -> DType:
         """The type in which arithmetic on this type is done: 16-bit floats are computed in f32, as eager does."""
         return F32 if self in (F16, BF16) else self

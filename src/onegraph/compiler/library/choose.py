@@ -7,12 +7,18 @@ from torch.fx import Graph, GraphModule
 
 from onegraph.base.config import Config
 from onegraph.compiler.library.convolution import choose_convolutions
+from onegraph.compiler.library.int8 import INT8, choose_int8
 from onegraph.compiler.library.layout import spread
 from onegraph.compiler.library.linear import choose_linear
 from onegraph.compiler.library.widened import WIDENED, widen
 from onegraph.torchlib.graph import LazyGraphModule
 
-_CANDIDATES = WIDENED | {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.convolution.default}
+_CANDIDATES = WIDENED | {
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten.convolution.default,
+    INT8,
+}
 
 
 def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config) -> GraphModule:
@@ -31,6 +37,7 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     before = {node: node.meta.get("val") for node in graph.nodes}
     moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
+    choose_int8(graph, config)
     choose_linear(graph, constants, config)
     widen(graph, config)
     return LazyGraphModule(module, graph)

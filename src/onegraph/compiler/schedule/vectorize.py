@@ -23,6 +23,7 @@ from onegraph.ir.loop import (
     Loop,
     Offset,
     Program,
+    Statement,
     Store,
     Vector,
     statements,
@@ -140,8 +141,18 @@ def _contiguity(index: Index, axis: Symbol) -> float:
     return 1.0 if step.constant == 1 else 0.0 if step.constant == 0 else -1.5
 
 
+def _in_vectors(kernel: Kernel, axis: Symbol) -> Iterator[Statement]:
+    """The statements that run along the axis: behind a reduction along it there are single elements."""
+    if axis in kernel.axes:
+        yield from statements(kernel.body)
+        return
+    for loop in statements(kernel.body):
+        if isinstance(loop, Loop) and axis in loop.axes:
+            yield from statements(loop.body)
+
+
 def _width(kernel: Kernel, axis: Symbol) -> int:
-    cost = sum(statement_cost(s) for s in statements(kernel.body) if not isinstance(s, Store | Accumulate))
+    cost = sum(statement_cost(s) for s in _in_vectors(kernel, axis) if not isinstance(s, Store | Accumulate))
     sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
     width = 64 if cost >= HEAVY else 32
     totals = sum(isinstance(s, Accumulate) for s in statements(kernel.body))
