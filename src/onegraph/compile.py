@@ -49,6 +49,7 @@ from onegraph.capture.graph.record import is_recording
 from onegraph.capture.hook import Region
 from onegraph.capture.resume.resume_function import forget_dead
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.private import call_impl, set_grad_enabled
@@ -103,7 +104,7 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
         else:
             graphs = [functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module]
         for graph in graphs:
-            lower_graph(graph, cx)
+            lower_graph(graph, cx, CPU.device)
     except Exception as error:
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
     return module.forward
@@ -205,7 +206,7 @@ def natively(
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
 ) -> Run:
-    compiled = compile_graph(graph, cx, parameters, given, consumes)
+    compiled = compile_graph(graph, cx, CPU, parameters, given, consumes)
     return compiled.run.consume if consumes else compiled.run
 
 

@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import NativeGraph, compile_graph
+from onegraph.compiler.cpu import CPU
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.recorder import AtenRecorder
 
@@ -53,7 +54,9 @@ def compiled(
     **options: Any,
 ) -> NativeGraph:
     """`parameters` are the positions of the inputs that are parameters, `options` those of the configuration."""
-    return compile_graph(record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, **options)), parameters)
+    return compile_graph(
+        record(function, *inputs, symbolic=symbolic), Context(replace(CHECKED, **options)), CPU, parameters
+    )
 
 
 def check(

@@ -11,7 +11,7 @@ import pytest
 
 from onegraph.compiler.codegen import disk_cache
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
-from onegraph.compiler.codegen.target import compile_text
+from onegraph.compiler.codegen.native import compile_text
 
 TEXT = "define i64 @answer(i64 %x) {{\n  %r = add i64 %x, {}\n  ret i64 %r\n}}\n"
 

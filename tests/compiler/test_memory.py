@@ -34,7 +34,7 @@ def planned(*steps: str, consumes: bool = False) -> str:
     program = parse_program(HEAD + "".join(steps))
     names = [kernel.name for kernel in program.kernels]
     numbers, infos = {n: k for k, n in enumerate(names)}, tuple(KernelInfo(n) for n in names)
-    return format_plan(plan(program, numbers, infos, consumes=consumes))
+    return format_plan(plan(program, numbers, infos, "cpu", consumes=consumes))
 
 
 def test_a_result_takes_the_memory_of_an_operand_that_ends() -> None:
@@ -155,7 +155,7 @@ program(x):
 
 def test_a_library_writes_large_results_into_memory_of_ours() -> None:
     steps = "  a = extern aten.mm.default(x, x)\n  b = extern aten.mm.default(a, x)\n  return b\n"
-    text = format_plan(plan(parse_program(LARGE + steps), {}, ()))
+    text = format_plan(plan(parse_program(LARGE + steps), {}, (), "cpu"))
     assert "aten.mm.out(s0, s0, out=s1)" in text
     assert "aten.mm.default(s1, s0)" in text  # which gives rows in order, and is asked for columns
 

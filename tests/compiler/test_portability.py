@@ -22,7 +22,8 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError
 from onegraph.compiler import compile_graph
-from onegraph.compiler.codegen.target import compile_text, optimized
+from onegraph.compiler.codegen.native import compile_text, optimized
+from onegraph.compiler.cpu import CPU
 
 PLAIN = "generic"  # a cpu of which nothing is assumed: the text has no instructions of a machine
 OLDER = [PLAIN, "x86-64-v3"] if platform.machine() == "x86_64" else [PLAIN]
@@ -56,7 +57,7 @@ CALLS = {"aarch64": re.compile(r"\tbl\t(?!og\.)(\S+)"), "x86_64": re.compile(r"\
 @cache
 def text(name: str) -> str:
     function, x = WORK[name]
-    return compile_graph(record(function, x), Context(Config(target_cpu=PLAIN))).text("llvm")
+    return compile_graph(record(function, x), Context(Config(target_cpu=PLAIN)), CPU).text("llvm")
 
 
 def assembly(name: str, architecture: str, cpu: str) -> str:
@@ -82,7 +83,7 @@ def test_kernels_compute_on_vectors_of_other_machines(architecture: str, cpu: st
 @pytest.mark.parametrize("cpu", OLDER)
 def test_older_instruction_sets_give_the_same_results(cpu: str, name: str) -> None:
     function, x = WORK[name]
-    found = compile_graph(record(function, x), Context(Config(target_cpu=cpu)))(x)
+    found = compile_graph(record(function, x), Context(Config(target_cpu=cpu)), CPU)(x)
     expected = function(x)
     tolerance = {"rtol": 2e-2, "atol": 2e-2} if x.dtype in (torch.bfloat16, torch.float16) else {}
     torch.testing.assert_close(found, expected if isinstance(expected, tuple) else (expected,), **tolerance)
@@ -90,11 +91,11 @@ def test_older_instruction_sets_give_the_same_results(cpu: str, name: str) -> No
 
 def test_float16_is_converted_without_instructions_for_it() -> None:
     every = torch.arange(-32768, 32768).to(torch.int16).view(torch.float16)
-    (widened,) = compile_graph(record(lambda x: x.float(), every), Context(Config(target_cpu=PLAIN)))(every)
+    (widened,) = compile_graph(record(lambda x: x.float(), every), Context(Config(target_cpu=PLAIN)), CPU)(every)
     torch.testing.assert_close(widened, every.float(), rtol=0, atol=0, equal_nan=True)
     many = torch.arange(-(2**31), 2**31, 4093).to(torch.int32).view(torch.float32)
     between = torch.cat([every.float(), (every.double() + every.roll(1).double()).div(2).float(), many])
-    (narrowed,) = compile_graph(record(lambda x: x.half(), between), Context(Config(target_cpu=PLAIN)))(between)
+    (narrowed,) = compile_graph(record(lambda x: x.half(), between), Context(Config(target_cpu=PLAIN)), CPU)(between)
     torch.testing.assert_close(narrowed, between.half(), rtol=0, atol=0, equal_nan=True)
     assert torch.equal(narrowed.signbit(), between.half().signbit())
 

@@ -12,7 +12,8 @@ from compiler.evaluate import numpy_type
 
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.target import compile_text, instructions
+from onegraph.compiler.codegen.native import compile_text, instructions
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.literals import fold
 from onegraph.ir.loop_text import parse_kernel
 from onegraph.ir.scalar import SCALAR_OPS, ScalarOp, operand_dtypes
@@ -37,7 +38,7 @@ def compute(
     lines += [f"  store p{op.arity} @ i0 = r"]
     name = f"test_{op.name}_{'_'.join(map(str, dtypes))}_{vector}_{machine}"
     buffers = {f"p{k}": t for k, t in enumerate((*dtypes, result))}
-    made = module_text([KernelSource(name, parse_kernel("\n".join(lines)), buffers)], machine)
+    made = module_text([KernelSource(name, parse_kernel("\n".join(lines)), buffers)], CPU.machine, machine)
     code = compile_text(made.text, [name])
     out = np.zeros(size, numpy_type(result))
     pointers = (ctypes.c_void_p * (op.arity + 1))(*(a.ctypes.data for a in (*args, out)))

@@ -9,19 +9,18 @@ import pytest
 from compiler.evaluate import run
 
 from onegraph.base.context import Context
-from onegraph.compiler.pipeline import SCHEDULE
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
-from onegraph.compiler.schedule.fuse import fuse
 from onegraph.compiler.schedule.inline import inline
-from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
-from onegraph.compiler.schedule.vectorize import vectorize
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_check import check_program
 from onegraph.ir.loop_text import format_kernel, parse_program
 
 CX = Context()
+PASSES = {step.name: step.run for step in CPU.passes}
+fuse, unroll_and_jam, vectorize = (PASSES[name] for name in ("fuse", "unroll_and_jam", "vectorize"))
 Transform = Callable[[Program, Context], Program]
 
 
@@ -153,7 +152,7 @@ def test_what_is_stored_anyway_is_read_back(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_everything_together_means_the_same() -> None:
     for text in (CHAIN, EXPENSIVE):
-        kernels_after(text, *(step.run for step in SCHEDULE))
+        kernels_after(text, *(step.run for step in CPU.passes))
 
 
 def kernel_of_product(weight: str, result: str) -> str:

@@ -31,6 +31,7 @@ from onegraph.autograd import FunctionalGraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 from tests.opinfo.accuracy import ALLOWED, accuracies
 from tests.opinfo.coverage import count_uses, report
 from tests.opinfo.errors import differences
@@ -42,7 +43,7 @@ CHECKED = Context(Config(verify=True))
 
 
 def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
-    compiled = compile_graph(graph.module, CHECKED)
+    compiled = compile_graph(graph.module, CHECKED, CPU)
     return compiled, compiled.fallbacks
 
 

@@ -23,6 +23,7 @@ from onegraph.autograd import functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 from onegraph.torchlib.fake import FakeMode
 from tests.opinfo.harness import SEED, as_module, copies, on_tensors, samples
 
@@ -59,7 +60,7 @@ class Accuracy:
 def compiled(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
     fake = FakeMode()
     graph = functional_graph(as_module(function, len(inputs)), [fake.fakeify(x, {}) for x in inputs], Context())
-    return bind(graph.spec, compile_graph(graph.module, Context()))
+    return bind(graph.spec, compile_graph(graph.module, Context(), CPU))
 
 
 def spacing(truth: Tensor) -> Tensor:

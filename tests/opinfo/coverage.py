@@ -17,6 +17,7 @@ from onegraph.autograd import functional_graph
 from onegraph.autograd.decompose import DECOMPOSITIONS
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events, OperatorFellBack
+from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.lower.left import UNKNOWN, reason_left
 from onegraph.compiler.lower.registry import LOWERINGS
@@ -101,7 +102,7 @@ def lowered(function: Callable[..., Any], arguments: Any) -> Iterator[tuple[str,
     fake = FakeMode()
     try:
         graph = functional_graph(as_module(flat, len(inputs)), [fake.fakeify(x, {}) for x in inputs], Context())
-        lower_graph(graph.module, Context(events=events))
+        lower_graph(graph.module, Context(events=events), CPU.device)
     except Exception:  # a graph break: `check_operator` looks at those
         return
     for node in graph.module.graph.nodes:

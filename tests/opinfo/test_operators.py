@@ -15,6 +15,7 @@ from opinfo.harness import Report, channels_last, check_operator, operators, run
 from onegraph.autograd import FunctionalGraph
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 
 COMMON = """
     abs add addcmul addmm all amax any arange argmax argmin as_strided baddbmm bitwise_and bmm cat clamp clone
@@ -39,7 +40,7 @@ LOWERED: list[Report] = []
 
 
 def native(graph: FunctionalGraph) -> Any:
-    compiled = compile_graph(graph.module, Context())
+    compiled = compile_graph(graph.module, Context(), CPU)
     return compiled, compiled.fallbacks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative, product
 from onegraph.ir.loop import (
     Block,
@@ -118,10 +119,7 @@ def _magnitude(step: tuple[Index, Index]) -> tuple[int, int]:
     return max((len(monomial) for monomial, _ in terms), default=0), sum(coefficient for _, coefficient in terms)
 
 
-PARTS = 32  # into how many parts a kernel should be divisible
-
-
-def chunk_size(kernel: Kernel) -> int:
+def chunk_size(kernel: Kernel, machine: Machine) -> int:
     """How many iterations of the vector axis make one part, where it is an outer axis."""
     vector = kernel.vector
     if vector is None or vector.axis not in kernel.axes:
@@ -130,7 +128,7 @@ def chunk_size(kernel: Kernel) -> int:
     extent = vector.axis.extent.constant if vector.axis.extent is not None else None
     if rows is None or extent is None:
         return 4096 if vector.width <= 64 else 64 * vector.width
-    parts = max(1, PARTS // max(rows, 1))
+    parts = max(1, 2 * machine.threads // max(rows, 1))
     size = -(-max(extent, 1) // parts)
     return -(-size // vector.width) * vector.width
 

@@ -9,8 +9,8 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
     Compute   registers[target] = op(a, b)             "size": the size of slot a along dimension b;
                                                        "add" "sub" "mul" "floordiv" "mod" "min" "max": of integers,
                                                        floordiv and mod as in Python
-    Alloc     slots[target] = torch.empty_strided(shape, strides, dtype=dtype), on the CPU. A `workspace` never leaves
-              the call: the executor may keep it for the next one (not for two calls at the same time)
+    Alloc     slots[target] = torch.empty_strided(shape, strides, dtype=dtype, device=device). A `workspace` never
+              leaves the call: the executor may keep it for the next one (not for two calls at the same time)
     View      slots[target] = the storage of slots[base] seen with this shape and these strides (as_strided);
               `offset` counts elements from the first element of slots[base], not from the start of its storage
     Launch    code = kernel(pointers, sizes, threads)
@@ -76,6 +76,7 @@ class Alloc:
     shape: tuple[Int, ...]
     strides: tuple[Int, ...]
     workspace: bool = False
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

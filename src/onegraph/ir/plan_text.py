@@ -54,9 +54,10 @@ def _step(plan: ExecPlan, step: PlanStep) -> str:
             return f"r{target} = {_argument(a)} {_SYMBOLS[op]} {_argument(b)}"
         case Compute(target, op, a, b):
             return f"r{target} = {op}({_argument(a)}, {_argument(b)})"
-        case Alloc(target, dtype, shape, strides, workspace):
+        case Alloc(target, dtype, shape, strides, workspace, device):
             kind = "workspace" if workspace else "alloc"
-            return f"s{target} = {kind} {dtype}[{_listed(shape)}] stride ({_listed(strides)})"
+            place = "" if device == "cpu" else f" on {device}"
+            return f"s{target} = {kind} {dtype}[{_listed(shape)}] stride ({_listed(strides)}){place}"
         case ViewOf(target, base, shape, strides, offset):
             return (
                 f"s{target} = view of s{base} + {_argument(offset)} as [{_listed(shape)}] stride ({_listed(strides)})"

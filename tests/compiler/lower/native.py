@@ -11,12 +11,13 @@ from autograd.programs import functional
 from onegraph.autograd.runtime import bind
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 
 
 def compiled(function: Callable[..., Any], *examples: torch.Tensor) -> Callable[..., Any]:
     """The function (which returns a tuple) for inputs like these; `.fallbacks` names the library calls in it."""
     graph = functional(function, *examples)
-    native = compile_graph(graph.module, Context())
+    native = compile_graph(graph.module, Context(), CPU)
     run = bind(graph.spec, native)
 
     def call(*inputs: torch.Tensor) -> Any:

@@ -15,6 +15,7 @@ import onegraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
 
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "add": lambda x: x + 0.3,
@@ -67,12 +68,12 @@ def test_roundings_between_operators_can_be_left_out(dtype: torch.dtype) -> None
 
     x = torch.randn(64, 100).to(dtype)
     eager, wide = chain(x), chain(x.double())
-    graph = compile_graph(record(chain, x), Context(Config(verify=True, cache=False, eager_rounding=False)))
+    graph = compile_graph(record(chain, x), Context(Config(verify=True, cache=False, eager_rounding=False)), CPU)
     assert graph.kernels == 1
     for ours, theirs, exact in zip(graph(x), eager, wide, strict=True):
         assert ours.dtype is dtype
         assert (ours - exact).abs().sum() < 0.7 * (theirs - exact).abs().sum()
-    plain = compile_graph(record(chain, x), Context(Config(verify=True, cache=False)))
+    plain = compile_graph(record(chain, x), Context(Config(verify=True, cache=False)), CPU)
     assert graph.text("fused").count(": f32 = cast") < plain.text("fused").count(": f32 = cast") / 2
 
 

@@ -17,6 +17,7 @@ from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.memory import Memory
 from onegraph.compiler.codegen.tiles import Tiles
 from onegraph.compiler.kernels import chunk_count, rows_of, size_symbols
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
@@ -51,8 +52,11 @@ LEVELS = 4  # where the number of additions is not known
 class KernelWriter:
     """Writes the part: `i64 part(ptr buffers, ptr sizes, i64 begin, i64 end)`."""
 
-    def __init__(self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int, instructions: str = "") -> None:
+    def __init__(
+        self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int, machine: Machine, instructions: str = ""
+    ) -> None:
         self.kernel = kernel
+        self.machine = machine
         self.e = Emitter(instructions)
         self.lanes = 1  # of the code that is being written
         self.mask: Val | None = None  # the lanes that count, in a tail

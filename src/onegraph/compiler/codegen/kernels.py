@@ -5,7 +5,6 @@ What no graph uses any more is freed; a graph that comes back finds its code on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from weakref import WeakValueDictionary
@@ -13,8 +12,9 @@ from weakref import WeakValueDictionary
 from onegraph.base.context import Context
 from onegraph.compiler.codegen.disk_cache import DiskCache
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.target import compile_text, instructions
+from onegraph.compiler.codegen.native import assembly, compile_text, instructions
 from onegraph.compiler.schedule.canonical import CanonicalKernel, canonical
+from onegraph.compiler.target import Code, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
 
@@ -28,25 +28,10 @@ class _Function:
     engine: object
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCode:
-    """`functions` has the number in `kernels` and `addresses` for each kernel of the program by name.
-
-    `text` gives the LLVM text of all its kernels; `cached` says that nothing had to be compiled.
-    """
-
-    functions: Mapping[str, int]
-    kernels: tuple[KernelInfo, ...]
-    addresses: tuple[int, ...]
-    text: Callable[[], str]
-    cached: bool
-    keep: object
+_CACHE: WeakValueDictionary[tuple[Machine, str, str], _Function] = WeakValueDictionary()
 
 
-_CACHE: WeakValueDictionary[tuple[str, str], _Function] = WeakValueDictionary()
-
-
-def compile_kernels(program: Program, cx: Context) -> NativeCode:
+def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     """Compile the kernels that no living graph of this process has, all in one module."""
     dtypes = {buffer.name: buffer.type.dtype for buffer in program.buffers}
     forms: dict[str, CanonicalKernel] = {}
@@ -57,26 +42,31 @@ def compile_kernels(program: Program, cx: Context) -> NativeCode:
         names[kernel.name] = name
         forms[name] = form
     cpu = cx.config.target_cpu
-    known = {name: function for name in forms if (function := _CACHE.get((cpu, name))) is not None}
+    known = {name: function for name in forms if (function := _CACHE.get((machine, cpu, name))) is not None}
     missing = [name for name in forms if name not in known]
     cached = True
     if missing:
-        made = module_text([_source(name, forms[name]) for name in missing], instructions(cpu))
+        made = module_text([_source(name, forms[name]) for name in missing], machine, instructions(cpu))
         kept = DiskCache(cx.config.cache_dir / "objects") if cx.config.cache else None
         compiled = compile_text(made.text, missing, cpu, kept)
         cached = compiled.cached
         for name in missing:
             function = _Function(compiled.addresses[name], made.errors[name], compiled.engine)
-            known[name] = _CACHE[cpu, name] = function
+            known[name] = _CACHE[machine, cpu, name] = function
     found = tuple(known[name] for name in forms)
     numbers = {name: number for number, name in enumerate(forms)}
-    return NativeCode(
+
+    def text() -> str:
+        return module_text([_source(name, form) for name, form in forms.items()], machine, instructions(cpu)).text
+
+    return Code(
         {kernel: numbers[name] for kernel, name in names.items()},
         tuple(KernelInfo(name, function.errors) for name, function in zip(forms, found, strict=True)),
         tuple(function.address for function in found),
-        lambda: module_text([_source(name, form) for name, form in forms.items()], instructions(cpu)).text,
-        cached,
         found,
+        cached,
+        text,
+        {"llvm": text, "asm": lambda: assembly(text(), cpu)},
     )
 
 

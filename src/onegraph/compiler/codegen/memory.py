@@ -14,9 +14,6 @@ from onegraph.ir.index import Index
 from onegraph.ir.loop import Offset, Operand, Place, writes
 from onegraph.ir.types import BOOL, I8, I64, DType
 
-LINE = 64  # bytes that come from memory together
-LONG_ROW = range(1 << 15, 1 << 19)  # bytes of a row that stays in a near cache from one loop over it to the next
-
 
 class Memory:
     """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row."""
@@ -139,10 +136,12 @@ class Memory:
         if self.passes[buffer, index] != 1 or not axes or axis is None or axis.extent is None:
             return
         step, extent = index.coefficient(axes[-1]), axis.extent.constant
-        if step is None or step.constant is None or extent is None or extent * stored.size not in LONG_ROW:
+        if step is None or step.constant is None or extent is None:
+            return
+        if extent * stored.size not in self.w.machine.long_rows:
             return
         e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        for start in range(0, self.w.lanes * stored.size, LINE):
+        for start in range(0, self.w.lanes * stored.size, self.w.machine.line):
             distance = step.constant * stored.size + start
             next = e.value(f"getelementptr i8, ptr {address.text}, i64 {distance}", I64, 1, address.depth)
             e.line(f"call void @llvm.prefetch.p0(ptr {next.text}, i32 0, i32 2, i32 1)")

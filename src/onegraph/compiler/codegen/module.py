@@ -10,12 +10,9 @@ from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.kernel import KernelWriter
 from onegraph.compiler.kernels import chunk_size, part_count, size_symbols
 from onegraph.compiler.schedule.cost import part_nanoseconds
+from onegraph.compiler.target import Machine
 from onegraph.ir.loop import Kernel
 from onegraph.ir.types import I64, DType
-
-# Starting threads costs about half a microsecond, and pays once the work takes a few.
-SERIAL_NANOSECONDS = 3000
-NANOSECONDS_PER_THREAD = 1500
 
 # Code that runs once per launch is not worth optimizing: without it, it compiles several times faster.
 RUNTIME = """
@@ -95,17 +92,17 @@ class ModuleText:
     errors: Mapping[str, tuple[tuple[str, str], ...]]
 
 
-def module_text(sources: Sequence[KernelSource], instructions: str = "") -> ModuleText:
-    """The module of these kernels, in portable code or with the named instructions."""
+def module_text(sources: Sequence[KernelSource], machine: Machine, instructions: str = "") -> ModuleText:
+    """The module of these kernels for a machine, in portable code or with the named instructions."""
     functions: list[str] = []
     declarations: set[str] = set()
     definitions: dict[str, str] = {}
     errors: dict[str, tuple[tuple[str, str], ...]] = {}
     for source in sources:
-        chunk = chunk_size(source.kernel)
-        writer = KernelWriter(source.kernel, source.dtypes, chunk, instructions)
+        chunk = chunk_size(source.kernel, machine)
+        writer = KernelWriter(source.kernel, source.dtypes, chunk, machine, instructions)
         functions.append(writer.write(f"{source.name}.part"))
-        functions.append(_entry(source.name, source.kernel, chunk, writer.e))
+        functions.append(_entry(source.name, source.kernel, chunk, machine, writer.e))
         declarations |= writer.e.declarations
         definitions |= writer.e.definitions
         errors[source.name] = tuple(writer.errors)
@@ -113,7 +110,7 @@ def module_text(sources: Sequence[KernelSource], instructions: str = "") -> Modu
     return ModuleText(text, errors)
 
 
-def _entry(name: str, kernel: Kernel, chunk: int, shared: Emitter) -> str:
+def _entry(name: str, kernel: Kernel, chunk: int, machine: Machine, shared: Emitter) -> str:
     """How many parts there are, how long they take, and so how many threads share them."""
     e = Emitter()
     values = {}
@@ -122,10 +119,10 @@ def _entry(name: str, kernel: Kernel, chunk: int, shared: Emitter) -> str:
         e.line(f"%size{position} = load i64, ptr %size{position}.p")
         values[symbol.name] = Val(f"%size{position}", I64)
     total = emit_index(e, part_count(kernel, chunk), values)
-    work = e.inst("mul", total, emit_index(e, part_nanoseconds(kernel, chunk), values))
-    useful = e.inst("udiv", work, e.i64(NANOSECONDS_PER_THREAD))
+    work = e.inst("mul", total, emit_index(e, part_nanoseconds(kernel, chunk, machine), values))
+    useful = e.inst("udiv", work, e.i64(machine.thread_nanoseconds))
     threads = e.call("smin", e.call("smin", Val("%threads", I64), useful), total)
-    short = e.value(f"icmp slt {work}, {SERIAL_NANOSECONDS}", I64, 1, 0)
+    short = e.value(f"icmp slt {work}, {2 * machine.thread_nanoseconds}", I64, 1, 0)
     e.line(f"%count = select i1 {short.text}, i64 1, i64 {threads.text}")
     e.line(f"%code = call i64 @og.share(ptr @{name}.part, ptr %buffers, ptr %sizes, i64 {total.text}, i64 %count)")
     shared.declarations |= e.declarations

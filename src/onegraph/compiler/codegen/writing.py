@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from onegraph.compiler.codegen.emitter import Emitter, Val
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Block, Kernel, Operand
 from onegraph.ir.types import DType
@@ -30,6 +31,7 @@ class Writing(Protocol):
     """What is asked of `kernel.KernelWriter`."""
 
     kernel: Kernel
+    machine: Machine
     e: Emitter
     lanes: int
     mask: Val | None

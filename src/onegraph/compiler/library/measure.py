@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onegraph.base.config import Config
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
-from onegraph.compiler.codegen.target import description
+from onegraph.compiler.codegen.native import description
 from onegraph.torchlib.state import untraced
 
 ROUNDS = 2

@@ -50,9 +50,9 @@ class Lowered:
     fallbacks: tuple[str, ...]
 
 
-def lower_graph(module: GraphModule, cx: Context) -> Lowered:
-    """Lower every node. An operator without a lowering becomes a library call."""
-    g = Lowerer(cx)
+def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
+    """Lower every node. An operator without a lowering, or with tensors off the device, becomes a library call."""
+    g = Lowerer(cx, device)
     values: dict[Node, Any] = {}
     inputs: list[str | Symbol] = []
     sizes: dict[str, SizeOf] = {}
@@ -119,7 +119,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     lowering = LOWERINGS.get(node.target) if isinstance(node.target, OpOverload) else None
     reason = ""
     if lowering is not None:
-        reason = "an element type is not native" if not _is_native(node) else ""
+        reason = "an element type is not native" if not _is_native(node, g.device) else ""
         reason = "it refuses this element type" if is_refused(node) else reason
         reason = "algorithms are to be deterministic" if minds_determinism(node) else reason
         result = NotImplemented if reason else lowering(g, *args, **kwargs)
@@ -161,11 +161,11 @@ def _in_its_order(g: Lowerer, arg: Any, value: Any) -> Any:
     return value
 
 
-def _is_native(node: Node) -> bool:
-    """Whether kernels can compute with all tensors of the node."""
+def _is_native(node: Node, device: str) -> bool:
+    """Whether kernels of the device can compute with all tensors of the node."""
     values = [node.meta["val"], *(arg.meta["val"] for arg in node.all_input_nodes)]
     return all(
-        item.layout is torch.strided and item.device.type == "cpu" and tensor_type(item).dtype.is_native
+        item.layout is torch.strided and item.device.type == device and tensor_type(item).dtype.is_native
         for value in values
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, torch.Tensor)

@@ -28,8 +28,9 @@ from onegraph.torchlib.size_expression import Float
 class Lowerer:
     """What lowerings build with: buffers, kernels and library calls of the program under construction."""
 
-    def __init__(self, cx: Context) -> None:
+    def __init__(self, cx: Context, device: str) -> None:
         self.cx = cx
+        self.device = device
         self.node: Node  # the one that is being lowered
         self.buffers: dict[str, Buffer] = {}
         self.steps: list[Step] = []

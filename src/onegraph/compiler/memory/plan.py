@@ -46,8 +46,9 @@ OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "a
 class Planner:
     """The plan under construction."""
 
-    def __init__(self, program: Program, given: Mapping[int, int], consumes: bool) -> None:
+    def __init__(self, program: Program, device: str, given: Mapping[int, int], consumes: bool) -> None:
         self.program = program
+        self.device = device
         self.consumes = consumes
         self.table = program.table()
         self.steps: list[PlanStep] = []
@@ -94,7 +95,7 @@ class Planner:
             self.slots[name] = self.idle[type].pop()
             return
         shape, strides = self.layout(name)
-        self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides))
+        self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides, device=self.device))
 
     def takes_memory(self, step: Extern) -> bool:
         """Whether the library is given the memory for its result."""
@@ -229,15 +230,17 @@ def plan(
     program: Program,
     functions: Mapping[str, int],
     kernels: tuple[KernelInfo, ...],
+    device: str,
     given: Mapping[int, int] | None = None,
     consumes: bool = False,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
-    `given` are the positions of results that the caller copies to inputs: they may be written there at once. A plan
-    that `consumes` its inputs lets go of each behind the last step that uses it.
+    All that it allocates lies on the `device`. `given` are the positions of results that the caller copies to inputs:
+    they may be written there at once. A plan that `consumes` its inputs lets go of each behind the last step that uses
+    it.
     """
-    p = Planner(program, given or {}, consumes)
+    p = Planner(program, device, given or {}, consumes)
     inputs: list[Slot | Register] = []
     for item in program.inputs:
         if isinstance(item, Symbol):
@@ -250,7 +253,7 @@ def plan(
     for size in program.sizes:
         p.symbols[size.name] = p.compute("size", p.slot(size.buffer), size.dim)
     if p.space.size:
-        p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), workspace=True))
+        p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), True, p.device))
     for number, step in enumerate(program.steps):
         p.now = number
         _step(p, step, functions)

@@ -100,9 +100,9 @@ class Executor:
             match step:
                 case Launch():
                     self._launch(step, slots, registers)
-                case Alloc(target, dtype, shape, strides):
+                case Alloc(target, dtype, shape, strides, _, device):
                     layout = _values(shape, registers), _values(strides, registers)
-                    slots[target] = torch.empty_strided(*layout, dtype=torch_dtype(dtype))
+                    slots[target] = torch.empty_strided(*layout, dtype=torch_dtype(dtype), device=device)
                 case ViewOf(target, base, shape, strides, offset):
                     start = slots[base].storage_offset() + _value(offset, registers)
                     layout = _values(shape, registers), _values(strides, registers)

@@ -158,7 +158,8 @@ class Translation:
                 return ("size", self.register(target), self.slot(slot), dim)
             case Compute(target, op, a, b):
                 return (op, self.register(target), self.integer(a), self.integer(b))
-            case Alloc(target, dtype, shape, strides):
+            case Alloc(target, dtype, shape, strides, _, device):
+                assert device == "cpu", "the launcher makes tensors there alone"
                 kind = "alloc" if target in self.tensors else "scratch"
                 number = SCALAR_TYPES.index(dtype.torch_name)
                 return (kind, self.slot(target), number, dtype.size, 0, 0, *self.layout(shape, strides))

@@ -20,22 +20,23 @@ from onegraph.compiler.body import Body
 from onegraph.compiler.schedule.cost import block_cost
 from onegraph.compiler.schedule.group import Group, Member
 from onegraph.compiler.schedule.splice import Splicer
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ZERO, Index, Symbol, product
 from onegraph.ir.loop import Buffer, Coordinates, Kernel, Local, Operand
 from onegraph.ir.types import DType
 
 KEEP_COST = 8.0  # what is more expensive than this to compute is kept for the next loop
 REREAD_COST = 2.0  # what is more expensive than this, and stored anyway, is read back
-KEEP_BYTES = 1 << 16  # per iteration: it should stay in the first two levels of cache
 
 
-def assemble(group: Group, needed: set[str], table: Mapping[str, Buffer]) -> Kernel:
+def assemble(group: Group, needed: set[str], table: Mapping[str, Buffer], machine: Machine) -> Kernel:
     """One kernel for the group; of its results, those in `needed` are stored."""
-    return _Assembler(group, needed, table).kernel()
+    return _Assembler(group, needed, table, machine.near).kernel()
 
 
 class _Assembler:
-    def __init__(self, group: Group, needed: set[str], table: Mapping[str, Buffer]) -> None:
+    def __init__(self, group: Group, needed: set[str], table: Mapping[str, Buffer], near: int) -> None:
+        self.near = near  # bytes per iteration that should stay in a near cache
         self.group = group
         self.table = table
         self.needed = needed
@@ -100,7 +101,7 @@ class _Assembler:
                 if cost > REREAD_COST:
                     kept.add(name)
             elif cost > KEEP_COST:
-                if extent is not None and extent * self.table[name].type.dtype.size <= KEEP_BYTES:
+                if extent is not None and extent * self.table[name].type.dtype.size <= self.near:
                     self.locals[name] = Local(f"keep_{name}", self.table[name].type.dtype, extent)
                     kept.add(name)
         return kept

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index
 from onegraph.ir.loop import Accumulate, Apply, Block, Cast, Kernel, Let, Load, Loop, Store
 from onegraph.ir.scalar import SCALAR_OPS
 
-OPERATIONS_PER_NANOSECOND = 64  # additions, in vectors, on data that is near
 ACCESS = 2.0  # of memory that is near, in units of an addition
 
 
@@ -39,13 +39,13 @@ def iteration_cost(block: Block) -> Index:
     return total
 
 
-def part_nanoseconds(kernel: Kernel, chunk: int) -> Index:
+def part_nanoseconds(kernel: Kernel, chunk: int, machine: Machine) -> Index:
     """About how long one of the kernel's parts takes."""
     cost = iteration_cost(kernel.body)
     vector = kernel.vector.axis if kernel.vector is not None else None
     if vector in kernel.axes:
         cost = cost * chunk
-    speed = OPERATIONS_PER_NANOSECOND if vector is not None else 1
+    speed = machine.speed if vector is not None else 1
     constant = cost.constant
     if constant is not None:
         return Index.of(max(1, round(constant / speed)))

@@ -24,29 +24,30 @@ from onegraph.base.context import Context
 from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged
 from onegraph.compiler.schedule.inline import rewritten
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, product
 from onegraph.ir.loop import Extern, Kernel, Program, Step, reads, writes
 
 MAX_STATEMENTS = 300  # of a fused kernel
 NEIGHBOURS = 8  # of all kernels that read one buffer, how many before and after are tried together with one
 UNKNOWN_SIZE = 4096  # what a size that is known at the call only counts as
-FEW_ROWS = 16  # a reduction to fewer results than this runs on few threads ...
-MUCH_WORK = 1 << 16  # ... so that kernels with this many elements are better off alone
+MUCH_WORK = 1 << 16  # kernels with this many elements are better off without a reduction that runs on few threads
 CROWD = 8  # how many times what two reductions share each must read to be better off alone
 
 # (minus the bytes saved, the two groups, how many steps each had)
 Candidate = tuple[int, int, int, tuple[int, int]]
 
 
-def fuse(program: Program, cx: Context) -> Program:
+def fuse(program: Program, cx: Context, machine: Machine) -> Program:
     """Merge kernels into groups, and each group into one kernel."""
-    return Fuser(program).run()
+    return Fuser(program, machine).run()
 
 
 class Fuser:
     """Groups by number (that of their first step); a step that cannot be in a group is one by itself."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self.machine = machine
         self.program = program
         self.table = program.table()
         self.groups: dict[int, Group] = {}
@@ -128,7 +129,7 @@ class Fuser:
         reducing, other = (a, b) if a.has_reduction else (b, a)
         rows = value_of(product([axis.extent or ONE for axis in reducing.outer]))
         work = value_of(product([axis.extent or ONE for axis in other.outer]))
-        return rows < FEW_ROWS and work >= MUCH_WORK
+        return rows < self.machine.threads and work >= MUCH_WORK
 
     def crowds(self, a: Group, b: Group) -> bool:
         """Whether two reductions of much memory each share little of it: together they only need more registers."""
@@ -209,7 +210,7 @@ class Fuser:
                 steps.append(group.members[0].kernel)
             else:
                 gone |= {member.output for member in group.members if member.output not in needed}
-                steps.append(assemble(group, needed, self.table))
+                steps.append(assemble(group, needed, self.table, self.machine))
         buffers = tuple(buffer for buffer in self.program.buffers if buffer.name not in gone)
         return replace(self.program, steps=tuple(steps), buffers=buffers)
 

@@ -23,6 +23,7 @@ from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.codegen.accumulators import identity
 from onegraph.compiler.schedule.splice import Splicer, plain_load
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
     Accumulate,
@@ -40,18 +41,16 @@ from onegraph.ir.loop import (
 from onegraph.ir.scalar import REDUCTIONS
 from onegraph.ir.types import BOOL, TensorType, contiguous_strides
 
-PARTS = 32
-FEW_RESULTS = 16  # fewer than these cannot keep threads busy
 MANY_ELEMENTS = 1 << 16
 
 
-def split_reductions(program: Program, cx: Context) -> Program:
+def split_reductions(program: Program, cx: Context, machine: Machine) -> Program:
     """Split the reductions that threads could not share otherwise."""
     table = program.table()
     buffers = list(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
-        pieces = _split(step, table) if isinstance(step, Kernel) else None
+        pieces = _split(step, table, machine.threads) if isinstance(step, Kernel) else None
         if pieces is None:
             steps.append(step)
         else:
@@ -60,7 +59,7 @@ def split_reductions(program: Program, cx: Context) -> Program:
     return replace(program, buffers=tuple(buffers), steps=tuple(steps))
 
 
-def _split(kernel: Kernel, table: dict[str, Buffer]) -> tuple[Buffer, Kernel, Kernel] | None:
+def _split(kernel: Kernel, table: dict[str, Buffer], threads: int) -> tuple[Buffer, Kernel, Kernel] | None:
     match kernel.body:
         case (*before, Loop(axes, body), Store(output, place, value)) if all(isinstance(s, Let) for s in before):
             pass
@@ -71,12 +70,12 @@ def _split(kernel: Kernel, table: dict[str, Buffer]) -> tuple[Buffer, Kernel, Ke
         return None
     rows = product([axis.extent or ONE for axis in kernel.axes]).constant
     count = product([axis.extent or ONE for axis in axes]).constant
-    if rows is None or count is None or not 0 < rows < FEW_RESULTS or rows * count < MANY_ELEMENTS:
+    if rows is None or count is None or not 0 < rows < threads or rows * count < MANY_ELEMENTS:
         return None
     if REDUCTIONS[last.op].positional:
         return None
     axis = max(axes, key=_extent)
-    parts = _part_count(_extent(axis), -(-PARTS // rows))
+    parts = _part_count(_extent(axis), -(-2 * threads // rows))
     if parts < 2:
         return None
     dtype = last.dtype

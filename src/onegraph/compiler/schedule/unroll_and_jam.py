@@ -23,26 +23,28 @@ from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.kernels import place_indices
 from onegraph.compiler.schedule.splice import Splicer, plain_load
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import Index, Symbol, product
 from onegraph.ir.loop import Accumulate, Check, Kernel, Let, Load, Loop, Program, Store, loads, statements
 
 SHORT = 8  # iterations
-TOTALS = 16  # of all iterations: as many are kept in registers
 STATEMENTS = 160  # of the body when it is written out
 MUCH = 1 << 14  # elements: a load of fewer stays near anyway
 
 
-def unroll_and_jam(program: Program, cx: Context) -> Program:
+def unroll_and_jam(program: Program, cx: Context, machine: Machine) -> Program:
     """Write out the short axes of reductions over which a large operand is read again and again."""
-    return replace(program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps))
+    most = machine.totals // 4  # of all iterations: they have a few lanes each
+    steps = (_kernel(step, most) if isinstance(step, Kernel) else step for step in program.steps)
+    return replace(program, steps=tuple(steps))
 
 
-def _kernel(kernel: Kernel) -> Kernel:
+def _kernel(kernel: Kernel, most: int) -> Kernel:
     found = [statement for statement in kernel.body if isinstance(statement, Loop)]
     if len(found) != 1 or kernel.locals or not _is_plain(kernel, found[0]):
         return kernel
     totals = sum(isinstance(statement, Accumulate) for statement in found[0].body)
-    longest = min(SHORT, TOTALS // totals, STATEMENTS // sum(1 for _ in statements(kernel.body)))
+    longest = min(SHORT, most // totals, STATEMENTS // sum(1 for _ in statements(kernel.body)))
     for axis in kernel.axes:
         length = axis.extent.constant if axis.extent is not None else None
         if length is None or not 1 < length <= longest:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from onegraph.base.context import Context
 from onegraph.compiler.kernels import is_ordered
 from onegraph.compiler.schedule.cost import statement_cost
+from onegraph.compiler.target import Machine
 from onegraph.ir.index import ONE, Index, Symbol, product
 from onegraph.ir.loop import (
     Accumulate,
@@ -32,32 +33,31 @@ from onegraph.ir.loop import (
 
 TILE_STATEMENTS = 20  # of a body that is written for every iteration of a tile
 HEAVY = 12.0  # cost of a body above which it gets wide vectors
-LOCALS = 1 << 17  # bytes on the stack
 OFTEN = 16  # iterations of a loop, at most, by which its accesses weigh more than others
 NEAR = 0.25  # the weight of a load that other iterations repeat
-REGISTERS = 64  # elements of the totals of a reduction that are kept in registers, and some more for a single one
 LIGHT = 6.0  # cost below which a body needs few registers per lane
 
 
-def vectorize(program: Program, cx: Context) -> Program:
+def vectorize(program: Program, cx: Context, machine: Machine) -> Program:
     """Choose the vector axis of every kernel."""
-    return replace(program, steps=tuple(_kernel(step) if isinstance(step, Kernel) else step for step in program.steps))
+    steps = (_kernel(step, machine) if isinstance(step, Kernel) else step for step in program.steps)
+    return replace(program, steps=tuple(steps))
 
 
-def _kernel(kernel: Kernel) -> Kernel:
+def _kernel(kernel: Kernel, machine: Machine) -> Kernel:
     if any(store.atomic for store in stores(kernel.body)):
         return kernel
-    axis = _best_axis(kernel)
+    axis = _best_axis(kernel, machine)
     if axis is None:
         return kernel
-    tile = _tile(kernel, axis)
+    tile = _tile(kernel, axis, machine)
     if tile is not None:
         return replace(kernel, vector=tile)
-    width = _width(kernel, axis)
+    width = _width(kernel, axis, machine)
     return kernel if width < 2 else replace(kernel, vector=Vector(axis, width))
 
 
-def _tile(kernel: Kernel, axis: Symbol) -> Vector | None:
+def _tile(kernel: Kernel, axis: Symbol, machine: Machine) -> Vector | None:
     """A square tile, where loads are far apart along the vector's axis and contiguous along another outer axis."""
     if axis not in kernel.axes or len(kernel.body) > TILE_STATEMENTS:
         return None
@@ -74,18 +74,18 @@ def _tile(kernel: Kernel, axis: Symbol) -> Vector | None:
     if len(across) != 1:
         return None
     (other,) = across
-    width = 8 if max(sizes) == 8 else 16
+    width = machine.lanes // (4 if max(sizes) == 8 else 2)
     if any(a.extent is not None and (a.extent.constant or width) < width for a in (axis, other)):
         return None
     return Vector(axis, width, other)
 
 
-def _candidates(kernel: Kernel) -> list[Symbol]:
+def _candidates(kernel: Kernel, machine: Machine) -> list[Symbol]:
     """Axes that may run in vectors: not those of loops in order.
 
     Along an outer axis every lane has locals of its own, which must stay small.
     """
-    small = sum(local.size * local.dtype.size for local in kernel.locals) * 64 <= LOCALS
+    small = sum(local.size * local.dtype.size for local in kernel.locals) * 2 * machine.lanes <= machine.stack
     found = list(kernel.axes) if small else []
     for statement in kernel.body:
         if isinstance(statement, Loop) and not is_ordered(statement):
@@ -112,11 +112,11 @@ def _weighed(block: Block, axes: tuple[Symbol, ...], weight: float) -> Iterator[
                 yield from _weighed(body, (*axes, *inner), weight * often)
 
 
-def _best_axis(kernel: Kernel) -> Symbol | None:
+def _best_axis(kernel: Kernel, machine: Machine) -> Symbol | None:
     best: tuple[float, Symbol] | None = None
     accesses = _accesses(kernel)
     ordered = any(isinstance(statement, Loop) and is_ordered(statement) for statement in kernel.body)
-    for position, axis in enumerate(_candidates(kernel)):
+    for position, axis in enumerate(_candidates(kernel, machine)):
         if ordered and not any(_contiguity(index, axis) == 1 for index, _ in accesses):
             continue  # rows far apart, each walked in order: one at a time uses whole cache lines
         extent = axis.extent.constant if axis.extent is not None else None
@@ -151,21 +151,21 @@ def _in_vectors(kernel: Kernel, axis: Symbol) -> Iterator[Statement]:
             yield from statements(loop.body)
 
 
-def _width(kernel: Kernel, axis: Symbol) -> int:
+def _width(kernel: Kernel, axis: Symbol, machine: Machine) -> int:
     cost = sum(statement_cost(s) for s in _in_vectors(kernel, axis) if not isinstance(s, Store | Accumulate))
     sizes = [s.dtype.size for s in statements(kernel.body) if isinstance(s, Let | Accumulate)]
-    width = 64 if cost >= HEAVY else 32
+    width = machine.lanes * (2 if cost >= HEAVY else 1)
     totals = sum(isinstance(s, Accumulate) for s in statements(kernel.body))
     if axis in kernel.axes and totals and cost < LIGHT * totals:
-        width = 256  # a reduction along columns: a wide strip of each row is read at a time
+        width = 8 * machine.lanes  # a reduction along columns: a wide strip of each row is read at a time
     elif totals > 2:
-        width = min(width, REGISTERS >> min(totals - 1, 7).bit_length())
+        width = min(width, machine.totals >> min(totals - 1, 7).bit_length())
     if max(sizes, default=4) == 8:
         width //= 2
     if any(_contiguity(index, axis) < 0 for index, _ in _accesses(kernel)):
-        width = min(width, 16)
+        width = min(width, machine.lanes // 2)
         if any(s.dtype.size < 4 for s in statements(kernel.body) if isinstance(s, Let) and isinstance(s.value, Load)):
-            width = 8
+            width = machine.lanes // 4
     extent = axis.extent.constant if axis.extent is not None else None
     while extent is not None and width > 2 and width // 2 >= extent:
         width //= 2

@@ -1,0 +1,73 @@
+"""What a graph is compiled for. Nothing behind the lowering knows of a device, or of a processor, but from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch.fx import GraphModule
+
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.pipeline import Pass
+from onegraph.ir.loop import Program
+from onegraph.ir.plan import KernelInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A processor, as far as the scheduler and the writer of kernels ask for it. Sizes are rough: powers of two."""
+
+    #: Elements of 4 bytes that a value has in the vectors of an ordinary body: several registers, to hide latency.
+    lanes: int
+    #: Elements of running totals that registers hold.
+    totals: int
+    #: Pieces of work that keep its threads busy.
+    threads: int
+    #: What starting a thread costs, in nanoseconds of work that it must be given.
+    thread_nanoseconds: int
+    #: Additions in a nanosecond, in vectors, on data that is near.
+    speed: int
+    #: Bytes on the stack, and of the near caches.
+    stack: int
+    near: int
+    #: Bytes that come from memory together.
+    line: int
+    #: Bytes of a row that stays in a near cache from one loop over it to the next, but must be fetched ahead.
+    long_rows: range
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What the kernels of a program have become.
+
+    `functions` has the number in `kernels` and `addresses` for each kernel of the program by name. The addresses are
+    those of C functions, see `onegraph.ir.plan`, which live as long as `keep`. `cached` says that nothing had to be
+    compiled; `text` gives the code as text, and `texts` by the names of the stages on the way.
+    """
+
+    functions: Mapping[str, int]
+    kernels: tuple[KernelInfo, ...]
+    addresses: tuple[int, ...]
+    keep: object
+    cached: bool
+    text: Callable[[], str]
+    texts: Mapping[str, Callable[[], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`device` is the kind of device on which all buffers lie, as torch calls it. The way to it, in this order:
+
+    `library` exchanges operators of the graph for calls of the device's libraries, given which inputs are parameters.
+    `passes` lead from the loops of the lowering to the loops that `build` makes code of.
+    `launch` makes a callable of the plan, the addresses of the code and the rest, see `runtime.launcher`.
+    """
+
+    device: str
+    machine: Machine
+    library: Callable[[GraphModule, frozenset[int], Config], GraphModule]
+    passes: tuple[Pass[Program], ...]
+    build: Callable[[Program, Context], Code]
+    launch: Callable[..., Any]
