@@ -12,11 +12,13 @@ from onegraph import _C
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import (
+    Alloc,
     ExecPlan,
     ExternCall,
     KernelInfo,
     Slot,
 )
+from onegraph.ir.types import DType
 
 Floats = ctypes.POINTER(ctypes.c_float)
 Integers = ctypes.POINTER(ctypes.c_int64)
@@ -59,6 +61,10 @@ def plan_of(
     *steps: Any, inputs: Sequence[Any] = (Slot(0),), slots: int = 8, registers: int = 8, constants: Any = ()
 ) -> ExecPlan:
     return ExecPlan(tuple(inputs), tuple(constants), slots, registers, INFOS, steps)
+
+
+def alloc(target: int, dtype: DType, shape: Any, strides: Any, workspace: bool = False) -> Alloc:
+    return Alloc(target, dtype, shape, strides, "cpu", workspace)
 
 
 def both(plan: ExecPlan, constants: Any = None, threads: int = 0) -> tuple[Callable[..., Any], Callable[..., Any]]:

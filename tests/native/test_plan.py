@@ -8,17 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native.planning import agree, both, extern, plan_of
+from native.planning import agree, alloc, both, extern, plan_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from onegraph.ir.loop import Named
-from onegraph.ir.plan import Alloc, Compute, Free, Launch, Pointer, Register, Return, Slot, ViewOf
+from onegraph.ir.plan import Compute, Free, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32, F64, I64
 
 
 def test_a_kernel_between_its_input_and_its_output() -> None:
     plan = plan_of(
-        Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Free((0,)), Return((Slot(1), None, 5))
+        alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Free((0,)), Return((Slot(1), None, 5))
     )
     result, nothing, number = agree(plan, torch.arange(4.0))
     assert result.tolist() == [1, 2, 3, 4] and (nothing, number) == (None, 5)
@@ -26,8 +26,8 @@ def test_a_kernel_between_its_input_and_its_output() -> None:
 
 def test_scratch_memory_and_offsets() -> None:
     plan = plan_of(
-        Alloc(1, F32, (10,), (1,), workspace=True),
-        Alloc(2, F32, (4,), (1,)),
+        alloc(1, F32, (10,), (1,), workspace=True),
+        alloc(2, F32, (4,), (1,)),
         Launch(0, (Pointer(0, 4), Pointer(1, 16)), (3,)),
         Launch(0, (Pointer(1, 16), Pointer(2)), (3,)),
         Launch(0, (Pointer(0), Pointer(2, 12)), (1,)),
@@ -44,7 +44,7 @@ def test_sizes_are_read_and_computed() -> None:
         Compute(0, "size", 0, 0),
         Compute(1, "size", 0, 1),
         Compute(2, "mul", rows, columns),
-        Alloc(1, F32, (columns, rows), (rows, 1)),
+        alloc(1, F32, (columns, rows), (rows, 1)),
         Launch(0, (Pointer(0), Pointer(1)), (total,)),
         Return((Slot(1), rows, total)),
     )
@@ -143,7 +143,7 @@ def test_a_result_with_other_strides_is_copied() -> None:
 
 def test_errors_of_kernels_and_operators() -> None:
     plan = plan_of(
-        Alloc(1, F64, (1000,), (1,)),
+        alloc(1, F64, (1000,), (1,)),
         Launch(1, (Pointer(0),)),
         extern("aten.mm.default", Slot(0), Slot(0), out=Slot(2)),
         Return((Slot(2),)),
@@ -158,7 +158,7 @@ def test_errors_of_kernels_and_operators() -> None:
 
 
 def test_wrong_calls_are_refused() -> None:
-    plan = plan_of(Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Return((Slot(1),)))
+    plan = plan_of(alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Return((Slot(1),)))
     native, reference = both(plan)
     for run in (native, reference):
         with pytest.raises(TypeError, match="the graph takes 1 inputs, got 2"):
@@ -175,12 +175,12 @@ def test_wrong_calls_are_refused() -> None:
     size = plan_of(Compute(0, "size", 0, 3), Return((Register(0),)))
     with pytest.raises(TypeError, match="no dimension 3"):
         both(size)[0](torch.ones(2))
-    alloc = plan_of(Alloc(1, F32, (Register(0),), (1,)), Return((Slot(1),)), inputs=(Register(0),))
+    sized = plan_of(alloc(1, F32, (Register(0),), (1,)), Return((Slot(1),)), inputs=(Register(0),))
     with pytest.raises(RuntimeError, match="size -2"):
-        both(alloc)[0](-2)
+        both(sized)[0](-2)
     with pytest.raises(RuntimeError, match="could not allocate"):
-        both(alloc)[0](2**58)
-    scratch = plan_of(Alloc(1, F32, (Register(0),), (1,)), Return(()), inputs=(Register(0),))
+        both(sized)[0](2**58)
+    scratch = plan_of(alloc(1, F32, (Register(0),), (1,)), Return(()), inputs=(Register(0),))
     for size_of in (2**58, 2**62):
         with pytest.raises(MemoryError):
             both(scratch)[0](size_of)
@@ -192,10 +192,10 @@ def test_wrong_calls_are_refused() -> None:
 def test_large_and_empty_tensors() -> None:
     n = 300_000
     plan = plan_of(
-        Alloc(1, F64, (n,), (1,)), extern("aten.fill_.Scalar", Slot(1), 2.5, out=Slot(2)), Return((Slot(1),))
+        alloc(1, F64, (n,), (1,)), extern("aten.fill_.Scalar", Slot(1), 2.5, out=Slot(2)), Return((Slot(1),))
     )
     agree(plan, torch.ones(1))
-    plan = plan_of(Alloc(1, I64, (3, 0), (1, 1)), Launch(0, (Pointer(1), Pointer(1)), (0,)), Return((Slot(1),)))
+    plan = plan_of(alloc(1, I64, (3, 0), (1, 1)), Launch(0, (Pointer(1), Pointer(1)), (0,)), Return((Slot(1),)))
     agree(plan, torch.ones(1))
-    plan = plan_of(Alloc(1, F32, (), ()), Launch(0, (Pointer(0), Pointer(1)), (1,)), Return((Slot(1),)))
+    plan = plan_of(alloc(1, F32, (), ()), Launch(0, (Pointer(0), Pointer(1)), (1,)), Return((Slot(1),)))
     agree(plan, torch.tensor(1.0))

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from native.planning import ADDRESSES, KERNEL, both, extern, plan_of
+from native.planning import ADDRESSES, KERNEL, alloc, both, extern, plan_of
 
 from onegraph import _C
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.runtime.launcher import SCALAR_TYPES, launcher
-from onegraph.ir.plan import Alloc, Compute, ExecPlan, Free, Launch, Pointer, Register, Return, Slot, ViewOf
+from onegraph.ir.plan import Compute, ExecPlan, Free, Launch, Pointer, Register, Return, Slot, ViewOf
 from onegraph.ir.types import F32, I64, dtype_of_torch
 
 
 def test_threads() -> None:
     def threads(parallel: bool, fixed: int) -> int:
-        plan = plan_of(Alloc(1, I64, (1,), (1,)), Launch(2, (Pointer(1),), (), parallel), Return((Slot(1),)))
+        plan = plan_of(alloc(1, I64, (1,), (1,)), Launch(2, (Pointer(1),), (), parallel), Return((Slot(1),)))
         mine, theirs = (run(torch.ones(1))[0].item() for run in both(plan, threads=fixed))
         assert mine == theirs
         return mine
@@ -85,7 +85,7 @@ def test_consumed_inputs_live_as_long_as_they_are_needed(fails: bool) -> None:
 
 
 def test_the_executor_consumes_as_the_launcher_does() -> None:
-    plan = plan_of(Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Free((0,)), Return((Slot(1),)))
+    plan = plan_of(alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Free((0,)), Return((Slot(1),)))
     for run in both(plan):
         x = torch.arange(4.0)
         reference, inputs = weakref.ref(x), [x]
@@ -96,8 +96,8 @@ def test_the_executor_consumes_as_the_launcher_does() -> None:
 
 def test_no_leak() -> None:
     plan = plan_of(
-        Alloc(1, F32, (4,), (1,)),
-        Alloc(2, F32, (4,), (1,), workspace=True),
+        alloc(1, F32, (4,), (1,)),
+        alloc(2, F32, (4,), (1,), workspace=True),
         Launch(0, (Pointer(0), Pointer(2)), (4,)),
         Launch(0, (Pointer(2), Pointer(1)), (4,)),
         ViewOf(3, 1, (2, 2), (2, 1), 0),
@@ -133,8 +133,8 @@ def test_a_plan_is_collected_with_what_it_holds() -> None:
 
 def test_calls_at_the_same_time_do_not_share_memory() -> None:
     plan = plan_of(
-        Alloc(1, F32, (64,), (1,), workspace=True),
-        Alloc(2, F32, (64,), (1,)),
+        alloc(1, F32, (64,), (1,), workspace=True),
+        alloc(2, F32, (64,), (1,)),
         Launch(0, (Pointer(0), Pointer(1)), (64,)),
         Launch(0, (Pointer(1), Pointer(2)), (64,)),
         Return((Slot(2),)),
@@ -199,7 +199,7 @@ def test_runs_below_autograd_and_autocast() -> None:
 
 
 def test_without_libtorch_the_plan_runs_in_python() -> None:
-    plan = plan_of(Alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Return((Slot(1),)))
+    plan = plan_of(alloc(1, F32, (4,), (1,)), Launch(0, (Pointer(0), Pointer(1)), (4,)), Return((Slot(1),)))
     made_before, _ = both(plan)
     _C.tensor_abi("python")
     try:
@@ -227,7 +227,7 @@ def test_a_wrong_plan_is_refused_with_the_reason(plan: ExecPlan, message: str) -
 @pytest.mark.parametrize("name", [name for name in SCALAR_TYPES if name is not None])
 def test_each_element_type_has_its_number(name: str) -> None:
     dtype = getattr(torch, name)
-    alloc = Alloc(1, dtype_of_torch(name, dtype.itemsize), (3, 2), (1, 3))
-    native, _ = both(plan_of(alloc, Return((Slot(1),))))
+    step = alloc(1, dtype_of_torch(name, dtype.itemsize), (3, 2), (1, 3))
+    native, _ = both(plan_of(step, Return((Slot(1),))))
     (made,) = native(torch.ones(1))
     assert made.dtype is dtype and made.shape == (3, 2) and made.stride() == (1, 3)

@@ -75,8 +75,8 @@ class Alloc:
     dtype: DType
     shape: tuple[Int, ...]
     strides: tuple[Int, ...]
+    device: str
     workspace: bool = False
-    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _step(plan: ExecPlan, step: PlanStep) -> str:
             return f"r{target} = {_argument(a)} {_SYMBOLS[op]} {_argument(b)}"
         case Compute(target, op, a, b):
             return f"r{target} = {op}({_argument(a)}, {_argument(b)})"
-        case Alloc(target, dtype, shape, strides, workspace, device):
+        case Alloc(target, dtype, shape, strides, device, workspace):
             kind = "workspace" if workspace else "alloc"
             place = "" if device == "cpu" else f" on {device}"
             return f"s{target} = {kind} {dtype}[{_listed(shape)}] stride ({_listed(strides)}){place}"

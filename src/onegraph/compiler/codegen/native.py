@@ -1,4 +1,4 @@
-"""The machine that is compiled for, and the step from LLVM text to addresses of functions."""
+"""From LLVM text to addresses of functions: native code for the cpu of this machine, or a named one."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Planner:
             self.slots[name] = self.idle[type].pop()
             return
         shape, strides = self.layout(name)
-        self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides, device=self.device))
+        self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides, self.device))
 
     def takes_memory(self, step: Extern) -> bool:
         """Whether the library is given the memory for its result."""
@@ -253,7 +253,7 @@ def plan(
     for size in program.sizes:
         p.symbols[size.name] = p.compute("size", p.slot(size.buffer), size.dim)
     if p.space.size:
-        p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), True, p.device))
+        p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), p.device, workspace=True))
     for number, step in enumerate(program.steps):
         p.now = number
         _step(p, step, functions)

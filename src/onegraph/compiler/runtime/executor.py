@@ -100,7 +100,7 @@ class Executor:
             match step:
                 case Launch():
                     self._launch(step, slots, registers)
-                case Alloc(target, dtype, shape, strides, _, device):
+                case Alloc(target, dtype, shape, strides, device):
                     layout = _values(shape, registers), _values(strides, registers)
                     slots[target] = torch.empty_strided(*layout, dtype=torch_dtype(dtype), device=device)
                 case ViewOf(target, base, shape, strides, offset):

@@ -158,7 +158,7 @@ class Translation:
                 return ("size", self.register(target), self.slot(slot), dim)
             case Compute(target, op, a, b):
                 return (op, self.register(target), self.integer(a), self.integer(b))
-            case Alloc(target, dtype, shape, strides, _, device):
+            case Alloc(target, dtype, shape, strides, device):
                 assert device == "cpu", "the launcher makes tensors there alone"
                 kind = "alloc" if target in self.tensors else "scratch"
                 number = SCALAR_TYPES.index(dtype.torch_name)
