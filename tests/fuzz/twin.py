@@ -147,9 +147,11 @@ def limited(seconds: float, give_up: Callable[[], None] | None = None) -> Iterat
     stacks: list[str] = []
 
     def stop(number: int, frame: Any) -> None:
-        stacks.append("" if stacks else "".join(traceback.format_stack(frame)[-30:]))
+        stacks.append("")  # it counts, where so deep in a recursion nothing more can be called
         if len(stacks) > PATIENCE and give_up is not None:
             give_up()
+        if len(stacks) == 1:
+            stacks[0] = "".join(traceback.format_stack(frame)[-30:])
         raise Timeout(stacks[0])
 
     before = signal.signal(signal.SIGPROF, stop)
