@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 
+from onegraph import _C
 from tests.fuzz.programs import programs
 from tests.fuzz.shrink import shrink
 from tests.fuzz.twin import Timeout, Unfit, Way, World, compare, depends_on_rounding, judged, limited
@@ -70,6 +71,25 @@ def test_a_program_that_catches_its_end_is_given_up() -> None:
             with contextlib.suppress(BaseException):
                 while True:
                     pass
+    assert given_up
+
+
+def test_a_program_that_catches_its_end_deep_in_a_recursion_is_given_up() -> None:
+    given_up: list[bool] = []
+
+    def down(left: int) -> None:
+        if left:
+            return down(left - 1)
+        while not given_up:
+            try:
+                while not given_up:
+                    pass
+            except BaseException:
+                pass
+        return None
+
+    with pytest.raises(Timeout), limited(0.05, lambda: given_up.append(True)):
+        down(_C.frames_left() - 8)
     assert given_up
 
 

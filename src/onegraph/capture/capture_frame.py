@@ -210,6 +210,7 @@ def finish(
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
     guard_bases(trace.recorder, trace.world.guard)
+    trace.check_unchanged()  # the module of the graph is entered in `linecache`, which a program may have looked at
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
     body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
@@ -224,7 +225,6 @@ def finish(
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
     )
-    trace.check_unchanged()
     if graph is not None:
         trace.keep_fakes()
     return captured

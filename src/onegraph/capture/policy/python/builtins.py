@@ -185,6 +185,13 @@ def object_setattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     tracer.generic_setattr(owner, attribute_name(name), value)
 
 
+@policy(BaseException.with_traceback)
+def with_traceback(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    error, traceback = args
+    tracer.generic_setattr(error, "__traceback__", traceback)
+    return error
+
+
 @policy(object.__delattr__, type.__delattr__, types.ModuleType.__delattr__)
 def object_delattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
