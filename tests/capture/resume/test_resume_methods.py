@@ -559,3 +559,81 @@ def test_a_break_in_a_method_is_one_of_its_caller(program: Callable[..., Any]) -
         assert tree_equal(outcome(compiled, x), expected)
     assert len(watch.graphs) == GRAPHS.get(program.__name__, 2)
     assert tree_equal(outcome(compiled, x), expected)
+
+
+class Skipping:
+    """Behind its break, a method runs on its own: the resume function of its caller calls it in Python."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+    def skip(self, value: Any) -> Any:
+        onegraph.graph_break()
+        value = value + 1
+        onegraph.skip_frame()
+        return value
+
+    @property
+    def add(self):
+        onegraph.graph_break()
+        self.x = self.x + 1
+        onegraph.skip_frame()
+        return self.added
+
+    def added(self, value):
+        return self.x + value
+
+    @add.setter
+    def add(self, value):
+        onegraph.graph_break()
+        self.x = self.x + value
+        onegraph.skip_frame()
+
+    @add.deleter
+    def add(self):
+        onegraph.graph_break()
+        self.x = self.x * 2
+        onegraph.skip_frame()
+
+    def __setitem__(self, key, value):
+        onegraph.graph_break()
+        self.x = self.x * value
+        onegraph.skip_frame()
+
+    def __bool__(self):
+        onegraph.graph_break()
+        self.x = self.x - 1
+        onegraph.skip_frame()
+        return True
+
+
+def calling_what_is_read(x):
+    return Skipping(x).add(x) * 2
+
+
+def writing_and_deleting(x):
+    thing = Skipping(x)
+    thing.add = x
+    thing[0] = x
+    del thing.add
+    return [thing.x + x for _ in range(1)]
+
+
+def in_a_loop(x):
+    thing = Skipping(x)
+    for i in range(12):
+        thing.add = x * i
+        if thing:
+            x = x + thing.add(i)
+    return x
+
+
+@pytest.mark.parametrize("program", [calling_what_is_read, writing_and_deleting, in_a_loop], ids=lambda p: p.__name__)
+def test_an_instruction_is_finished_behind_a_call_in_python(program: Callable[..., Any]) -> None:
+    onegraph.reset()
+    x = torch.arange(3.0)
+    compiled = onegraph.compile(program, backend="eager")
+    with Watch() as watch:
+        for _ in range(2):
+            assert tree_equal(outcome(compiled, x), outcome(program, x))
+    assert len(watch.graphs) < 30

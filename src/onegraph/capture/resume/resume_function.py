@@ -31,7 +31,7 @@ from onegraph.capture.bytecode.instruction import forget_derived
 from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.class_bodies import as_function
-from onegraph.capture.resume.instruction_rest import Call, argument_names, write_rest
+from onegraph.capture.resume.instruction_rest import Call, argument_names, given, write_rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +164,19 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
     body = as_function(frame.bytecode) if frame.namespace is not None else None
     if body is not None:
         return body.bytecode, body.moved[frame.ip]
-    resumed = _resumed.get(id(frame.bytecode.code))
-    if resumed is None or resumed.made is not frame.bytecode:
-        return frame.bytecode, frame.ip
-    if frame.ip >= resumed.shift:
-        return resumed.bytecode, frame.ip - resumed.shift
+    return original(frame.bytecode, frame.ip)
+
+
+def original(bytecode: Bytecode, index: int) -> tuple[Bytecode, int]:
+    resumed = _resumed.get(id(bytecode.code))
+    if resumed is None or resumed.made is not bytecode:
+        return bytecode, index
+    if index >= resumed.shift:
+        return original(resumed.bytecode, index - resumed.shift)
     assert isinstance(resumed.way, InnerCall), "nothing else in a prologue can break"
-    if resumed.way.finish is None:
+    if resumed.way.finish is None and not given(resumed.bytecode.instrs[resumed.way.at]):
         return resumed.bytecode, resumed.way.at
-    return frame.bytecode, frame.ip  # in the middle of an instruction
+    return bytecode, index  # in the middle of an instruction
 
 
 def in_prologue(frame: Frame) -> bool:
@@ -216,12 +220,12 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     turn = next(f"_{n}" for n in range(len(taken) + 1) if not any(name.endswith(f"_{n}") for name in taken))
     stack_names = [f"stack{index}{turn}" for index, kind in enumerate(shape.kinds) if kind == "value"]
     exception_names = [f"handled{index}{turn}" for index in range(shape.handled)]
-    given = [*stack_names[-1:], *stack_names[:-1]] if shape.top_first else stack_names
+    on_stack = [*stack_names[-1:], *stack_names[:-1]] if shape.top_first else stack_names
     results = [f"result{index}{turn}" for index in range(shape.first)]
     inner = inner_arguments(way, turn) if isinstance(way, InnerCall) else []
     needed = [f"rest_{name}{turn}" for name in finish_arguments(way)]
     receiver = [] if shape.receiver is None else [shape.receiver if shape.receiver in taken else f"self{turn}"]
-    parameters = [*receiver, *results, *given, *exception_names, *shape.names, *needed, *inner]
+    parameters = [*receiver, *results, *on_stack, *exception_names, *shape.names, *needed, *inner]
     own = tuple(name for name in shape.cells if name in bytecode.code.co_cellvars and name not in receiver)
     at, target = place(bytecode, way)
     out.position = bytecode.instrs[at].position
