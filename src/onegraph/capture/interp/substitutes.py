@@ -122,6 +122,7 @@ def _of_one(function: Any, primitive: str, *more: Any) -> None:
 _of_one(len, "length")
 _of_one(iter, "iter")
 _of_one(bool, "truth")
+_of_one(operator.truth, "truth")
 _of_one(str, "convert", "str")
 _of_one(repr, "convert", "repr")
 

@@ -8,10 +8,8 @@ import contextlib
 import datetime
 import functools
 import inspect
-import io
 import itertools
 import logging
-import operator
 import os
 import pdb
 import random
@@ -51,8 +49,8 @@ native(
     builtins.tuple,
 )
 native("pairs", builtins.dict, dict.update)
-native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice, builtins.any, builtins.all)
-native("identity", list.append, list.insert, list.pop, list.clear, list.reverse, list.copy)
+native("level", builtins.set, builtins.frozenset, itertools.chain, itertools.islice)
+native("identity", list.insert, list.pop, list.clear, list.reverse, list.copy)
 native("identity", dict.keys, dict.values, dict.items, dict.pop, dict.setdefault, dict.clear, dict.copy)
 
 
@@ -68,7 +66,7 @@ native("level", list.extend, set.add, set.discard, set.remove, set.clear, set.co
 breaks(b.LOGGING, logging.getLogger, logging.basicConfig, logging.debug, logging.info, logging.warning, logging.error)
 breaks(b.LOGGING, logging.log, logging.critical, logging.exception)
 breaks(b.INPUT, input)
-breaks(b.FILE_SYSTEM, open, io.open)
+breaks(b.FILE_SYSTEM, open)
 breaks(b.CODE_COMPILATION, compile)
 breaks(b.DEBUGGER, breakpoint, pdb.set_trace)
 breaks(b.PROCESS, os.system)
@@ -142,41 +140,11 @@ def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
     return tracer.run_native(hash, (value,), kwargs)
 
 
-@policy(len)
-def len_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.length(args[0])
-
-
 def attribute_name(name: Any) -> str:
     """The name that is asked for, which native code wants to be a string."""
     if not isinstance(name, str):
         object.__getattribute__(None, name)  # which raises
     return name
-
-
-@policy(getattr)
-def getattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) == 2:
-        return tracer.getattr(args[0], attribute_name(args[1]))
-    try:
-        return tracer.getattr(args[0], attribute_name(args[1]))
-    except AttributeError:
-        return args[2]
-
-
-@policy(hasattr)
-def hasattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    try:
-        tracer.getattr(args[0], attribute_name(args[1]))
-    except AttributeError:
-        return False
-    return True
-
-
-@policy(setattr)
-def setattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    owner, name, value = args
-    tracer.setattr(owner, attribute_name(name), value)
 
 
 @policy(object.__setattr__, type.__setattr__, types.ModuleType.__setattr__)
@@ -204,12 +172,6 @@ def object_getattribute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str
     if isinstance(owner, type | types.ModuleType | types.FunctionType):  # which have names of their own
         raise refused_method(object, "__getattribute__")
     return tracer.generic_getattr(owner, attribute_name(name))
-
-
-@policy(delattr)
-def delattr_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    owner, name = args
-    tracer.delattr(owner, attribute_name(name))
 
 
 @policy(vars)
@@ -246,11 +208,6 @@ def next_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         if len(args) > 1:
             return args[1]
         raise
-
-
-@policy(bool, operator.truth)
-def bool_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.truth(args[0]) if args else False
 
 
 def _number(kind: Any) -> None:
@@ -371,13 +328,6 @@ def ascii_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> st
 @policy(str.join)
 def join(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return str.join(args[0], list(tracer.iterate(args[1])))
-
-
-@policy(super)
-def super_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not args:
-        args = tracer.super_arguments()
-    return super(*args)
 
 
 native(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import math
 from typing import Any
 
 import torch
@@ -318,11 +317,3 @@ def sort(tracer: Tracing, items: list[Any], kwargs: dict[str, Any]) -> list[Any]
     rank = (lambda each: each) if plain else ranks(tracer)
     keyed = sorted(zip(keys, items, strict=True), key=lambda entry: rank(entry[0]), reverse=reverse)
     return [item for _, item in keyed]
-
-
-@policy(math.prod)
-def prod(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    total = kwargs.get("start", 1)
-    for item in tracer.iterate(args[0]):
-        total = tracer.binary("*", total, item)
-    return total
