@@ -22,8 +22,9 @@ class Dicts(TypeRule):
     admits_subclasses = is_looked_into = True
 
     def admit(self, world: World, real: dict[Any, Any], source: Source, guarded: bool) -> Any:
-        members = [admit_member(world, key, guarded) for key in keys_of(real)]
-        keys = made_quietly(world, lambda: dict(zip(members, keys_of(real), strict=True)), members)
+        found = keys_of(real)  # once: another thread may change it
+        members = [admit_member(world, key, guarded) for key in found]
+        keys = made_quietly(world, lambda: dict(zip(members, found, strict=True)), members)
         if keys is None:
             return admit_opaque(world, real, source, guarded)
         space = world.known_namespace(real) if type(real) is dict else None
