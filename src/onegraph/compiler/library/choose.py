@@ -1,4 +1,4 @@
-"""The library calls of a graph, chosen before it is lowered."""
+"""The library calls of a graph, chosen before it is lowered; what sums do better becomes sums."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from onegraph.base.config import Config
+from onegraph.compiler.library.attention import ATTENTION, choose_attention
 from onegraph.compiler.library.convolution import choose_convolutions
 from onegraph.compiler.library.int8 import INT8, choose_int8
 from onegraph.compiler.library.layout import spread
@@ -18,6 +19,7 @@ _CANDIDATES = WIDENED | {
     torch.ops.aten.addmm.default,
     torch.ops.aten.convolution.default,
     INT8,
+    ATTENTION,
 }
 
 
@@ -37,6 +39,7 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     before = {node: node.meta.get("val") for node in graph.nodes}
     moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
+    choose_attention(graph, config)
     choose_int8(graph, config)
     choose_linear(graph, constants, config)
     widen(graph, config)
