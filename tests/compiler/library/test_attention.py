@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import onegraph
-from onegraph.base.events import OperatorFellBack
+from onegraph.base.events import GraphCaptured, OperatorFellBack
 from onegraph.compile import EVENTS
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
@@ -83,11 +83,17 @@ def test_others_are_left_to_torch() -> None:
     onegraph.reset()
 
 
-def test_growing_keys_compile_once() -> None:
-    compiled = onegraph.compile(attention, fullgraph=True, dynamic=None)
+def test_growing_keys_are_compiled_twice() -> None:
+    graphs: list[object] = []
+    stop = EVENTS.subscribe(lambda event: graphs.append(event) if isinstance(event, GraphCaptured) else None)
+    compiled = onegraph.compile(attention, fullgraph=True)
     with torch.no_grad():
         for keys in (3, 7, 20, 21, 1):
-            for batch in (1, 3):
-                q, k = made(batch, 2, 1, 16), made(batch, 2, keys, 16)
-                torch.testing.assert_close(compiled(q, k, k), attention(q, k, k), rtol=1e-5, atol=1e-5)
+            q, k = made(3, 2, 1, 16), made(3, 2, keys, 16)
+            torch.testing.assert_close(compiled(q, k, k), attention(q, k, k), rtol=1e-5, atol=1e-5)
+        assert len(graphs) == 2
+        for batch in (1, 3, 5):
+            q, k = made(batch, 2, 1, 16), made(batch, 2, 4, 16)
+            torch.testing.assert_close(compiled(q, k, k), attention(q, k, k), rtol=1e-5, atol=1e-5)
+    stop()
     onegraph.reset()
