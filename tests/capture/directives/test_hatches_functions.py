@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,21 @@ import torch
 import torch.utils._pytree as pytree
 
 import onegraph
+from onegraph.capture.directives.function_marks import MARKS
 from tests.capture.directives.spellings import both_spellings
 from tests.capture.resume.test_breaks import Watch
 
 X = torch.arange(4.0)
+
+
+@pytest.fixture
+def marks_taken_back() -> Iterator[None]:
+    """What is said of functions of the standard library is said for the whole process."""
+    before = dict(MARKS)
+    yield
+    MARKS.clear()
+    MARKS.update(before)
+    onegraph.reset()
 
 
 def graphs_of(function: Any, *args: Any, **settings: Any) -> list[int]:
@@ -301,6 +313,7 @@ def test_assumed_constant_of_a_tensor_made_here_breaks() -> None:
         onegraph.compile(lambda x: x + number(x + 1), fullgraph=True)(X)
 
 
+@pytest.mark.usefixtures("marks_taken_back")
 def test_substitute() -> None:
     with pytest.raises(onegraph.InvalidArgument, match="takes"):
         onegraph.substitute_in_graph(operator.length_hint)(lambda a, b, c: 0)
@@ -317,6 +330,7 @@ def test_substitute() -> None:
         onegraph.substitute_in_graph(operator.length_hint)(lambda obj, default=0, /: 0)
 
 
+@pytest.mark.usefixtures("marks_taken_back")
 def test_substitute_folds_constants() -> None:
     @onegraph.substitute_in_graph(operator.concat, can_constant_fold_through=True)
     def concat(a, b, /):
