@@ -22,6 +22,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import GraphBreakError, OnegraphError, RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.base.pipeline import timed
+from onegraph.base.stack import with_room
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.captured import Failing, FrameStart, Skipped
 from onegraph.capture.directives.skipped_code import OWN, has_builtins, is_skipped
@@ -157,7 +158,7 @@ class Region:
         flushing = _C.flush_denormals(False)  # the program's constants are what they are
         try:
             with timed(cx, "translate"), saving_plainly():
-                return translate(start, self.compile_graph, cx, self.fullgraph, policy)
+                return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user
             raise
