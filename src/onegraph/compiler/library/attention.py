@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_ordinary
 from onegraph.compiler.library.linear import DTYPES
 from onegraph.compiler.library.nodes import as_type, call
@@ -33,7 +32,7 @@ aten = torch.ops.aten
 ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
-def choose_attention(graph: Graph, config: Config) -> None:
+def choose_attention(graph: Graph) -> None:
     """Rewrite the attention of single queries whose other result, the logarithms of the sums, nobody reads."""
     for node in list(graph.nodes):
         if node.target is not ATTENTION or not _fits(node):
@@ -55,7 +54,7 @@ def _fits(node: Node) -> bool:
     if not all(is_ordinary(value, (queries.dtype,)) and queries.dtype in DTYPES for value in (queries, keys, values)):
         return False
     _, heads, rows, width = queries.shape
-    if not _is_one(rows) or type(width) is not int or values.shape[3] != width:
+    if not _is_one(rows) or type(width) is not int or not is_certainly_equal(values.shape[3], width):
         return False
     if not all(is_certainly_equal(value.shape[1], heads) for value in (keys, values)):
         return False

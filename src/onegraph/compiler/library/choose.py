@@ -39,7 +39,7 @@ def choose_calls(module: GraphModule, parameters: frozenset[int], config: Config
     before = {node: node.meta.get("val") for node in graph.nodes}
     moved = choose_convolutions(graph, constants, frozenset(placeholders), config)
     spread(graph, before | {new: before[old] for new, old in moved.items()})
-    choose_attention(graph, config)
+    choose_attention(graph)
     choose_int8(graph, config)
     choose_linear(graph, constants, config)
     widen(graph, config)
