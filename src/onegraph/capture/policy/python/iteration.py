@@ -277,9 +277,8 @@ PLAIN = (int, float, str)
 
 def reversed_by(tracer: Tracing, reverse: Any) -> Any:
     """Whether a list is sorted in reverse."""
-    if isinstance(reverse, bool):
-        return reverse
-    list.sort([], reverse=reverse)  # refuses what is no number
+    if not isinstance(reverse, bool | torch.SymBool):
+        list.sort([], reverse=reverse)  # refuses what is no number
     return tracer.truth(reverse)
 
 
