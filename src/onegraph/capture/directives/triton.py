@@ -54,7 +54,7 @@ class Place(int):
 
 def template(tracer: Tracing, name: str, tensors: list[torch.Tensor], value: Any) -> Any:
     """An argument with the tensors in it numbered. What is no tensor is a constant."""
-    value = tracer.concrete(value, f"launch of {name}")
+    value = tracer.numbers.concrete(value, f"launch of {name}")
     match value:
         case torch.Tensor():
             known = next((index for index, tensor in enumerate(tensors) if tensor is value), len(tensors))

@@ -6,40 +6,32 @@ How far it looks decides how much is filled, and guarded: `[*a]` one level, `a =
 from __future__ import annotations
 
 import operator
-import types
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from onegraph.capture.breaks import (
-    CHANGING_NUMBER,
     DATA_DEPENDENT_MEMBERSHIP,
     DATA_DEPENDENT_TRUTH,
     TEXT_OF_CONTAINER,
     GraphBreak,
 )
-from onegraph.capture.calls.registry import row_of
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.heap.attributes import Attributes
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.types.exceptions import args_of
-from onegraph.capture.interp.rests import ITERATOR, Rest
-from onegraph.capture.pyobject.contents import ATOMS, members_of
-from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.contents import ATOMS
+from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
-from onegraph.capture.symbolic.changing import Numbers
-from onegraph.capture.symbolic.shapes import specialized
-from onegraph.ir.index import Index
-from onegraph.torchlib.shapes import SIGNS, Float, SizeNode, Whole
+from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
+from onegraph.torchlib.shapes import SIGNS
 
 #: What symbolic numbers compute with tensors, and those of which nothing is known with each other.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 #: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
 FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
-SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
-NUMBERS = int | float | torch.SymInt | torch.SymFloat
 OPERANDS = NUMBERS | torch.Tensor
 INTEGERS = int | torch.SymInt
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
@@ -62,68 +54,20 @@ class Operators(Attributes):
     """The part of the tracer that operates on values as a whole."""
 
     recorder: Recorder
-    numbers: Numbers
-
-    def concrete(self, value: Any, what: str) -> Any:
-        """A number that native code can look at: a size as it is in this trace, which is guarded."""
-        if isinstance(value, SYMBOLIC):
-            if self.numbers.decide(value):
-                raise GraphBreak(CHANGING_NUMBER, what=what)
-            return specialized(value)
-        return value
-
-    def truth_value(self, value: Any) -> Any:
-        """What a comparison of symbolic numbers gave, where it matters that it is True or False itself."""
-        return self.concrete(value, "truth value") if isinstance(value, torch.SymBool) else value
-
-    def is_symbolic(self, *values: Any, kinds: Any = torch.SymInt | torch.SymFloat) -> bool:
-        """Whether these are numbers, and symbols of these kinds are among them, all of which have values."""
-        if self.numbers.sizes.is_static or not any(isinstance(value, kinds) for value in values):
-            return False
-        symbols = (value for value in values if isinstance(value, SYMBOLIC))
-        return all(isinstance(value, NUMBERS) for value in values) and all(symbol.node.is_known for symbol in symbols)
-
-    def computed(self, function: Any, *values: Any) -> Any:
-        """What a function gives for numbers; symbols are among them."""
-        return self._number(self.numbers.sizes.computed(function, tuple(map(expression, values))))
-
-    def _number(self, result: Any) -> Any:
-        match result:
-            case Index() if result.constant is not None:
-                return result.constant
-            case Index() | Whole():
-                return torch.SymInt(SizeNode(self.numbers.sizes, result))
-            case Float():
-                return torch.SymFloat(SizeNode(self.numbers.sizes, result))
-            case tuple():
-                return tuple(map(self._number, result))
-        return result
-
-    def asked(self, function: Any, *values: Any) -> Any:
-        """What a function says of numbers; symbols are among them."""
-        return self.numbers.sizes.ask(function, tuple(map(expression, values)))
-
-    def number_attribute(self, obj: Any, name: str) -> Any:
-        """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
-        found = vars(self.type_of(obj)).get(name) if self.is_symbolic(obj) else None
-        if found is not None and row_of(found).handler is not None:
-            return types.MethodType(found, obj)
-        if isinstance(found, types.GetSetDescriptorType):
-            return self.computed(found.__get__, obj)
-        return getattr(self.concrete(obj, f"attribute {name}"), name)
+    numbers: Arithmetic
 
     def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
-        super().generic_setattr(self.concrete(obj, "attribute"), name, value)
+        super().generic_setattr(self.numbers.concrete(obj, "attribute"), name, value)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
-        if op.rstrip("=") in FUNCTIONS and self.is_symbolic(a, b):
-            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
+        if op.rstrip("=") in FUNCTIONS and self.numbers.is_symbolic(a, b):
+            return self.numbers.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") in FLOATING_OPERATORS and takes_unknown(a, b):
-            return self.computed(FUNCTIONS[op.rstrip("=")], a, b)
+            return self.numbers.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") not in SYMBOLIC_OPERATORS or not (isinstance(a, OPERANDS) and isinstance(b, OPERANDS)):
-            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
+            a, b = self.numbers.concrete(a, f"operator {op}"), self.numbers.concrete(b, f"operator {op}")
         elif may_raise(op.rstrip("="), a, b):
-            a, b = self.concrete(a, f"operator {op}"), self.concrete(b, f"operator {op}")
+            a, b = self.numbers.concrete(a, f"operator {op}"), self.numbers.concrete(b, f"operator {op}")
         if type(a) is str and op in ("%", "%="):
             measured = measures(a, b)
             text = super().binary(op, a, self.shown(b))
@@ -137,10 +81,10 @@ class Operators(Attributes):
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:
-        if op in UNARY and self.is_symbolic(obj):
-            return self.computed(UNARY[op], obj)
+        if op in UNARY and self.numbers.is_symbolic(obj):
+            return self.numbers.computed(UNARY[op], obj)
         if op == "~":
-            obj = self.concrete(obj, "operator ~")
+            obj = self.numbers.concrete(obj, "operator ~")
         return super().unary(op, self._filled(obj))
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
@@ -148,28 +92,28 @@ class Operators(Attributes):
             return self.compare(op, behind_proxy(a), b)
         if type(b) is MappingProxyType and isinstance(a, dict):
             return self.compare(op, a, behind_proxy(b))
-        if self.is_symbolic(a, b) and not (isinstance(a, INTEGERS) and isinstance(b, INTEGERS)):
-            return self.asked(FUNCTIONS[op], a, b)
+        if self.numbers.is_symbolic(a, b) and not (isinstance(a, INTEGERS) and isinstance(b, INTEGERS)):
+            return self.numbers.asked(FUNCTIONS[op], a, b)
         if op in ("==", "!=") and any(
-            self.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
+            self.numbers.is_symbolic(x) and type(y) in (type(None), str) for x, y in ((a, b), (b, a))
         ):
             return op == "!="
         refuse_marked(a, b)
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
-        left, right = (self._filled_deep(self.truth_value(value)) for value in (a, b))
+        left, right = (self._filled_deep(self.numbers.truth_value(value)) for value in (a, b))
         self.world.told_apart(a, b)
         try:
             answer = FUNCTIONS[op](left, right) if is_reflected(left, right) else super().compare(op, left, right)
-            if isinstance(answer, torch.SymBool) and not self.numbers.decide(answer):
+            if isinstance(answer, torch.SymBool) and not self.numbers.decides(answer):
                 return bool(answer)  # which native code takes where it takes no symbolic one
             return answer
         except GraphBreak as broken:
             raise membership(broken) from None
 
     def convert(self, obj: Any, kind: str) -> str:
-        obj = self.concrete(obj, "text")
+        obj = self.numbers.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, kind)
         if kind != "str":  # which shows the characters of a mark
@@ -179,7 +123,7 @@ class Operators(Attributes):
         return self.world.with_addresses(super().convert(self._printable(obj), kind))
 
     def format(self, obj: Any, spec: Any) -> str:
-        obj = self.concrete(obj, "text")
+        obj = self.numbers.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
             return self.recorder.texts.mark(obj, "format", spec)
         if spec:
@@ -187,17 +131,6 @@ class Operators(Attributes):
         elif is_message(obj):
             return str(obj)
         return self.world.with_addresses(super().format(self._printable(obj), spec))
-
-    def contains(self, item: Any, container: Any) -> bool:
-        refuse_marked(item, container)
-        try:
-            return super().contains(item, container)
-        except GraphBreak as broken:
-            raise membership(broken) from None
-
-    def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
-        refuse_marked(obj)
-        return super().iter(obj, rest)
 
     def list_extend(self, container: list[Any], items: Any) -> None:
         super().list_extend(container, self._items_of(items))
@@ -262,35 +195,15 @@ class Operators(Attributes):
             self.world.refuse_opaque(value)
         if hides_text(self._filled_deep(value), set()):
             raise GraphBreak(TEXT_OF_CONTAINER)
-        return self.concrete_deep(value, "text")
-
-    def concrete_deep(self, value: Any, what: str) -> Any:
-        """A value whose containers native code will look into."""
-        if self.numbers.sizes.is_static or not contains_symbolic(value, set()):
-            return value
-        match plain(value):
-            case torch.Size():
-                return torch.Size([self.concrete(item, what) for item in tuple.__iter__(value)])
-            case tuple() if type(value) is tuple:
-                return tuple(self.concrete_deep(item, what) for item in value)
-            case tuple() if defines(type(value), "_make"):
-                return type(value)._make([self.concrete_deep(item, what) for item in tuple.__iter__(value)])
-            case list():
-                list.__setitem__(value, slice(None), [self.concrete_deep(item, what) for item in list.__iter__(value)])
-            case dict():
-                for key, item in list(dict.items(value)):
-                    dict.__setitem__(value, key, self.concrete_deep(item, what))
-            case _ if isinstance(value, VIEWS):
-                self.concrete_deep(behind_proxy(value), what)
-        return self.concrete(value, what)
+        return self.numbers.concrete_deep(value, "text")
 
     def set_add(self, container: set[Any], item: Any) -> None:
         self.world.added(item, container)
-        super().set_add(container, self.concrete_deep(item, "hash"))
+        super().set_add(container, self.numbers.concrete_deep(item, "hash"))
 
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.added(key, container)
-        super().map_add(container, self.concrete_deep(key, "hash"), value)
+        super().map_add(container, self.numbers.concrete_deep(key, "hash"), value)
 
 
 def takes_unknown(a: Any, b: Any) -> bool:
@@ -302,22 +215,6 @@ def takes_unknown(a: Any, b: Any) -> bool:
 def is_reflected(a: Any, b: Any) -> bool:
     """Whether a plain number meets a symbolic one: native code of its own would ask for the digits of the other."""
     return type(a) in (int, float) and isinstance(b, torch.SymInt | torch.SymFloat)
-
-
-def expression(value: Any) -> Any:
-    """What a symbolic number is computed from; a plain one is itself."""
-    return value.node.value if isinstance(value, SYMBOLIC) else value
-
-
-def contains_symbolic(value: Any, seen: set[int]) -> bool:
-    """Whether a value is a symbolic number or holds one in a list, tuple or dict."""
-    if isinstance(value, VIEWS):
-        return contains_symbolic(behind_proxy(value), seen)
-    if not isinstance(value, list | tuple | dict) or id(value) in seen:
-        return isinstance(value, SYMBOLIC)
-    seen.add(id(value))
-    items = dict.values(value) if isinstance(value, dict) else members_of(value)
-    return any(contains_symbolic(item, seen) for item in items)
 
 
 def is_message(value: Any) -> bool:

@@ -17,7 +17,7 @@ from onegraph.capture.guards.guard import ShapeCondition
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Source, root_of, written
 from onegraph.capture.heap.type_rules import Rebuilding
-from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.weakly_known import Known
 from onegraph.capture.symbolic.changing import Numbers
 from onegraph.capture.symbolic.scalars import Scalars
@@ -456,15 +456,3 @@ class Symbols:
             return recorder.number(atom, torch.ops.aten.sym_size.int, (tensor, dim))
         a, b = self._index_node(recorder, atom.a), self._index_node(recorder, atom.b)
         return recorder.number(atom, NODE_FUNCTIONS[atom.op], (a, b))
-
-
-def specialized(value: Any) -> Any:
-    """A symbolic number as the number it is in this trace (which is guarded); anything else as it is."""
-    match plain(value):
-        case torch.SymInt():
-            return int(value)
-        case torch.SymFloat():
-            return float(value)
-        case torch.SymBool():
-            return bool(value)
-    return value

@@ -119,7 +119,7 @@ def call_library(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwa
 def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What is cached, or what the function gives for real: it will be cached then."""
     world = tracer.world
-    args, kwargs = tracer.concrete_deep(args, "value"), tracer.concrete_deep(kwargs, "value")
+    args, kwargs = tracer.numbers.concrete_deep(args, "value"), tracer.numbers.concrete_deep(kwargs, "value")
     question = Question(in_process(world, args), tuple((name, in_process(world, kwargs[name])) for name in kwargs))
     found = question(function)
     pending = tracer.effects or world.has_written() or tracer.recorder.fake.effects.random

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import NULL
-from onegraph.capture.graph.operators import Operators
+from onegraph.capture.graph.operators import Operators, membership
 from onegraph.capture.heap.attributes import MISSING
 from onegraph.capture.heap.native_calls import refuse_called
 from onegraph.capture.heap.tensor_texts import refuse_marked
@@ -69,7 +70,7 @@ class Containers(Operators):
         refuse_marked(container)
         container = shown_by(container)
         if isinstance(container, dict):
-            key = self.concrete_deep(key, "hash")
+            key = self.numbers.concrete_deep(key, "hash")
         match plain(container):
             case dict() if type(container).__getitem__ is dict.__getitem__:
                 try:
@@ -108,7 +109,7 @@ class Containers(Operators):
         self.world.refuse_opaque(container)
         self.world.touch(container)
         if isinstance(container, dict):
-            key = self.concrete_deep(key, "hash")
+            key = self.numbers.concrete_deep(key, "hash")
             self.world.added(key, container)
         if type(container) is not dict and not isinstance(container, torch.Tensor):
             self._fill_for("__setitem__", container)
@@ -120,22 +121,25 @@ class Containers(Operators):
         self.world.refuse_opaque(container)
         self.world.touch(container)
         self._fill_for("__delitem__", container)
-        super().delitem(container, self.concrete_deep(key, "hash") if isinstance(container, dict) else key)
+        super().delitem(container, self.numbers.concrete_deep(key, "hash") if isinstance(container, dict) else key)
 
     def contains(self, item: Any, container: Any) -> bool:
+        refuse_marked(item, container)
         container = shown_by(container)
         if isinstance(container, dict | set | frozenset):
-            item = self.concrete_deep(item, "hash")
+            item = self.numbers.concrete_deep(item, "hash")
         if isinstance(container, dict) and type(container).__contains__ is dict.__contains__:
             return self.world.present(container, item)
-        if not isinstance(container, torch.Tensor) and not self._fill_for("__contains__", container):
+        if isinstance(container, torch.Tensor) or self._fill_for("__contains__", container):
+            if isinstance(container, set | frozenset):
+                self.world.settled(item)
+            rule = rule_of(type(container))
+            for member in rule.members(container) if rule.compares_members else ():
+                self.world.told_apart(item, member)
+        try:
             return super().contains(item, container)
-        if isinstance(container, set | frozenset):
-            self.world.settled(item)
-        rule = rule_of(type(container))
-        for member in rule.members(container) if rule.compares_members else ():
-            self.world.told_apart(item, member)
-        return super().contains(item, container)
+        except GraphBreak as broken:
+            raise membership(broken) from None
 
     def _fill_for(self, special: str, container: Any) -> bool:
         """Fill a container for a native special method; one of the program's asks for what it needs."""
@@ -153,6 +157,7 @@ class Containers(Operators):
             self.world.realize_items(receiver)
 
     def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
+        refuse_marked(obj)
         if isinstance(obj, torch.Tensor):
             return iter(obj.unbind(0)) if obj.dim() else iter(obj)
         if isinstance(obj, StandIn):

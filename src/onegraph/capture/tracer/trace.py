@@ -50,6 +50,7 @@ from onegraph.capture.residual.iterators import OUTSIDE_ITERATORS, admit_iterato
 from onegraph.capture.residual.rebuild import Rebuild
 from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import Unread
+from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
 from onegraph.capture.symbolic.shapes import ShapePolicy, Symbols
 from onegraph.capture.tracer.foreign import captures_scalars
@@ -105,7 +106,7 @@ class Trace:
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
         self.symbols = Symbols(self.fake.sizes, self.world.guard)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
-        self.tracer = Tracer(self.world, self.recorder, self.symbols.numbers, cx.config, fullgraph)
+        self.tracer = Tracer(self.world, self.recorder, Arithmetic(self.symbols.numbers), cx.config, fullgraph)
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in

@@ -44,7 +44,6 @@ from onegraph.capture.calls.registry import (
 from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.handlers import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.directives.skipped_code import is_machinery
-from onegraph.capture.graph.operators import NUMBERS, SYMBOLIC
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.attributes import MISSING, find_in_class
@@ -77,7 +76,7 @@ from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
 from onegraph.capture.resume.continuation import deepest
-from onegraph.capture.symbolic.changing import Numbers
+from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.capture.tracer.budget import Budget
 from onegraph.capture.tracer.caches import call_cached
 from onegraph.capture.tracer.containers import Containers
@@ -108,7 +107,7 @@ def handled_now(_: None) -> BaseException | None:
 class Tracer(Frames, Containers):
     """Interprets one frame and all that it calls; tensor operations go to the recorder."""
 
-    def __init__(self, world: World, recorder: Recorder, numbers: Numbers, config: Config, fullgraph: bool) -> None:
+    def __init__(self, world: World, recorder: Recorder, numbers: Arithmetic, config: Config, fullgraph: bool) -> None:
         super().__init__(config.loop_limit)
         self.world = world
         self.budget = Budget(
@@ -204,19 +203,28 @@ class Tracer(Frames, Containers):
 
     def is_op(self, a: Any, b: Any) -> bool:
         """Identity, which is guarded for two objects from outside."""
-        a, b = self.truth_value(a), self.truth_value(b)
+        a, b = self.numbers.truth_value(a), self.numbers.truth_value(b)
         if a is not b and isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
-            a, b = self.concrete(a, "operator is"), self.concrete(b, "operator is")
+            a, b = self.numbers.concrete(a, "operator is"), self.numbers.concrete(b, "operator is")
         return a is b if type(a) in ATOMS or type(b) in ATOMS else self.world.identity_matters(a, b)
 
     def getattr(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):
-            return self.type_of(obj) if name == "__class__" else self.number_attribute(obj, name)
+            return self.type_of(obj) if name == "__class__" else self._number_attribute(obj, name)
         try:
             return super().getattr(obj, name)
         except AttributeError as raised:
             note_attribute(raised, obj, name)
             raise
+
+    def _number_attribute(self, obj: Any, name: str) -> Any:
+        """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
+        found = vars(self.type_of(obj)).get(name) if self.numbers.is_symbolic(obj) else None
+        if found is not None and row_of(found).handler is not None:
+            return types.MethodType(found, obj)
+        if isinstance(found, types.GetSetDescriptorType):
+            return self.numbers.computed(found.__get__, obj)
+        return getattr(self.numbers.concrete(obj, f"attribute {name}"), name)
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -427,7 +435,7 @@ class Tracer(Frames, Containers):
             for pair in members_of(value) if depth == "pairs" and isinstance(value, list | tuple) else ():
                 self.world.realize(pair)
         if not takes_symbols(function):
-            args, kwargs = self.concrete_deep(args, "value"), self.concrete_deep(kwargs, "value")
+            args, kwargs = self.numbers.concrete_deep(args, "value"), self.numbers.concrete_deep(kwargs, "value")
         if is_torch(function) or isinstance(function, types.FunctionType):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)

@@ -127,12 +127,12 @@ def identity(tracer: Tracing, value: Any, number: Any) -> int:
 
 @policy(hash)
 def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    value = tracer.concrete(args[0], "hash")
+    value = tracer.numbers.concrete(args[0], "hash")
     method = tracer.class_attribute(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
-        result = tracer.concrete(tracer.call(method, (value,), {}, HASHED), "hash")
+        result = tracer.numbers.concrete(tracer.call(method, (value,), {}, HASHED), "hash")
         known = type(result) is int and -1 < result <= sys.maxsize
         return result if known else taken(hash, "__hash__", type(value), result)
     if method is object.__hash__:
@@ -220,9 +220,9 @@ def _number(kind: Any) -> None:
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
         if len(args) == 1 and not kwargs and tracer.type_of(args[0]) is kind:
             return args[0]
-        if len(args) == 1 and not kwargs and tracer.is_symbolic(*args) and kind is not complex:
-            return tracer.computed(torch.sym_float if kind is float else kind, *args)
-        args = tracer.concrete_deep(args, f"{kind.__name__}()")
+        if len(args) == 1 and not kwargs and tracer.numbers.is_symbolic(*args) and kind is not complex:
+            return tracer.numbers.computed(torch.sym_float if kind is float else kind, *args)
+        args = tracer.numbers.concrete_deep(args, f"{kind.__name__}()")
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)
 
 
@@ -242,7 +242,7 @@ def list_append(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def dict_get(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
     try:
-        return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
+        return tracer.world.lookup(container, tracer.numbers.concrete_deep(key, "hash"))
     except KeyError:
         return default[0] if default else None
 
@@ -250,7 +250,7 @@ def dict_get(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 @policy(dict.setdefault)
 def dict_setdefault(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     container, key, *default = args
-    key = tracer.concrete_deep(key, "hash")
+    key = tracer.numbers.concrete_deep(key, "hash")
     if tracer.world.runs_code(tracer.world.settled(key)):
         return tracer.run_native(dict.setdefault, (tracer.world.realize(container), key, *default), kwargs)
     try:
@@ -264,7 +264,7 @@ def dict_setdefault(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, An
 def dict_pop(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Where a key was is told by all of them: the program may put it back."""
     container, key, *default = args
-    key = tracer.concrete_deep(key, "hash")
+    key = tracer.numbers.concrete_deep(key, "hash")
     if tracer.world.runs_code(tracer.world.settled(key)):
         return tracer.run_native(dict.pop, (tracer.world.realize(container), key, *default), kwargs)
     try:
@@ -290,7 +290,7 @@ def dict_getitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any])
     container, key = args
     if defines(type(container), "__missing__") and not tracer.contains(key, container):
         return tracer.call(tracer.getattr(container, "__missing__"), (key,), {})
-    return tracer.world.lookup(container, tracer.concrete_deep(key, "hash"))
+    return tracer.world.lookup(container, tracer.numbers.concrete_deep(key, "hash"))
 
 
 @policy(collections.defaultdict.__missing__)
@@ -301,7 +301,7 @@ def missing(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 @policy(dict.__contains__)
 def dict_contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.world.present(args[0], tracer.concrete_deep(args[1], "hash"))
+    return tracer.world.present(args[0], tracer.numbers.concrete_deep(args[1], "hash"))
 
 
 @policy(functools.cached_property.__get__)

@@ -17,9 +17,10 @@ import torch
 
 from onegraph.capture.calls.registry import policy, row_of
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.graph.operators import INTEGERS, NUMBERS, contains_symbolic
+from onegraph.capture.graph.operators import INTEGERS
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.symbolic.arithmetic import NUMBERS
 from onegraph.torchlib.given import Within
 
 
@@ -75,14 +76,14 @@ def _opened(value: Any, numbers: list[Any]) -> Any:
 
 def calculated(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a function gives for arguments with symbols among their numbers; NotImplemented for others."""
-    if tracer.is_symbolic(*args) and not kwargs:
-        return tracer.computed(function, *args)
+    if tracer.numbers.is_symbolic(*args) and not kwargs:
+        return tracer.numbers.computed(function, *args)
     numbers: list[Any] = []
     opened = [_opened(arg, numbers) for arg in args]
     named = [(name, _opened(value, numbers)) for name, value in kwargs.items()]
-    if not tracer.is_symbolic(*numbers) or not all(map(_is_plain, (*opened, *(value for _, value in named)))):
+    if not tracer.numbers.is_symbolic(*numbers) or not all(map(_is_plain, (*opened, *(value for _, value in named)))):
         return NotImplemented
-    return tracer.computed(Calculation(function, tuple(opened), tuple(named)), *numbers)
+    return tracer.numbers.computed(Calculation(function, tuple(opened), tuple(named)), *numbers)
 
 
 def _is_plain(value: Any) -> bool:
@@ -116,7 +117,7 @@ def _over_items(function: Any, sequences: int) -> None:
 def prod(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = list(tracer.iterate(args[0]))
     result = kwargs.get("start", 1)
-    if tracer.is_symbolic(result, *items) and all(isinstance(item, INTEGERS) for item in (result, *items)):
+    if tracer.numbers.is_symbolic(result, *items) and all(isinstance(item, INTEGERS) for item in (result, *items)):
         for item in items:
             result = tracer.binary("*", result, item)
         return result
@@ -151,23 +152,23 @@ def _of_contents(function: Any, is_method: bool = False) -> None:
 
     @policy(function)
     def make(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if tracer.numbers.sizes.is_static or not contains_symbolic(args, set()):
+        if not tracer.numbers.holds_symbols(args):
             return tracer.call_native(function, args, kwargs)
         named = {"dtype": args[0].dtype, "device": args[0].device, **kwargs} if is_method else kwargs
         made = tensor_of(tracer, args[-1], named) if len(args) == 1 + is_method else None
         if made is not None:
             return made
-        return tracer.call_native(function, tracer.concrete_deep(args, "contents of a tensor"), kwargs)
+        return tracer.call_native(function, tracer.numbers.concrete_deep(args, "contents of a tensor"), kwargs)
 
 
 def tensor_of(tracer: Tracing, contents: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of one number, or of several in a list; None for what has to be made as Python makes it."""
-    if tracer.is_symbolic(contents):
+    if tracer.numbers.is_symbolic(contents):
         return scalar_tensor(tracer, contents, kwargs)
     if type(contents) not in SEVERAL or kwargs.get("requires_grad"):
         return None
     items = list(tracer.iterate(contents))
-    if not tracer.is_symbolic(*items):
+    if not tracer.numbers.is_symbolic(*items):
         return None
     floating = any(isinstance(item, float | torch.SymFloat) for item in items)
     named = {"dtype": torch.get_default_dtype() if floating else torch.int64, **kwargs}
@@ -182,7 +183,8 @@ def scalar_tensor(tracer: Tracing, number: Any, kwargs: dict[str, Any]) -> Any:
     if isinstance(number, bool) or not (dtype.is_floating_point or whole and dtype is torch.int64):
         return None
     limit = EXACT if whole else torch.finfo(dtype).max
-    if tracer.is_symbolic(number) and dtype is not torch.int64 and not tracer.asked(Within(limit), number):
+    numbers = tracer.numbers
+    if numbers.is_symbolic(number) and dtype is not torch.int64 and not numbers.asked(Within(limit), number):
         return None
     return tracer.call_native(torch.scalar_tensor, (number,), {**kwargs, "dtype": dtype})
 

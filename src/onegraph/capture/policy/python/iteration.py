@@ -64,8 +64,8 @@ def _extreme(function: Any, symbol: str) -> None:
         if not items:
             raise ValueError(f"{function.__name__}() arg is an empty sequence")
         key = kwargs.get("key")
-        if key is None and len(items) > 1 and tracer.is_symbolic(*items):
-            return tracer.computed(function, *items)
+        if key is None and len(items) > 1 and tracer.numbers.is_symbolic(*items):
+            return tracer.numbers.computed(function, *items)
         keyed = items if key is None else []
         for item in items if key is not None else ():
             keyed.append(tracer.call(key, (item,), {}, extreme_rest(function, key, items, list(keyed))))

@@ -113,7 +113,7 @@ def _encoder(function: Any) -> None:
         if any(map(callable, options.values())) or contains_tensor(values) or holds_marked(values):
             return tracer.interpret(function, args, kwargs)
         with untraced():
-            return function(*(tracer.concrete_deep(value, "text") for value in args), **options)
+            return function(*(tracer.numbers.concrete_deep(value, "text") for value in args), **options)
 
 
 _encoder(json.dumps)

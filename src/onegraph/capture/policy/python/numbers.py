@@ -29,7 +29,7 @@ def _over_numbers(function: Any) -> None:
     def compute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Of plain numbers, which may be in a tuple or list: computed while tracing."""
         values = [tracer.world.realize(value) for value in (*args, *kwargs.values())]
-        values = tracer.concrete_deep(tuple(values), "value")
+        values = tracer.numbers.concrete_deep(tuple(values), "value")
         if not all(type(item) in PLAIN for value in values for item in (value if type(value) in MANY else (value,))):
             raise GraphBreak(NUMPY, name=f"numpy.{function.__name__}", what=f"call of numpy.{function.__name__}")
         given, named = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))

@@ -55,7 +55,7 @@ def answer(question: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...],
 def change(setter: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Set it for the trace, and by a node for the graph; the trace puts it back at its end."""
     question = ATTENTION_CHOICES[setter]
-    args = tuple(tracer.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
+    args = tuple(tracer.numbers.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
     before = answer(question, tracer, (), {})
     tracer.settings_of_torch.setdefault(question, (setter, before))
     tracer.recorder.graph.call_function(setter, args, kwargs)
