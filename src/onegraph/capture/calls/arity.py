@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from onegraph.capture.calls.tracing import Handler, Tracing
+from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
 
 #: What native functions say of their arguments where `inspect` knows nothing: the least and most, and the names.
@@ -41,7 +41,7 @@ class Arity:
         return enough and (self.names is None or self.names.issuperset(kwargs))
 
 
-def refusing(function: Any, handler: Handler) -> Handler:
+def refusing(function: Any, handler: Any) -> Any:
     """The handler, for calls that the function would not refuse for the number or the names of their arguments."""
     if not isinstance(function, _NATIVE) and not (isinstance(function, type) and function in UNKNOWN):
         return handler

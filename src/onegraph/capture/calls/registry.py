@@ -13,14 +13,14 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 
 from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import refusing
-from onegraph.capture.calls.tracing import Handler
+from onegraph.capture.calls.tracing import Handler, PassingHandler
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
 from onegraph.torchlib.private import NATIVE
 
@@ -37,7 +37,7 @@ class Row:
     """
 
     function: Any
-    handler: Handler | None = None
+    handler: Callable[..., Any] | None = None
     passes_rest: bool = False
     depth: Depth | None = None
     breaks: tuple[Reason, str] | None = None
@@ -62,13 +62,16 @@ def _row(function: Any) -> Row:
     return _ROWS.setdefault(id(function), Row(function))
 
 
-def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handler]:
+@overload
+def policy(*functions: Any, passing: Literal[False] = False) -> Callable[[Handler], Handler]: ...
+@overload
+def policy(*functions: Any, passing: Literal[True]) -> Callable[[PassingHandler], PassingHandler]: ...
+def policy(*functions: Any, passing: bool = False) -> Any:
     """Handle calls of these functions (by identity) with the decorated one.
 
-    With `passing` the handler takes what is left of the instruction behind the call, and passes it on.
-    """
+    With `passing` the handler takes what is left of the instruction behind the call, and passes it on."""
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: Any) -> Any:
         for function in functions:
             row = _row(function)
             row.handler, row.passes_rest = refusing(function, handler), passing
@@ -78,7 +81,7 @@ def policy(*functions: Any, passing: bool = False) -> Callable[[Handler], Handle
 
 
 def native(depth: Depth, *functions: Any) -> None:
-    """Run these functions natively; they look at their arguments to this depth."""
+    """Run these functions natively, or their handlers may do so; they look at their arguments to this depth."""
     for function in functions:
         _row(function).depth = depth
 

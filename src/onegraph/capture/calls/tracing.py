@@ -77,5 +77,7 @@ class Tracing(Protocol):
     def is_guarded_function(self, function: FunctionType) -> bool: ...
 
 
-#: What is done in the place of a call. (One that `passes_rest` takes what is left of the instruction, too.)
-Handler = Callable[..., Any]
+#: What is done in the place of a call.
+Handler = Callable[[Tracing, Args, Kwargs], Any]
+#: The same by a handler that takes what is left of the instruction, too, and passes it on.
+PassingHandler = Callable[[Tracing, Args, Kwargs, Rest | None], Any]
