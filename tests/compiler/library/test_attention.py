@@ -56,6 +56,12 @@ def test_a_single_query(dtype: torch.dtype) -> None:
             assert not compare(q, k, v, mask)
 
 
+def test_queries_that_share_their_keys() -> None:
+    for mask in (None, torch.randn(1, 40), torch.randn(4, 1, 1, 40)):
+        compare(made(4, 3, 1, 16), made(1, 3, 40, 16), made(1, 3, 40, 16), mask)
+        compare(made(4, 3, 1, 16), made(4, 3, 40, 16)[:1].expand(4, 3, 40, 16), made(4, 3, 40, 16), mask)
+
+
 def test_a_query_whose_keys_are_all_masked_gets_zeros() -> None:
     mask = torch.zeros(2, 1, 1, 6)
     mask[0] = -inf
