@@ -382,7 +382,7 @@ class Echo(itertools.repeat):
         return self
 
 
-def test_a_subclass_of_a_native_iterator_crosses_a_break_without_its_constructor() -> None:
+def test_a_subclass_of_a_native_iterator_is_made_behind_the_graph() -> None:
     def f(x: torch.Tensor) -> Any:
         echo = Echo(2, 3, tag="t")
         next(echo)
@@ -390,6 +390,11 @@ def test_a_subclass_of_a_native_iterator_crosses_a_break_without_its_constructor
         return echo.tag, list(echo)
 
     assert onegraph.compile(f, backend="eager")(torch.ones(2)) == ("t", [2, 2])
+
+
+def test_a_subclass_of_a_native_iterator_cannot_be_rebuilt() -> None:
+    with pytest.raises(onegraph.GraphBreakError, match=r"a live .*Echo cannot be rebuilt"):
+        onegraph.compile(lambda x: (x + 1, Echo(2, 3, tag="t")), fullgraph=True)(torch.ones(2))
 
 
 # ---- iterators that call the program ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
-import itertools
 import operator
 import re
 import sys
@@ -146,22 +145,9 @@ IMMUTABLE: tuple[type, ...] = (
     operator.itemgetter, operator.methodcaller, torch.torch_version.TorchVersion,
 )  # fmt: skip
 
-#: Native iterators. What they will give is state of their own: nothing is known of one from outside but its type.
-ITERATORS: tuple[type, ...] = (
-    type(iter([])), type(iter(())), type(iter("")), type(iter(b"")), type(iter(bytearray())), type(iter(range(0))),
-    type(iter(range(1 << 64))), type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())),
-    type(iter(int, 0)), type(reversed([])), type(reversed({})),
-    type(reversed({}.values())), type(reversed({}.items())), enumerate, zip, map, filter, reversed, types.GeneratorType,
-    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
-)  # fmt: skip
-
 #: Enumerations of torch's native code: their members have equals, but nothing that changes.
 NATIVE_ENUMS = tuple(
     kind for kind in vars(NATIVE).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
-)
-#: Those that do not tell what is left of them.
-UNREDUCED: tuple[type, ...] = tuple(
-    kind for kind in ITERATORS if kind.__module__ == "itertools" and "__reduce__" not in vars(kind)
 )
 
 #: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)

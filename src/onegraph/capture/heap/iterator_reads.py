@@ -15,8 +15,6 @@ class Drawn(Protocol):
     source: Source
     #: Whether it is over a container, and draws from nothing else.
     plain: bool
-    #: Whether the program has changed the container, and went on.
-    late: bool
 
     def watched(self) -> tuple[Source, Any] | None:
         """The container that it has read, which the program may change elsewhere."""

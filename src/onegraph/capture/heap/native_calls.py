@@ -25,6 +25,7 @@ from onegraph.capture.calls.registry import (
 from onegraph.capture.heap.attributes import find_in_class
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.torchlib.private import ScriptFunction, ScriptMethod
 
 NATIVE_FUNCTIONS = (
@@ -39,9 +40,8 @@ NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
 SCRIPTED_TYPES = (ScriptFunction, ScriptMethod)
 #: Types whose native methods call nothing of the program. (The interpreter runs generators.)
 QUIET = ATOMS | {
-    torch.SymInt, torch.SymFloat, torch.SymBool, range, slice,
-    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(iter({})), type(iter({}.values())),
-    type(iter({}.items())), type(iter(set())), type(reversed([])), type(reversed({})), types.GeneratorType,
+    torch.SymInt, torch.SymFloat, torch.SymBool, range, slice, *FORWARD, *OVER_TABLES, type(reversed([])),
+    types.GeneratorType,
 }  # fmt: skip
 
 #: Classes whose objects call what they are made with.

@@ -2,49 +2,30 @@
 
 An iterator over a container tells where it stands, so its stand-in reads the items where they are. Items are counted
 from where the real one stands when a call begins: what was compiled for one call fits the next, which goes on.
-An iterator over others (`zip`, `enumerate`, those of `itertools`) is made again over their stand-ins.
+An iterator over others (`zip`, `enumerate`, most of `itertools`) is made again over their stand-ins. One over what the
+program has changed since, and one whose state is not the number of its items, break the graph where they are used.
 """
 
 from __future__ import annotations
 
 import collections
-import copy
 import gc
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Item, Source, Through
 from onegraph.capture.heap.iterator_reads import counted, draw
-from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
+from onegraph.capture.heap.type_rules import Rebuilding, admit_opaque
 from onegraph.capture.heap.world import World
-from onegraph.capture.policy.python.iteration import CALLING, Filtered, Mapped, StandIn, hidden
+from onegraph.capture.policy.python.iteration import CALLING, Filtered, Mapped, StandIn
 from onegraph.capture.pyobject.exact_types import defines, isinstance
-from onegraph.capture.pyobject.iterator_positions import write_position
+from onegraph.capture.pyobject.native_iterators import BACKWARD, FORWARD, OVER_DEQUES, OVER_TABLES
 
 # ---- over a container ------------------------------------------------------------------------------------------------
 
-#: Iterators over dicts, views of them and sets, which tell what is left of them.
-REMAINING: tuple[type, ...] = (
-    type(iter({})), type(iter({}.values())), type(iter({}.items())), type(reversed({})), type(reversed({}.values())),
-    type(reversed({}.items())), type(iter(set())),
-)  # fmt: skip
-#: Iterators over sequences, which tell where they stand.
-FORWARD: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter("")),
-    type(iter("\N{SNOWMAN}")),
-    type(iter(b"")),
-    type(iter(bytearray())),
-    type(iter(range(0))),
-    type(iter(range(1 << 64))),
-    type(iter(collections.deque())),
-)
-BACKWARD: tuple[type, ...] = (type(reversed([])), reversed, type(reversed(collections.deque())))
 SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
 CHANGING = (list, dict, set, collections.deque, bytearray)
 
@@ -52,17 +33,12 @@ CHANGING = (list, dict, set, collections.deque, bytearray)
 def position(iterator: Any) -> tuple[Any, int, int]:
     """(sequence, index of the next item, step)"""
     _, args, *state = iterator.__reduce__()
-    if isinstance(args[0], collections.deque):
+    if type(iterator) in OVER_DEQUES:
         sequence, drawn = args
-        return (sequence, drawn, 1) if type(iterator) in FORWARD else (sequence, len(sequence) - 1 - drawn, -1)
+        return (sequence, drawn, 1) if type(iterator) is OVER_DEQUES[0] else (sequence, len(sequence) - 1 - drawn, -1)
     if type(iterator) in BACKWARD:
         return (args[0], state[0], -1) if state else ((), -1, -1)
     return args[0], (state[0] or 0) if state else 0, 1
-
-
-def index_of(iterator: Any) -> int:
-    """The index of the next item."""
-    return position(iterator)[1]
 
 
 def remaining(iterator: Any) -> tuple[Any, ...]:
@@ -72,14 +48,14 @@ def remaining(iterator: Any) -> tuple[Any, ...]:
 
 def behind(iterator: Any) -> Any:
     """The container that an iterator is over; None at its end."""
-    if type(iterator) in REMAINING:
+    if type(iterator) in OVER_TABLES:
         return next((held for held in gc.get_referents(iterator) if isinstance(held, dict | set | frozenset)), None)
     return position(iterator)[0]
 
 
 def left(iterator: Any) -> int:
     """How many items are left."""
-    if type(iterator) in REMAINING:
+    if type(iterator) in OVER_TABLES:
         return len(remaining(iterator))
     sequence, index, step = position(iterator)
     return max(0, length(sequence) - index if step > 0 else index + 1)
@@ -130,71 +106,43 @@ class Plain(StandIn):
     """An iterator over a container."""
 
     plain = True
-    is_copy = False
 
     def __init__(self, world: World, real: Any, source: Source) -> None:
         self.world, self.real, self.source, self.kind = world, real, source, type(real)
         self.container = behind(real)
         self.left = left(real)
         self.taken = 0
-        self.ended = self.late = False
+        self.ended = False
 
     def __next__(self) -> Any:
-        if self.ended or not self._has_next():
-            self.ended = True
-            self._note()
+        self.ended = self.ended or not self._has_next()
+        if not self.ended:
+            item = self._item()
+            self.taken += 1
+        self.world.draws.note(self)
+        if self.ended:
             raise StopIteration
-        item = self._item()
-        self.taken += 1
-        self._note()
         return item
 
-    def _note(self) -> None:
-        if not self.is_copy:
-            self.world.draws.note(self)
-
-    def copied(self) -> Plain:
-        """Another iterator that goes on from here."""
-        if self.ended or self.late or self.kind in REMAINING:  # of which copies are of another kind
-            raise hidden(self)
-        made = Plain(self.world, self.real, self.source)
-        made.taken, made.is_copy = self.taken, True
-        return made
-
     def _has_next(self) -> bool:
-        changed = self._changed()
-        if changed is not None:
-            self.world.length_matters(changed)
-            return 0 <= self._index() < list.__len__(changed)
+        self._refuse_changed()
         if self.taken == self.left:
             self.world.guard(self.source, "check", HasLeft(self.left))
         return self.taken < self.left
 
     def _item(self) -> Any:
-        changed = self._changed()
-        if changed is not None:
-            return self.world.element(changed, self._index())
-        if self.kind in REMAINING:
+        if self.kind in OVER_TABLES:
             rest = remaining(self.real)
             return self.world.admit(rest[self.taken], Item(Through(self.source, remaining), self.taken))
         upcoming = Upcoming(self.taken)
         return self.world.admit(upcoming(self.real), Through(self.source, upcoming))
 
-    def _index(self) -> int:
-        _, index, step = position(self.real)
-        return index + step * self.taken
-
-    def _changed(self) -> list[Any] | None:
-        """The list that it is over as the program sees it, if the program has written to it."""
+    def _refuse_changed(self) -> None:
+        """Break the graph if the program has written to the container."""
         shadow = self.world.shadow_of.get(id(self.container))
         entry = None if shadow is None else self.world.records.get(id(shadow))
-        if entry is None or not (self.late or id(shadow) in self.world.touched or entry.differs()):
-            return None
-        if not isinstance(shadow, list):
+        if entry is not None and (id(shadow) in self.world.touched or entry.differs()):
             raise GraphBreak(OUTSIDE_ITERATOR, what=f"a {self.kind.__name__} over what has changed since")
-        self.late = True
-        self.world.guard(Through(self.source, index_of), "equal", index_of(self.real))
-        return shadow
 
     def watched(self) -> tuple[Source, Any] | None:
         looked = self.taken or self.ended
@@ -204,51 +152,23 @@ class Plain(StandIn):
 
     def count_left(self) -> int:
         """How many items are left, for native code that asks."""
-        if self._changed() is not None:
-            raise GraphBreak(OUTSIDE_ITERATOR, what=f"a {self.kind.__name__} over what has changed since")
+        self._refuse_changed()
         self.world.guard(self.source, "check", HasLeft(self.left))
         return self.left - self.taken
 
 
-@rule_for(Plain)
-class Copies(TypeRule):
-    """A copy that the program has made of an iterator from outside."""
-
-    def rebuild(self, rebuild: Rebuilding, value: Plain) -> str:
-        if value.late:
-            raise hidden(value)
-        name = rebuild.assign(f"{rebuild.const(copy.copy)}({rebuild.source(value.source)})")
-        rebuild.lines.append(f"{rebuild.const(draw)}({name}, {value.taken + value.ended})")
-        return str(name)
-
-
 # ---- over other iterators --------------------------------------------------------------------------------------------
 
-#: "drawn": the real one is drawn from behind the graph. "state": it gets the state that the one of the trace has then.
-#: "none": it has no state but that of the iterators that it is over.
-Mode = Literal["drawn", "state", "none"]
-MODES: dict[type, Mode] = {
-    enumerate: "drawn",
-    zip: "none",
-    itertools.accumulate: "state",
-    itertools.combinations: "drawn",
-    itertools.combinations_with_replacement: "drawn",
-    itertools.compress: "none",
-    itertools.count: "drawn",
-    itertools.cycle: "drawn",
-    itertools.dropwhile: "state",
-    itertools.filterfalse: "none",
-    itertools.groupby: "state",
-    itertools.islice: "drawn",
-    itertools.permutations: "drawn",
-    itertools.product: "drawn",
-    itertools.repeat: "drawn",
-    itertools.starmap: "none",
-    itertools.takewhile: "state",
-    itertools.zip_longest: "drawn",
-    itertools.chain: "drawn",
-}
-OUTSIDE_ITERATORS = frozenset({*REMAINING, *FORWARD, *BACKWARD, *MODES, map, filter})
+#: Iterators whose state is that of the iterators that they are over.
+STATELESS: frozenset[type] = frozenset({map, filter, zip, itertools.compress, itertools.filterfalse, itertools.starmap})
+#: Those that are somewhere themselves: the real one is drawn from behind the graph.
+COUNTING: frozenset[type] = frozenset(
+    {
+        enumerate, itertools.combinations, itertools.combinations_with_replacement, itertools.count, itertools.cycle,
+        itertools.islice, itertools.permutations, itertools.product, itertools.repeat, itertools.zip_longest,
+    }
+)  # fmt: skip
+OUTSIDE_ITERATORS = frozenset({*FORWARD, *BACKWARD, *OVER_DEQUES, *OVER_TABLES, *STATELESS, *COUNTING})
 
 
 class Composed(StandIn):
@@ -260,45 +180,21 @@ class Composed(StandIn):
         self.tracer, self.real, self.source, self.kind, self.inner = tracer, real, source, type(real), inner
         #: Whether drawing from the real one runs no code of the program.
         self.quiet = quiet
-        self.mode: Mode = MODES[type(real)]
-        self.late = False
+        self.is_drawn = type(real) in COUNTING
 
     def __next__(self) -> Any:
-        if self.mode == "none":
+        if not self.is_drawn:
             return next(self.inner)
         draws = self.tracer.world.draws
         draws.note(self)
-        draws.inside += self.mode == "drawn"
+        draws.inside += 1
         try:
             return next(self.inner)
         finally:
-            draws.inside -= self.mode == "drawn"
+            draws.inside -= 1
 
     def watched(self) -> None:
         return None
-
-
-class Filled:
-    """The iterables that a chain will go through: containers, filled for native code."""
-
-    __slots__ = ("iterables", "world")
-
-    def __init__(self, world: World, iterables: Any) -> None:
-        self.world, self.iterables = world, iterables
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        item = next(self.iterables)
-        if type(item) not in (list, tuple, dict, set, frozenset, str, bytes, range, collections.deque):
-            raise GraphBreak(OUTSIDE_ITERATOR, what=f"a chain over a {type(item).__name__}")
-        return self.world.realize(item)
-
-
-def iterables(world: World, following: Any, *current: Any) -> Iterator[Any]:
-    """What is left of a chain: what it goes through now, and what follows."""
-    return itertools.chain(current, Filled(world, following))
 
 
 def reduced(iterator: Any) -> Any:
@@ -310,7 +206,7 @@ def admit_iterator(tracer: Tracing, real: Any, source: Source) -> Any:
     """The stand-in of an iterator from outside; the iterator itself, which must not be used, if it has none."""
     world = tracer.world
     kind = type(real)
-    if kind in MODES or kind in (map, filter):
+    if kind in STATELESS or kind in COUNTING:
         made = compose(tracer, real, source)
     else:
         made = plain(world, real, source)
@@ -333,16 +229,13 @@ def plain(world: World, real: Any, source: Source) -> Plain | None:
 
 def compose(tracer: Tracing, real: Any, source: Source) -> Any:
     """The stand-in of an iterator over others, or None."""
-    kind, mode = type(real), MODES.get(type(real), "none")
+    kind, is_drawn = type(real), type(real) in COUNTING
     function, args, *state = reduced(real)
-    if mode != "drawn" and not all(part in held(real) for part in map(id, filter(is_iterator, args))):
-        return None  # it says of itself that it is over others than it is
     where = Through(source, counted if kind in (enumerate, itertools.count) else reduced)
     parts = list(tracer.world.admit(args, Item(where, 1)))
     known = list(tracer.world.admit(tuple(state), Through(source, state_of)))
-    for part in (*parts, *known):
-        if not is_usable(tracer.world, part, mode):
-            return None
+    if not all(is_usable(tracer.world, part, is_drawn) for part in (*parts, *known)):
+        return None
     if kind is map:
         return Mapped(tracer, parts[0], parts[1:])
     if kind is filter:
@@ -351,15 +244,13 @@ def compose(tracer: Tracing, real: Any, source: Source) -> Any:
         index, _, calls = CALLING[kind]
         parts[index] = parts[index] if parts[index] is None else calls(tracer, parts[index])
     made: Any
-    if kind is itertools.chain:
-        made = itertools.chain.from_iterable(iterables(tracer.world, *known[0]) if known else ())
-    elif kind is enumerate:  # whose number may be symbolic
+    if kind is enumerate:  # whose number may be symbolic
         made = zip(itertools.count(parts[1]), parts[0], strict=False)
     else:
         made = function(*parts)
         if known and known[0] is not None:
             made.__setstate__(own_lists(tracer.world, known[0]))
-    quiet = mode == "drawn" or (kind is zip and all(map(is_quiet, parts)))
+    quiet = is_drawn or (kind is zip and all(map(is_quiet, parts)))
     return Composed(tracer, real, source, made, quiet)
 
 
@@ -379,21 +270,13 @@ def is_iterator(part: Any) -> bool:
     return defines(type(part), "__next__")
 
 
-def held(iterator: Any) -> set[int]:
-    """The identities of what an iterator holds, itself or in a tuple."""
-    direct = gc.get_referents(iterator)
-    return {id(part) for part in direct} | {id(item) for part in direct if type(part) is tuple for item in part}
-
-
-def is_usable(world: World, part: Any, mode: Mode) -> bool:
+def is_usable(world: World, part: Any, is_drawn: bool) -> bool:
     """Whether a part can stand in an iterator of the trace. What the real one draws from must run no program code."""
     if isinstance(part, tuple):
-        return all(is_usable(world, item, mode) for item in part)
+        return all(is_usable(world, item, is_drawn) for item in part)
     if id(part) in world.opaque:
         return not is_iterator(part)
-    if mode == "drawn" and is_iterator(part):
-        return is_quiet(part)
-    return True
+    return is_quiet(part) if is_drawn and is_iterator(part) else True
 
 
 def is_quiet(part: Any) -> bool:
@@ -402,16 +285,6 @@ def is_quiet(part: Any) -> bool:
 
 
 def write_draws(rebuild: Rebuilding) -> list[str]:
-    """The statements that draw from the real iterators; behind the writes, where those change what they are over."""
-    statements: list[str] = []
-    for made in rebuild.world.draws.made:
-        iterator = made.iterator
-        source = rebuild.source(iterator.source)
-        if getattr(iterator, "mode", None) == "state":
-            state = state_of(iterator.inner)
-            if state and state[0] is not None:
-                write_position(rebuild, source, iterator.inner, state[0])
-            continue
-        statement = f"{rebuild.const(draw)}({source}, {made.count})"
-        (rebuild.late if iterator.late else statements).append(statement)
-    return statements
+    """The statements that draw from the real iterators."""
+    draws = ((made.count, rebuild.source(made.iterator.source)) for made in rebuild.world.draws.made)
+    return [f"{rebuild.const(draw)}({source}, {count})" for count, source in draws]

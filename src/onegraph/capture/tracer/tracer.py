@@ -34,7 +34,6 @@ from onegraph.capture.calls.registry import (
     PURE_MODULES,
     READS,
     SAFE_RECEIVERS,
-    UNREDUCED,
     WRITING_MODULES,
     break_at,
     is_library,
@@ -75,6 +74,7 @@ from onegraph.capture.policy.torch.module import NoGlobalHooks
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
+from onegraph.capture.pyobject.native_iterators import UNREDUCED
 from onegraph.capture.resume.continuation import deepest
 from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.capture.tracer.budget import Budget

@@ -7,54 +7,34 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Callable
-from types import GeneratorType
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
-from onegraph.capture.calls import registry
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
-from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.pyobject.iterator_positions import EMPTY, ITERATORS, write_position
+from onegraph.capture.pyobject.native_iterators import EMPTY, OVER_TABLES, REDUCED
 
-#: Iterators over dicts, their views and sets -> what makes one over the same container.
-VIEW_ITERATORS: dict[type, Callable[[Any], Any]] = {
-    type(over({})): over
-    for over in (
-        iter,
-        lambda d: iter(d.values()),
-        lambda d: iter(d.items()),
-        reversed,
-        lambda d: reversed(d.values()),
-        lambda d: reversed(d.items()),
-    )
-} | {type(iter(set())): iter}
+#: Iterators over lists -> how far before the end of its list the last place is where one can be put.
+OVER_LISTS: dict[type, int] = {type(iter([])): 0, type(reversed([])): 1}
 
 
-@rule_for(*set(registry.ITERATORS) - {*ITERATORS, *VIEW_ITERATORS, GeneratorType})
-class Opaque(TypeRule):
-    """One that does not tell what is left of it cannot be made again."""
-
-
-@rule_for(*ITERATORS)
+@rule_for(*REDUCED)
 class Iterators(TypeRule):
     def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         cls = type(value)
-        kind: Any = next(kind for kind in cls.__mro__ if kind in ITERATORS)
-        function, args, *state = kind.__reduce__(value)
-        if cls is not kind:  # calling it would run the program's own `__new__` and `__init__`
-            return rebuild_subclass(rebuild, value, kind, args, state)
+        if cls not in REDUCED:
+            return super().rebuild(rebuild, value)
+        function, args, *state = value.__reduce__()
         if cls in EMPTY and function is iter and not state and len(args) == 1:  # at its end it reduces to another type
             return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
         name = rebuild.assign(f"{rebuild.const(function)}({rebuild.values(args)})")
         if state and state[0] is not None:
-            write_position(rebuild, name, value, state[0])
+            write_place(rebuild, name, value, state[0])
         return name
 
 
-@rule_for(*VIEW_ITERATORS)
-class ViewIterators(TypeRule):
+@rule_for(*OVER_TABLES)
+class TableIterators(TypeRule):
     """An iterator over a dict, a view of one or a set: one that has gone as far over the same container."""
 
     def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
@@ -68,18 +48,16 @@ class ViewIterators(TypeRule):
             value.__reduce__()
         except RuntimeError as error:
             raise GraphBreak(CANNOT_REBUILD, what=f"iterator that fails: {error}") from None
-        over, container = rebuild.const(VIEW_ITERATORS[type(value)]), rebuild.value(held[0])
+        over, container = rebuild.const(OVER_TABLES[type(value)]), rebuild.value(held[0])
         rebuild.settle(held[0])
         return rebuild.assign(f"{rebuild.const(advanced)}({over}({container}), {left})")
 
 
-def rebuild_subclass(rebuild: Rebuilding, value: Any, kind: type, args: Any, state: list[Any]) -> str:
-    cls = rebuild.value(type(value))
-    name = rebuild.assign(f"{rebuild.const(kind)}.__new__({cls}, {rebuild.values(args)})")
-    with_attributes(rebuild, value, name)
-    if state and state[0] is not None:
-        rebuild.late.append(f"{rebuild.const(kind)}.__setstate__({name}, {rebuild.value(state[0])})")
-    return name
+def write_place(rebuild: Rebuilding, name: str, iterator: Any, state: Any) -> None:
+    """Put the iterator in a variable where the one of the trace is, behind the writes."""
+    if type(iterator) in OVER_LISTS and state > list.__len__(iterator.__reduce__()[1][0]) - OVER_LISTS[type(iterator)]:
+        raise GraphBreak(CANNOT_REBUILD, what="iterator behind the end of its list")
+    rebuild.late.append(f"{name}.__setstate__({rebuild.value(state)})")
 
 
 def ended(kind: type) -> Any:
