@@ -27,7 +27,6 @@ int tensor_place(PyObject *tensor, TensorPlace *out);
 int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out);
 int tensor_size(PyObject *object, int64_t dim, int64_t *out);
 int tensor_stride(PyObject *object, int64_t dim, int64_t *out);
-int tensor_offset(PyObject *object, int64_t *out);
 
 /* How tensors lie to each other in memory (memory.c). */
 extern PyTypeObject Memory_Type;

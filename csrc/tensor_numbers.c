@@ -43,19 +43,3 @@ int tensor_number(PyObject *object, bool strides, int64_t dim, int64_t *out)
 
 int tensor_size(PyObject *object, int64_t dim, int64_t *out) { return tensor_number(object, false, dim, out); }
 int tensor_stride(PyObject *object, int64_t dim, int64_t *out) { return tensor_number(object, true, dim, out); }
-
-int tensor_offset(PyObject *object, int64_t *out)
-{
-    if (!is_tensor(object)) {
-        return 0;
-    }
-    const Libtorch *torch = libtorch();
-    if (torch != NULL) {
-        return torch->get_storage_offset(tensor_handle(object), out) == 0;
-    }
-    TensorPlace place;
-    int got = tensor_place(object, &place);
-    *out = place.offset;
-    Py_XDECREF(place.numbers);
-    return got == 0 ? 1 : -1;
-}

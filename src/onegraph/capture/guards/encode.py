@@ -146,7 +146,7 @@ class Encoding:
                 # hold attributes and globals, keys are strings.
                 *_, register, key = operands
                 return type(self.consts[key]) is not str or register not in namespaces
-            case "TENSOR" | "MEMORY" | "ISIZE" | "ISTRIDE" | "IOFFSET" | "STATE":
+            case "TENSOR" | "MEMORY" | "ISIZE" | "ISTRIDE" | "STATE":
                 return reads_in_python
         return bool(OPS[name][2])
 

@@ -32,8 +32,6 @@ from onegraph.capture.guards.source import (
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.weakly_known import Known
 
-mro_of = type.__dict__["__mro__"].__get__
-
 #: How many values a program of guards can load.
 REGISTERS = 65_000
 
@@ -199,8 +197,6 @@ class Assembler:
                     push("IPY", self.result(condition, "CALL", self.const(function), given))
                 case ("const", value):
                     push("ICONST", value)
-                case ("INOT",):
-                    push("INOT", stack.pop())
                 case (operator,):
                     right, left = stack.pop(), stack.pop()
                     push(operator, left, right)
