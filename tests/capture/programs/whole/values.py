@@ -793,14 +793,3 @@ def weak_sets(x):
     b = Bag()
     s.add(b)
     return x, len(s), b in s
-
-
-# ---- native records --------------------------------------------------------------------------------------------------
-
-STATUS = os.stat_result((33188, 1, 2, 1, 0, 0, 5, 6, 7, 8, 6.5, 7.5, 8.5, 1, 2, 3))
-
-
-@case(lambda: (torch.rand(2), time.struct_time((2024, 1, 2, 3, 4, 5, 6, 7, 0, "UTC", 0))))
-def native_records(x, moment):
-    """They have fields that are no items."""
-    return x * STATUS.st_nlink, STATUS.st_mtime, STATUS[8], moment.tm_zone, moment[0], STATUS, moment

@@ -1,4 +1,4 @@
-"""What refers to another object: weak references and proxies, read-only views of mappings, `super()`."""
+"""What refers to another object: weak references and proxies, read-only views of mappings."""
 
 from __future__ import annotations
 
@@ -78,15 +78,6 @@ class MappingProxies(TypeRule):
 
     def members(self, value: Any) -> list[Any]:
         return [behind_proxy(value)]
-
-
-@rule_for(super)
-class Supers(TypeRule):
-    def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
-        owner = world.admit(real.__self__, Attr(source, "__self__"), guarded)
-        shadow = super(real.__thisclass__, owner)
-        world.adopt(real, shadow, source)
-        return shadow
 
 
 def call_reference(reference: weakref.ref[Any]) -> Any:

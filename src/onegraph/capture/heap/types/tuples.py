@@ -1,4 +1,4 @@
-"""Tuples, named tuples, sizes, and records of native code: immutable, so they are admitted whole."""
+"""Tuples, named tuples and sizes: immutable, so they are admitted whole."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.guards.source import Item, Source, Through
+from onegraph.capture.guards.source import Item, Source
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import has_instance_dict, with_attributes
 from onegraph.capture.heap.world import World
-from onegraph.capture.pyobject.contents import ATOMS, members_of
+from onegraph.capture.pyobject.contents import members_of
 from onegraph.capture.pyobject.exact_types import once_for_each_class
 from onegraph.capture.pyobject.layout import makes_itself
 
@@ -24,7 +24,7 @@ class Tuples(TypeRule):
 
     def admit(self, world: World, real: tuple[Any, ...], source: Source, guarded: bool) -> Any:
         if has_hidden_fields(type(real)):
-            return (admit_record if holds_atoms(real) else admit_opaque)(world, real, source, guarded)
+            return admit_opaque(world, real, source, guarded)
         if guarded:
             world.guard(source, "type", type(real))
             world.guard(source, "length", tuple.__len__(real))
@@ -55,24 +55,3 @@ class Tuples(TypeRule):
 def has_hidden_fields(cls: type[tuple[Any, ...]]) -> bool:
     """Whether a class of native records (`os.stat_result`) has fields that are no items of the tuple."""
     return getattr(cls, "n_fields", 0) > getattr(cls, "n_sequence_fields", 0)
-
-
-def fields_of(record: Any) -> tuple[Any, ...]:
-    """All fields of a native record."""
-    visible, hidden = record.__reduce__()[1]
-    return (*visible, *hidden.values())
-
-
-def holds_atoms(record: Any) -> bool:
-    return all(type(field) in ATOMS for field in fields_of(record))
-
-
-def admit_record(world: World, real: Any, source: Source, guarded: bool) -> Any:
-    """The record itself: each atom in it is known by its value, as native code reads them."""
-    if guarded:
-        world.guard(source, "type", type(real))
-        for index, field in enumerate(fields_of(real)):
-            same = "is" if field is None or type(field) is bool else "equal"
-            world.guard(Item(Through(source, fields_of), index), same, field)
-    world.adopt_value(real, source)
-    return real
