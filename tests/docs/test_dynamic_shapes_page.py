@@ -6,7 +6,7 @@ import re
 
 from import_graph import ROOT
 
-from onegraph.capture.pyobject.digits import NEEDS
+from tests.capture.symbolic.digits import NEEDS
 
 PAGE = ROOT / "docs" / "programming_model" / "dynamic_shapes.md"
 

@@ -16,8 +16,8 @@ import torch
 
 import onegraph
 from onegraph.base import events as ev
-from onegraph.capture.pyobject.digits import NEEDS
 from tests.capture.resume.test_breaks import Watch
+from tests.capture.symbolic.digits import NEEDS
 
 VALUES = (8, 12, 20, 21, 33, 9, 57, 40, 10)
 #: Arguments to try: all that a function takes are called with.
