@@ -9,15 +9,16 @@ import enum
 import functools
 import io
 import json
+import sys
 import threading
 import types
 from typing import Any
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.breaks.operator_reasons import contains_tensor
 from onegraph.capture.calls.registry import native, policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.graph.record import contains_tensor
 from onegraph.capture.guards.source import Const
 from onegraph.capture.heap.tensor_texts import holds_marked
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -31,8 +32,10 @@ native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans, _statistics.
 def made_class(tracer: Tracing, cls: Any) -> Any:
     """Note that the trace has made a class, and the functions in it."""
     tracer.world.made_classes[id(cls)] = tracer.world.keep(cls)
-    for value in vars(cls).values():
-        if isinstance(value, types.FunctionType) and value.__globals__.get("__name__") == cls.__module__:
+    for found in vars(cls).values():
+        value = found.__func__ if type(found) in (staticmethod, classmethod) else found
+        home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+        if home is not None and (home == cls.__module__ or home not in sys.modules):
             tracer.world.made_functions[id(value)] = tracer.world.keep(value)
     return cls
 
