@@ -18,58 +18,54 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
+from onegraph.capture.breaks.reason import named
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 
-
-def _modules(reason: Reason, names: str) -> dict[str, Reason]:
-    return dict.fromkeys(names.split(), reason)
-
-
 #: Modules of torch whose Python functions work on real tensors and the state of the process.
 TORCH_MODULES = {
-    **_modules(b.COMMUNICATION, "torch.distributed"),
-    **_modules(b.DATA_LOADING, "torch.utils.data"),
-    **_modules(b.PROCESS, "torch.multiprocessing"),
-    **_modules(b.PROFILER, "torch.profiler torch.autograd.profiler"),
-    **_modules(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
-    **_modules(b.CONTROL_FLOW_OPERATOR, "torch._higher_order_ops.cond torch._higher_order_ops.while_loop"),
+    **named(b.COMMUNICATION, "torch.distributed"),
+    **named(b.DATA_LOADING, "torch.utils.data"),
+    **named(b.PROCESS, "torch.multiprocessing"),
+    **named(b.PROFILER, "torch.profiler torch.autograd.profiler"),
+    **named(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
+    **named(b.CONTROL_FLOW_OPERATOR, "torch._higher_order_ops.cond torch._higher_order_ops.while_loop"),
 }
 #: Modules of Python whose functions talk to other threads, processes and machines, and whose objects may change at any
 #: time.
 OUTSIDE_MODULES = {
-    **_modules(b.THREADS, "threading _threading_local queue concurrent sched"),
-    **_modules(b.ASYNCHRONOUS, "asyncio"),
-    **_modules(b.PROCESS, "multiprocessing subprocess"),
-    **_modules(
+    **named(b.THREADS, "threading _threading_local queue concurrent sched"),
+    **named(b.ASYNCHRONOUS, "asyncio"),
+    **named(b.PROCESS, "multiprocessing subprocess"),
+    **named(
         b.NETWORK,
         "socket selectors ssl http urllib.request urllib.error urllib.robotparser socketserver ftplib smtplib",
     ),
-    **_modules(b.DATABASE, "sqlite3 shelve dbm"),
-    **_modules(b.FILE_SYSTEM, "tempfile shutil"),
-    **_modules(b.SIGNALS, "signal"),
-    **_modules(b.INTERPRETER_STATE, "faulthandler tracemalloc"),
+    **named(b.DATABASE, "sqlite3 shelve dbm"),
+    **named(b.FILE_SYSTEM, "tempfile shutil"),
+    **named(b.SIGNALS, "signal"),
+    **named(b.INTERPRETER_STATE, "faulthandler tracemalloc"),
 }
 #: Modules whose Python functions would break in each of their steps.
-STEPS_BREAK = _modules(b.PYTHON_RANDOM, "random")
+STEPS_BREAK = named(b.PYTHON_RANDOM, "random")
 #: Native modules.
 NATIVE_MODULES = {
     **OUTSIDE_MODULES,
-    **_modules(b.THREADS, "_thread _queue"),
-    **_modules(b.FILE_SYSTEM, "posix io _io"),
-    **_modules(b.NETWORK, "_socket _ssl select"),
-    **_modules(b.DATABASE, "_sqlite3 _dbm _gdbm"),
-    **_modules(b.SIGNALS, "_signal"),
-    **_modules(b.CLOCK, "time"),
-    **_modules(b.PYTHON_RANDOM, "random _random"),
-    **_modules(b.NUMPY, "numpy"),
-    **_modules(b.NUMPY_RANDOM, "numpy.random"),
-    **_modules(b.FOREIGN_LIBRARY, "_ctypes ctypes"),
-    **_modules(b.PICKLING, "_pickle"),
-    **_modules(b.GARBAGE_COLLECTOR, "gc"),
-    **_modules(b.INTERPRETER_STATE, "sys _tracemalloc"),
-    **_modules(b.EXIT_HANDLER, "atexit"),
-    **_modules(b.CONTEXT_VARIABLE, "_contextvars"),
+    **named(b.THREADS, "_thread _queue"),
+    **named(b.FILE_SYSTEM, "posix io _io"),
+    **named(b.NETWORK, "_socket _ssl select"),
+    **named(b.DATABASE, "_sqlite3 _dbm _gdbm"),
+    **named(b.SIGNALS, "_signal"),
+    **named(b.CLOCK, "time"),
+    **named(b.PYTHON_RANDOM, "random _random"),
+    **named(b.NUMPY, "numpy"),
+    **named(b.NUMPY_RANDOM, "numpy.random"),
+    **named(b.FOREIGN_LIBRARY, "_ctypes ctypes"),
+    **named(b.PICKLING, "_pickle"),
+    **named(b.GARBAGE_COLLECTOR, "gc"),
+    **named(b.INTERPRETER_STATE, "sys _tracemalloc"),
+    **named(b.EXIT_HANDLER, "atexit"),
+    **named(b.CONTEXT_VARIABLE, "_contextvars"),
 }
 
 

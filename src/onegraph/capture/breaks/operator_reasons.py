@@ -9,26 +9,23 @@ import torch
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak, Reason
+from onegraph.capture.breaks.reason import named
+from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, DynamicOutputShapeException
 from onegraph.torchlib.overlaps import OverlappingWrite
 
-
-def _named(reason: Reason, names: str) -> dict[str, Reason]:
-    return dict.fromkeys(names.split(), reason)
-
-
 #: Functions and properties of tensors that tell or need what only the real tensor has: they are not run on fakes.
 REAL_ONLY = {
-    **_named(b.TENSOR_MEMORY, "data_ptr storage untyped_storage _typed_storage is_set_to _cdata __dlpack__ _base"),
-    **_named(b.TENSOR_MEMORY, "__cuda_array_interface__ _version _is_view is_inference"),
-    **_named(b.TENSOR_HISTORY, "grad_fn output_nr retains_grad grad_dtype _backward_hooks _post_accumulate_grad_hooks"),
-    **_named(b.TENSOR_PLACE, "share_memory_ is_shared pin_memory is_pinned"),
-    **_named(b.MEMORY_CHANGE, "set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_"),
-    **_named(b.TENSOR_TO_LIST, "tolist"),
-    **_named(b.TENSOR_TO_NUMPY, "numpy __array__"),
-    **_named(b.DATA_DEPENDENT_VALUE, "_nested_tensor_from_mask_left_aligned _choose_qparams_per_tensor"),
+    **named(b.TENSOR_MEMORY, "data_ptr storage untyped_storage _typed_storage is_set_to _cdata __dlpack__ _base"),
+    **named(b.TENSOR_MEMORY, "__cuda_array_interface__ _version _is_view is_inference"),
+    **named(b.TENSOR_HISTORY, "grad_fn output_nr retains_grad grad_dtype _backward_hooks _post_accumulate_grad_hooks"),
+    **named(b.TENSOR_PLACE, "share_memory_ is_shared pin_memory is_pinned"),
+    **named(b.MEMORY_CHANGE, "set_ resize_ resize_as_ resize_as_sparse_ sparse_resize_"),
+    **named(b.TENSOR_TO_LIST, "tolist"),
+    **named(b.TENSOR_TO_NUMPY, "numpy __array__"),
+    **named(b.DATA_DEPENDENT_VALUE, "_nested_tensor_from_mask_left_aligned _choose_qparams_per_tensor"),
 }
 #: Methods that give the tensor itself another shape.
 SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
@@ -36,19 +33,19 @@ SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_
 PLACES = frozenset({"storage_offset", "as_strided", "as_strided_"})
 #: Operators that need the contents of a tensor for a Python value.
 VALUES = {
-    **_named(b.TENSOR_ITEM, "item _local_scalar_dense"),
-    **_named(b.TENSOR_TO_NUMBER, "__float__ __int__ __complex__"),
-    **_named(b.TENSOR_AS_INDEX, "__index__"),
-    **_named(b.DATA_DEPENDENT_TRUTH, "__bool__"),
-    **_named(b.DATA_DEPENDENT_VALUE, "equal allclose is_nonzero"),
+    **named(b.TENSOR_ITEM, "item _local_scalar_dense"),
+    **named(b.TENSOR_TO_NUMBER, "__float__ __int__ __complex__"),
+    **named(b.TENSOR_AS_INDEX, "__index__"),
+    **named(b.DATA_DEPENDENT_TRUTH, "__bool__"),
+    **named(b.DATA_DEPENDENT_VALUE, "equal allclose is_nonzero"),
 }
 #: Operators the size of whose result depends on contents.
 SIZES = {
-    **_named(b.BOOLEAN_MASK, "__getitem__ masked_select"),
-    **_named(b.NONZERO, "nonzero argwhere where"),
-    **_named(b.UNIQUE, "unique unique_consecutive _unique2 unique_dim"),
-    **_named(b.REPEAT_INTERLEAVE, "repeat_interleave"),
-    **_named(b.COUNTS, "one_hot bincount"),
+    **named(b.BOOLEAN_MASK, "__getitem__ masked_select"),
+    **named(b.NONZERO, "nonzero argwhere where"),
+    **named(b.UNIQUE, "unique unique_consecutive _unique2 unique_dim"),
+    **named(b.REPEAT_INTERLEAVE, "repeat_interleave"),
+    **named(b.COUNTS, "one_hot bincount"),
 }
 #: The namespaces of torch's own operators.
 LIBRARIES = frozenset({"aten", "prims", "prim"})
@@ -68,7 +65,7 @@ def refused_at_once(func: Any, args: Any, is_input: Callable[[Any], bool]) -> Gr
         return operator_break(REAL_ONLY[name], func)
     if is_data_setter(func):
         return operator_break(b.MEMORY_CHANGE, func)
-    if name in FROM_NUMBERS and args and holds_tensors(args[-1]):
+    if name in FROM_NUMBERS and args and isinstance(args[-1], list | tuple) and contains_tensor(args[-1]):
         return operator_break(b.TENSOR_OF_TENSORS, func)
     return None
 
@@ -116,10 +113,9 @@ def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:
     return GraphBreak(reason, name=name, what=name, error=error)
 
 
-def holds_tensors(value: Any) -> bool:
-    """Whether a list or tuple holds tensors, at any depth."""
-    items = value if isinstance(value, list | tuple) else ()
-    return any(isinstance(item, torch.Tensor) or holds_tensors(item) for item in items)
+def contains_tensor(value: Any) -> bool:
+    """Whether the value is a tensor, or holds one in tuples, lists and dicts."""
+    return holds(value, lambda each: isinstance(each, torch.Tensor))
 
 
 def is_data_setter(func: Any) -> bool:

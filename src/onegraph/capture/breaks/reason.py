@@ -43,6 +43,12 @@ class GraphBreak(Abort):
 
 CATALOGUE: dict[str, Reason] = {}
 
+
+def named(reason: Reason, names: str) -> dict[str, Reason]:
+    """The rows of a table for these names, which have one reason."""
+    return dict.fromkeys(names.split(), reason)
+
+
 Define = Callable[..., Reason]
 
 

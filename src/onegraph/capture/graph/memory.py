@@ -6,13 +6,14 @@ Tensors that are slices of one buffer, with no element in common, are as good as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import torch
 
 from onegraph import _C
 from onegraph.capture.graph.record import GraphInput, Recorder, is_view_of_leaf, storage_of
-from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.predicates import Predicate, unpaired
 from onegraph.capture.guards.source import Source
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.histories import has_plain_base
@@ -118,19 +119,11 @@ class OwnStorages(Predicate):
         self.recorded = recorded
 
     def __call__(self, tensors: Any) -> bool:
-        storages: list[int] = []
-        for _ in self.recorded[1:]:
-            tensors, last = tensors
-            storages.append(storage_of(last))
-        storages.append(storage_of(tensors))
-        return all(
-            storages.count(own) == 1
-            for own, recorded in zip(reversed(storages), self.recorded, strict=True)
-            if recorded
-        )
+        storages = list(map(storage_of, unpaired(tensors, len(self.recorded))))
+        return all(storages.count(own) == 1 for own in compress(storages, self.recorded))
 
     def text(self, *what: str) -> str:
-        names = [name for name, recorded in zip(what, self.recorded, strict=True) if recorded]
+        names = list(compress(what, self.recorded))
         return f"{' and '.join(names)} {'have storages of their' if len(names) > 1 else 'has a storage of its'} own"
 
 

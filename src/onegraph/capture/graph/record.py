@@ -28,6 +28,7 @@ from onegraph.capture.breaks import (
     GraphBreak,
 )
 from onegraph.capture.breaks.operator_reasons import (
+    contains_tensor,
     depends_on_place,
     first_line,
     operator_break,
@@ -37,7 +38,7 @@ from onegraph.capture.breaks.operator_reasons import (
 )
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
-from onegraph.capture.pyobject.contents import members_of
+from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
 from onegraph.torchlib.aten import OpOverload
@@ -406,9 +407,9 @@ class Recorder(TorchFunctionMode):
                 return value if id(value) in self.nodes else self._lift(value)
             case tuple() if type(value) is tuple:
                 return tuple(self._lifted(item) for item in value)
-            case list() if any(map(contains_real, members_of(value))):
+            case list() if contains_real(value):
                 return [self._lifted(item) for item in value]
-            case dict() if any(map(contains_real, dict.values(value))):
+            case dict() if contains_real(value):
                 return {key: self._lifted(item) for key, item in value.items()}
             case _:
                 return value
@@ -462,28 +463,9 @@ def refuse_view_of_leaf(tensor: torch.Tensor) -> None:
         raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
-def contains_tensor(value: Any) -> bool:
-    match plain(value):
-        case torch.Tensor():
-            return True
-        case tuple() | list():
-            return any(map(contains_tensor, members_of(value)))
-        case dict():
-            return any(map(contains_tensor, dict.values(value)))
-        case _:
-            return False
-
-
 def contains_real(value: Any) -> bool:
-    match plain(value):
-        case FakeTensor():
-            return False
-        case torch.Tensor():
-            return True
-        case tuple() | list():
-            return any(map(contains_real, members_of(value)))
-        case _:
-            return False
+    """Whether the value is a real tensor, or holds one in tuples, lists and dicts."""
+    return holds(value, lambda each: isinstance(each, torch.Tensor) and not isinstance(each, FakeTensor))
 
 
 #: What `autograd.Function.apply` calls inside of a functorch transform.

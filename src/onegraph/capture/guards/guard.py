@@ -21,11 +21,10 @@ from onegraph.base.events import Location
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Globals, Source, written
 from onegraph.capture.guards.texts import shown, tensor_difference, tensor_text, type_text
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 from onegraph.capture.pyobject.value_text import short
 from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, Named, parts_of, passes_away
 
-mro_of = type.__dict__["__mro__"].__get__
 #: How many values a text names of those that another one is not.
 SHOWN = 3
 

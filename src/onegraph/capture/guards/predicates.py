@@ -23,6 +23,15 @@ class Predicate:
         raise NotImplementedError
 
 
+def unpaired(pairs: Any, count: int) -> list[Any]:
+    """The values, of which there are so many, that a guard of kind "together" gives as nested pairs."""
+    values = []
+    for _ in range(count - 1):
+        pairs, last = pairs
+        values.append(last)
+    return [pairs, *reversed(values)]
+
+
 class SameMembers(Predicate):
     """A dict or set has exactly these members, in this order."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import FunctionType, MappingProxyType, MemberDescriptorType
-from typing import Any, assert_never
+from typing import Any
 
 from onegraph import _C
 from onegraph.base.events import Location
@@ -21,6 +21,7 @@ from onegraph.capture.guards.source import (
     Source,
     Through,
     TypeOf,
+    base_of,
     written,
 )
 from onegraph.capture.pyobject.exact_types import defined, isinstance
@@ -52,21 +53,18 @@ def changed(state: _C.GlobalState) -> tuple[str, ...]:
 
 def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) -> Any:
     """The value that a call has at a source, read without code of the program; `_MISSING` where that cannot be done."""
-    match source:
-        case Arg(index, _):
-            return values[index]
-        case FreeCell(index, _):
-            return (function.__closure__ or ())[index]
-        case Globals(_, _, namespace):
-            return namespace
-        case Const(_, _, value):
-            return value
-        case Attr(base, _) | Item(base, _) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base, _):
-            owner = value_at(base, function, values)
-        case _:
-            assert_never(source)
+    base = base_of(source)
+    owner: Any = None if base is None else value_at(base, function, values)
+    if owner is _MISSING:
+        return _MISSING
     try:
         match source:
+            case Arg(index, _):
+                return values[index]
+            case FreeCell(index, _):
+                return (function.__closure__ or ())[index]
+            case Globals(_, _, value) | Const(_, _, value):
+                return value
             case Item(_, key) if isinstance(owner, dict):
                 return dict.get(owner, referred(key), _MISSING)
             case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
@@ -75,13 +73,13 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return owner[key]
             case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
                 return found.__get__(owner)
-            case DictOf() if owner is not _MISSING:
+            case DictOf():
                 return object.__getattribute__(owner, "__dict__")
-            case CellOf() if owner is not _MISSING:
+            case CellOf():
                 return owner.cell_contents
-            case TypeOf() if owner is not _MISSING:
+            case TypeOf():
                 return type(owner)
-            case Through(_, derive) if owner is not _MISSING:
+            case Through(_, derive):
                 return derive(owner)
     except (LookupError, AttributeError, TypeError, ValueError):
         pass

@@ -16,8 +16,7 @@ import torch
 from onegraph.capture.guards.guard import Guard
 from onegraph.capture.guards.source import Const
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.lookup import dict_of, mro_of
-from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
+from onegraph.capture.pyobject.exact_types import defines, dict_of, isinstance, mro_of, once_for_each_class
 from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, names_of, parts_of, weakrefs_of
 from onegraph.torchlib.fake import FakeTensor
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
-from onegraph.capture.pyobject.contents import ATOMS
+from onegraph.capture.pyobject.contents import ATOMS, holds
 from onegraph.torchlib.private import DisableTorchFunction
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
@@ -71,14 +71,8 @@ def is_marked(value: Any) -> bool:
 
 
 def holds_marked(value: Any) -> bool:
-    """Whether lists, tuples and dicts hold such a string, at any depth."""
-    match value:
-        case list() | tuple():
-            return any(map(holds_marked, value))
-        case dict():
-            return any(map(holds_marked, value)) or any(map(holds_marked, value.values()))
-        case _:
-            return is_marked(value)
+    """Whether the value is such a string, or tuples, lists and dicts in it hold one."""
+    return holds(value, is_marked)
 
 
 def refuse_marked(*values: Any) -> None:

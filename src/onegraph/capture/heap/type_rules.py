@@ -12,9 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Source
-from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.pyobject.contents import keys_of
-from onegraph.capture.pyobject.exact_types import once_for_each_class
+from onegraph.capture.pyobject.exact_types import mro_of, once_for_each_class
 
 
 class Rebuilding(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
-from onegraph.capture.interp.lookup import NATIVE_CALLABLES, is_python, mro_of, type_name
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, is_python, type_name
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import (
     CALLED,
@@ -22,6 +22,7 @@ from onegraph.capture.interp.rests import (
     made_rest,
 )
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.pyobject.exact_types import mro_of
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
 _NOT_BINDING = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutines

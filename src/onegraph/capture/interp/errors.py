@@ -7,10 +7,9 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from onegraph.capture.bytecode.frame import Frame
-from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.tracebacks import note_frame
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 
 
 class Errors(Part):

@@ -13,6 +13,8 @@ from types import (
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
+from onegraph.capture.pyobject.exact_types import dict_of, mro_of
+from onegraph.capture.pyobject.layout import HEAP_TYPE
 
 NATIVE_CALLABLES = frozenset(
     {
@@ -24,14 +26,10 @@ NATIVE_CALLABLES = frozenset(
     }
 )
 
-_HEAP_TYPE = 1 << 9
-mro_of = type.__dict__["__mro__"].__get__
-dict_of = type.__dict__["__dict__"].__get__
-
 
 def type_name(cls: type) -> str:
     """The name that CPython's error messages give a class: native ones are named with their module."""
-    if cls.__flags__ & _HEAP_TYPE or cls.__module__ == "builtins":
+    if cls.__flags__ & HEAP_TYPE or cls.__module__ == "builtins":
         return cls.__name__
     return f"{cls.__module__}.{cls.__name__}"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from types import CellType
 from typing import Any
 
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance, plain
 
 
 class Unfilled:
@@ -38,6 +39,18 @@ def members_of(container: Any) -> list[Any]:
         return list(container)
     kind = next(kind for kind in (list, tuple, set, frozenset, deque) if isinstance(container, kind))
     return list(kind.__iter__(container))
+
+
+def holds(value: Any, wanted: Callable[[Any], bool]) -> bool:
+    """Whether a value is `wanted`, or holds one in tuples, lists and dicts, at any depth."""
+    match plain(value):
+        case tuple() | list():
+            items = members_of(value)
+        case dict():
+            items = [*keys_of(value), *dict.values(value)]
+        case _:
+            return wanted(value)
+    return any(holds(item, wanted) for item in items)
 
 
 def same_key(a: Any, b: Any) -> bool:

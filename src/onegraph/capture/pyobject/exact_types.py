@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onegraph._C import answers_itself as answers_itself
 from onegraph._C import class_version, is_of
 
-_mro = type.__dict__["__mro__"].__get__
-_dict = type.__dict__["__dict__"].__get__
+#: The bases of a class, and its names, read without asking its own class.
+mro_of = type.__dict__["__mro__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
 
 if TYPE_CHECKING:
     from builtins import isinstance as isinstance  # noqa: UP029
@@ -25,12 +26,12 @@ else:
 
 def defined(cls: type, name: str) -> Any:
     """What a class has under a name for its objects, as it is, or None: it is not asked, see `defines`."""
-    return next((_dict(kind)[name] for kind in _mro(cls) if name in _dict(kind)), None)
+    return next((dict_of(kind)[name] for kind in mro_of(cls) if name in dict_of(kind)), None)
 
 
 def defines(cls: type, name: str) -> bool:
     """Whether a class has an attribute for its objects: it is not asked, for which its own class may have code."""
-    return any(name in _dict(kind) for kind in _mro(cls))
+    return any(name in dict_of(kind) for kind in mro_of(cls))
 
 
 def is_descriptor(value: Any) -> bool:

@@ -9,7 +9,7 @@ def resumed(values...):         the generator's own bytecode behind a prologue
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import FunctionType, GeneratorType
+from types import GeneratorType
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
@@ -35,10 +35,7 @@ class Generators(TypeRule):
         if frame is None or frame.generator() is not value or value.gi_running:
             raise GraphBreak(CANNOT_REBUILD, what="generator")
         if value.gi_frame is None:
-            code = exhausted.__code__.replace(
-                co_name=frame.bytecode.code.co_name, co_filename=frame.bytecode.code.co_filename
-            )
-            name = rebuild.assign(f"{rebuild.const(FunctionType(code, frame.globals))}()")
+            name = rebuild.assign(f"{rebuild.const(exhausted)}()")
             rebuild.lines.append(f"{rebuild.const(next)}({name}, None)")
         else:
             values = Values()

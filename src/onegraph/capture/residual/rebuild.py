@@ -45,10 +45,9 @@ from onegraph.capture.heap.tensor_texts import Printed, is_marked, refuse_pieces
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.interp.lookup import mro_of
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
 from onegraph.capture.pyobject.contents import DELETED, UNFILLED
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
 from onegraph.capture.residual.iterators import write_draws

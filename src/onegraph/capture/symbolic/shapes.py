@@ -14,7 +14,7 @@ import torch
 
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
-from onegraph.capture.guards.predicates import Predicate
+from onegraph.capture.guards.predicates import Predicate, unpaired
 from onegraph.capture.guards.source import Const, Source, root_of, written
 from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -172,11 +172,7 @@ class Evaluated:
     def evaluated(self, value: Any) -> Any:
         if self._is_one:
             return self._evaluate((value,))
-        values = []
-        for _ in self.dims[1:]:
-            value, last = value
-            values.append(last)
-        found = zip((value, *reversed(values)), self.dims, strict=True)
+        found = zip(unpaired(value, len(self.dims)), self.dims, strict=True)
         return self._evaluate([v if dim is None else v.shape[dim] for v, dim in found])
 
 

@@ -14,11 +14,10 @@ from onegraph.capture.pyobject.contents import DELETED, UNFILLED, cell_value
 @rule_for(CellType)
 class Cells(TypeRule):
     def admit(self, world: World, real: CellType, source: Source, guarded: bool) -> Any:
-        empty = is_empty(real)
-        shadow = CellType() if empty else CellType(UNFILLED)
+        shadow = CellType() if is_empty(real) else CellType(UNFILLED)
         world.adopt(real, shadow, source)
-        world.record(shadow, real, source, guarded, [DELETED if empty else UNFILLED])
-        if empty and guarded:
+        world.record(shadow, real, source, guarded, [cell_value(shadow)])
+        if is_empty(real) and guarded:
             world.guard(source, "check", is_empty)
         return shadow
 

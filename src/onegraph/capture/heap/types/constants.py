@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import types
 import typing
 from collections.abc import Callable
@@ -70,6 +71,7 @@ class Identities(TypeRule):
     torch.dtype,
     torch.layout,
     torch.memory_format,
+    datetime.timezone,
     type(...),
 )
 class Constants(Identities):
@@ -99,24 +101,19 @@ class Values(TypeRule):
         return rebuild_object(rebuild, value)
 
 
-@rule_for(torch.device)
-class Devices(Values):
-    def rebuild(self, rebuild: Rebuilding, value: torch.device) -> str:
-        return rebuild_constant(rebuild, value)
+@rule_for(torch.device, datetime.date, datetime.timedelta)
+class ConstantValues(Values):
+    """They hold nothing that another call may have in its place."""
+
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
+        return rebuild.const(value)
 
 
-@rule_for(range)
-class Ranges(Values):
-    def rebuild(self, rebuild: Rebuilding, value: range) -> str:
+@rule_for(range, slice)
+class Spans(Values):
+    def rebuild(self, rebuild: Rebuilding, value: range | slice) -> str:
         parts = (value.start, value.stop, value.step)
-        return rebuild.assign(f"{rebuild.const(range)}({rebuild.values(parts)})")
-
-
-@rule_for(slice)
-class Slices(Values):
-    def rebuild(self, rebuild: Rebuilding, value: slice) -> str:
-        parts = rebuild.values((value.start, value.stop, value.step))
-        return rebuild.assign(f"{rebuild.const(slice)}({parts})")
+        return rebuild.assign(f"{rebuild.const(type(value))}({rebuild.values(parts)})")
 
 
 @rule_for(*PLAIN)

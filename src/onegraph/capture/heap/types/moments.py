@@ -1,25 +1,18 @@
-"""Dates, times and spans of time: immutable, and known by what they hold, so another call may bring an equal one."""
+"""Moments and times of day: immutable, and known by what they hold, so another call may bring an equal one."""
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import datetime, time, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from onegraph.capture.guards.source import Item, Source, Through
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
-from onegraph.capture.heap.types.constants import Identities, Values
 from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
 
 #: Zones that say the same in every call.
 FIXED_ZONES = (type(None), timezone, ZoneInfo)
-
-
-@rule_for(date, timedelta)
-class Days(Values):
-    def rebuild(self, rebuild: Rebuilding, value: date | timedelta) -> str:
-        return rebuild.const(value)
 
 
 @rule_for(datetime, time)
@@ -42,12 +35,6 @@ class Moments(TypeRule):
     def rebuild(self, rebuild: Rebuilding, value: datetime | time) -> str:
         zone = value.tzinfo
         return rebuild.const(value) if zone is None or type(zone) is timezone else rebuild_object(rebuild, value)
-
-
-@rule_for(timezone)
-class Zones(Identities):
-    def rebuild(self, rebuild: Rebuilding, value: timezone) -> str:
-        return rebuild.known(value)
 
 
 def parts_of(moment: datetime | time) -> tuple[bytes, Any]:

@@ -18,8 +18,6 @@ from onegraph.capture.pyobject.exact_types import defines, once_for_each_class, 
 from onegraph.capture.pyobject.layout import HEAP_TYPE, instance_dict, slots_of
 from onegraph.capture.pyobject.value_text import short
 
-#: How many attributes objects of one class have at most whose dictionaries share their keys.
-SHARED_KEYS = 30
 #: How deep a container is searched for itself.
 LOOKED_INTO = 3
 
@@ -44,19 +42,17 @@ class Objects(TypeRule):
 
 
 @rule_for(SimpleNamespace)
-class SimpleNamespaces(TypeRule):
+class SimpleNamespaces(Objects):
     is_looked_into = True
+    admits_subclasses = False
 
     def admit(self, world: World, real: SimpleNamespace, source: Source, guarded: bool) -> Any:
         shadow = SimpleNamespace()
         begin_shadow(world, real, shadow, source, guarded)
         return shadow
 
-    def rebuild(self, rebuild: Rebuilding, value: SimpleNamespace) -> str:
-        name = rebuild.assign(f"{rebuild.const(type(value))}()")
-        rebuild.remember(value, name)
-        rebuild.lines.append(f"{name}.__dict__.update({rebuild.value(dict(vars(value)))})")
-        return name
+    def blank_of(self, cls: type) -> type:
+        return SimpleNamespace
 
     def members(self, value: SimpleNamespace) -> list[Any]:
         return [*(instance_dict(value) or {}).values()]
@@ -152,12 +148,8 @@ def fill_attributes(rebuild: Rebuilding, value: Any, name: str) -> None:
     attributes = rebuild.world.attributes(value)
     if not attributes:
         return
-    filled = rebuild.instance_dict(name, type(value))
-    if len(attributes) > SHARED_KEYS:
-        rebuild.lines.append(f"{filled}.update({rebuild.value(dict(attributes))})")
-        return
     items = [(rebuild.value(key), rebuild.value(item)) for key, item in attributes.items()]
-    filled = rebuild.assign(filled)
+    filled = rebuild.assign(rebuild.instance_dict(name, type(value)))
     rebuild.lines += [f"{filled}[{key}] = {item}" for key, item in items]
 
 
