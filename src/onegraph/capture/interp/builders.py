@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from onegraph.capture.bytecode import Instr
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp.lookup import is_python, type_name
 from onegraph.capture.interp.parts import Part
@@ -110,7 +111,7 @@ class Builders(Part):
     def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The attributes of a class pattern, None if it does not match."""
         if not issubclass(type(cls), type):
-            raise TypeError("called match pattern must be a class")
+            return self.native_instruction(Instr("MATCH_CLASS", positional), (subject, cls, names))  # which raises
         if not self.call(isinstance, (subject, cls), {}):
             return None
         seen: set[str] = set()

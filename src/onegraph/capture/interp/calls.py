@@ -241,15 +241,6 @@ def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
 
 
 @functools.lru_cache(maxsize=4096)
-def plain_parameters(bytecode: Bytecode) -> tuple[str, ...] | None:
-    """The parameters of code that takes a fixed number of positional arguments only."""
-    code = bytecode.code
-    if code.co_kwonlyargcount or code.co_flags & _VARIADIC:
-        return None
-    return code.co_varnames[: code.co_argcount]
-
-
-@functools.lru_cache(maxsize=4096)
 def binder_code(code: CodeType) -> CodeType:
     """Code with the parameters of `code` that returns them by name."""
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)

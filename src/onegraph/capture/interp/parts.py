@@ -17,6 +17,7 @@ class Part:
     type_lookup: ClassLookup
     frames: list[Frame]
     natively: Operation
+    native_instruction: Operation
 
     call: Operation
     call_special: Operation

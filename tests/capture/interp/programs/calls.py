@@ -270,9 +270,12 @@ def matching_errors():
                 return True
         return False
 
-    for cls in (Bad, Few, object, int):
+    class Unnamed:
+        __match_args__ = (1, "x")
+
+    for cls in (Bad, Few, Unnamed, object, int, 3, len):
         try:
-            out.append(positional(cls, cls()))
+            out.append(positional(cls, cls() if isinstance(cls, type) else 1))
         except TypeError as e:
             out.append(str(e))
     try:
