@@ -308,10 +308,11 @@ def dict_contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 def cached_property(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Asked only where the instance has no value yet. (Its lock keeps out other threads, which a trace has not.)"""
     prop, owner = args[:2]
-    if owner is None:
-        return prop
+    attributes = None if owner is None else tracer.world.attributes(owner)
+    if attributes is None:  # nothing can be kept
+        return tracer.interpret(functools.cached_property.__get__, args, kwargs)
     value = tracer.call(tracer.getattr(prop, "func"), (owner,), {})
-    tracer.world.attributes(owner)[tracer.getattr(prop, "attrname")] = value
+    attributes[tracer.getattr(prop, "attrname")] = value
     return value
 
 
