@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 import torch
 
 import onegraph
+
+
+class Endless:
+    """Its iterator is none."""
+
+    def __iter__(self) -> Any:
+        return 3
+
+
+class Unmeasured(list[int]):
+    def __len__(self) -> int:
+        raise ValueError("no length")
+
 
 CALLS = """
 hash(1, 2, 3)
@@ -35,6 +49,11 @@ any("abc", "d")
 all(1, 2)
 sorted(set(), a=1)
 sorted(1, 2, 3)
+sorted(Unmeasured())
+",".join(3)
+",".join(Endless())
+functools.reduce(abs, 3)
+functools.reduce(abs, [])
 sum("", abs, 3)
 sum([], "")
 sum([0.1] * 10)
@@ -67,7 +86,7 @@ def f(x, items):
 
 @pytest.mark.parametrize("call", CALLS)
 def test_refused_call(call: str) -> None:
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"functools": functools, "Endless": Endless, "Unmeasured": Unmeasured}
     exec(FUNCTION.format(call), names)
     f, x = names["f"], torch.ones(2)
     assert repr(onegraph.compile(f, backend="eager")(x, [1])) == repr(f(x, [1]))

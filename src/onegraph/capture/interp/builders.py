@@ -19,7 +19,7 @@ class Builders(Part):
     def _runs_python(self, obj: Any, *names: str) -> bool:
         return any(is_python(self.type_lookup(type(obj), name)) for name in names)
 
-    def _ask_length(self, items: Any) -> None:
+    def ask_length(self, items: Any) -> None:
         """How many items there will be, which CPython asks where it makes room for them."""
         if self._runs_python(items, "__len__", "__length_hint__"):
             self.call(operator.length_hint, (items,), {})
@@ -31,7 +31,7 @@ class Builders(Part):
             raise TypeError(f"Value after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(items, "__iter__", "__next__"):
             iterator = self.iter(items)
-            self._ask_length(items)
+            self.ask_length(items)
             container.extend(self._take(iterator, None))
         else:
             self.natively(container.extend, items)
@@ -86,7 +86,7 @@ class Builders(Part):
             raise TypeError(f"{describe_callable(function)} argument after * must be an iterable, not {type_name(cls)}")
         if self._runs_python(args, "__iter__", "__next__"):
             iterator = self.iter(args)
-            self._ask_length(args)
+            self.ask_length(args)
             return tuple(self._take(iterator, None))
         return self.natively(tuple, args)
 

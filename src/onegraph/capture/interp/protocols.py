@@ -16,6 +16,7 @@ from onegraph.capture.interp.lookup import is_python, type_name
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import HEAP_TYPE
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "+": (operator.add, "add"),
@@ -94,6 +95,8 @@ class Protocols(Part):
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
             return self.natively(native, a, b)
+        if not left.__flags__ & HEAP_TYPE and self._is_native_sequence(left) and in_place is not NULL:
+            first, in_place = in_place, NULL
         tries = [(in_place, a, b), *self._tries(op, a, b, (first, second, reflected))]
         tries = [each for each in tries if each[0] is not NULL]
         shown = "** or pow()" if op in ("**", "**=") else op
@@ -110,6 +113,8 @@ class Protocols(Part):
         first, second, reflected = methods
         left, right = type(a), type(b)
         tries = [(first, a, b)]
+        if op == "*=" and left.__flags__ & HEAP_TYPE and not is_python(second) and self._is_native_sequence(right):
+            return tries  # a sequence on the right is asked by objects of native types only
         if left is not right:
             overridden = issubclass(right, left) and self.type_lookup(left, reflected) is not second
             # A native sequence has no number slot, so its own `+` and `*` come last.
@@ -191,7 +196,7 @@ class Protocols(Part):
             return self.natively(native, obj)
         found = self.type_lookup(type(obj), name)
         if name == "__str__" and found is object.__str__:
-            found, name = self.type_lookup(type(obj), "__repr__"), "__repr__"
+            found = self.type_lookup(type(obj), "__repr__")  # whose text is still that of `__str__`
         if not is_python(found):
             return self.natively(native, obj)
         text = rests.text(self.call_special(found, obj, rest=rests.text_rest(name, kind)), name)

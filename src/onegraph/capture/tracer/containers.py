@@ -177,7 +177,10 @@ class Containers(Operators):
 
     def iterate(self, obj: Any) -> Iterator[Any]:
         """Python iteration over any value of the trace, for policies."""
-        iterator = self.iter(obj)
+        return self.drawn(self.iter(obj))
+
+    def drawn(self, iterator: Any) -> Iterator[Any]:
+        """The items of an iterator."""
         while True:
             try:
                 item = self.next(iterator)

@@ -72,6 +72,32 @@ def arithmetic_methods():
 
 
 @program
+def repeated_sequences():
+    class Times(int):
+        def __imul__(self, other):
+            return NotImplemented
+
+    class Plain:
+        def __imul__(self, other):
+            return NotImplemented
+
+    class Reflected(Plain):
+        def __rmul__(self, other):
+            return "rmul"
+
+    out = []
+    for left in (Times(2), Plain(), 2, [1], Reflected()):
+        for right in ([7], (8,), "ab", 3, Reflected()):
+            value = left
+            try:
+                value *= right
+                out.append(value)
+            except TypeError as e:
+                out.append(str(e))
+    return [item if type(item) in (int, str, list, tuple) else type(item).__name__ for item in out]
+
+
+@program
 def operators_that_are_none():
     class N:
         __add__ = None
@@ -244,6 +270,10 @@ def text_of_objects():
         def __str__(self):
             return 5
 
+    class Unshown(int):
+        def __repr__(self):
+            return 5
+
     r, s, width = R(), S(), 12
     out = [
         f"{r}",
@@ -258,7 +288,11 @@ def text_of_objects():
         f"{3.14159:.2f}",
     ]
     out += [f"{'a':>{width}}|{1:03d}|{[1, 2]}", f"{object.__name__=}", "%s %r" % (s, s)]
-    for act in (lambda: f"{Bad()!s}", lambda: str(Bad()), lambda: f"{[]:x}"):
+    unshown = Unshown()
+    for act in (
+        lambda: f"{Bad()!s}", lambda: str(Bad()), lambda: f"{[]:x}",
+        lambda: str(unshown), lambda: f"{unshown!s}", lambda: repr(unshown),
+    ):  # fmt: skip
         try:
             act()
         except (TypeError, ValueError) as e:

@@ -33,6 +33,7 @@ from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
 from onegraph.capture.interp.rests import HASHED, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
+from onegraph.capture.policy.python.iteration import items_of
 from onegraph.capture.policy.python.library import asks_for_itself
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defines, isinstance
@@ -328,7 +329,7 @@ def ascii_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> st
 
 @policy(str.join)
 def join(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    return str.join(args[0], list(tracer.iterate(args[1])))
+    return str.join(args[0], list(items_of(tracer, args[1], "can only join an iterable")))
 
 
 native(

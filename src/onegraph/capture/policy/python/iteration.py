@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -39,9 +41,16 @@ def sum_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return total if plain is None else sum(plain, total)
 
 
+def items_of(tracer: Tracing, obj: Any, refusal: str) -> Iterator[Any]:
+    """The items of an argument; native code has words of its own for one that cannot be iterated over."""
+    with contextlib.suppress(TypeError):
+        return tracer.drawn(tracer.iter(obj))
+    raise TypeError(refusal)
+
+
 @policy(functools.reduce)
 def reduce_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    items = tracer.iterate(args[1])
+    items = items_of(tracer, args[1], "reduce() arg 2 must support iteration")
     if len(args) > 2:
         total = args[2]
     else:
@@ -259,7 +268,9 @@ def all_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 @policy(sorted)
 def sorted_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    items = list(tracer.iterate(args[0]))
+    iterator = tracer.iter(args[0])
+    tracer.ask_length(args[0])
+    items = list(tracer.drawn(iterator))
     return sort(tracer, items, kwargs)
 
 
