@@ -40,7 +40,8 @@ PyObject *module_answers_itself(PyObject *UNUSED(module), PyObject *cls)
         return PyErr_Format(PyExc_TypeError, "answers_itself() takes a class, not %.200s", Py_TYPE(cls)->tp_name);
     }
     PyTypeObject *type = (PyTypeObject *)cls;
-    bool heap = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
-    return PyBool_FromLong(type == &Region_Type || (heap && (answers(type, "__getattribute__", &PyWrapperDescr_Type) ||
-                                    answers(type, "__class__", &PyGetSetDescr_Type))));
+    bool own = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && (answers(type, "__getattribute__", &PyWrapperDescr_Type) ||
+                                                                answers(type, "__class__", &PyGetSetDescr_Type));
+    bool stands = type == &Region_Type || type == &_PyWeakref_ProxyType || type == &_PyWeakref_CallableProxyType;
+    return PyBool_FromLong(own || stands);
 }

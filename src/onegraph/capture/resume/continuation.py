@@ -17,7 +17,6 @@ the stack is that of the program, also in a loop that breaks, and tracebacks hav
 from __future__ import annotations
 
 import math
-import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -402,8 +401,6 @@ def handled_exceptions(frame: Frame, depth: int) -> list[BaseException]:
 
 
 def write_value(rebuild: Rebuilding, value: Any) -> str:
-    if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
-        return rebuild.value(value)
     match plain(value):
         case ResumeFunction():
             return write_resume_function(rebuild, value)

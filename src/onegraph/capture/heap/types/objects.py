@@ -5,7 +5,6 @@ What all shadows share, and how any object is made again, is here, too.
 
 from __future__ import annotations
 
-import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -155,8 +154,6 @@ def fill_attributes(rebuild: Rebuilding, value: Any, name: str) -> None:
 
 def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
     """Whether a container of the trace is found in its own contents, or is too deep to tell."""
-    if type(value) in weakref.ProxyTypes:  # one of a dead object has no class to ask for
-        return False
     match plain(value):
         case dict():
             items = list(dict.values(value))
