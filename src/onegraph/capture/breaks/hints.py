@@ -5,11 +5,13 @@ A module that is named here is the reason of all functions and objects in it; th
 
 from __future__ import annotations
 
+import array
 import contextvars
 import functools
 import io
 import linecache
 import random
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -147,30 +149,31 @@ def refused_method(owner: type, name: str) -> GraphBreak:
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
 
+#: Classes whose objects, and those of classes that are derived from them, have a reason of their own.
+OBJECTS: dict[type, Reason] = {
+    random.Random: b.PYTHON_RANDOM,
+    torch.Generator: b.GENERATOR_ARGUMENT,
+    types.GeneratorType: b.OUTSIDE_GENERATOR,
+    io.IOBase.mro()[1]: b.OPEN_FILE,  # the native one
+    contextvars.ContextVar: b.CONTEXT_VARIABLE,
+    type(threading.Lock()): b.LOCK,
+    type(threading.RLock()): b.LOCK,
+    bytearray: b.BUFFER,
+    memoryview: b.BUFFER,
+    array.array: b.BUFFER,
+}
+#: Modules of native objects.
+OBJECT_MODULES = {**OUTSIDE_MODULES, **named(b.NUMPY_ARRAY, "numpy"), **named(b.NUMPY_RANDOM, "numpy.random")}
+
+
 @once_for_each_class
 def _reason_of_class(cls: type) -> Reason:
-    module = cls.__module__
-    if issubclass(cls, random.Random):
-        return b.PYTHON_RANDOM
-    if issubclass(cls, torch.Generator):
-        return b.GENERATOR_ARGUMENT
-    if issubclass(cls, types.GeneratorType):
-        return b.OUTSIDE_GENERATOR
-    if issubclass(cls, io.IOBase):
-        return b.OPEN_FILE
-    if issubclass(cls, contextvars.ContextVar):
-        return b.CONTEXT_VARIABLE
-    if cls.__name__ in ("lock", "RLock") and module == "_thread":
-        return b.LOCK
-    if defines(cls, "__next__") and module in ("builtins", "itertools", "_collections"):
-        return b.OUTSIDE_ITERATOR
-    if issubclass(cls, bytearray | memoryview) or module == "array":
-        return b.BUFFER
-    if module.partition(".")[0] == "numpy":
-        return b.NUMPY_RANDOM if module.startswith("numpy.random") else b.NUMPY_ARRAY
-    if defines(cls, "__del__"):
-        return b.FINALIZER
-    return longest(OUTSIDE_MODULES, module) or b.OPAQUE_OBJECT
+    own = next((OBJECTS[kind] for kind in cls.__mro__ if kind in OBJECTS), None)
+    if own is None and defines(cls, "__next__") and cls.__module__ in ("builtins", "itertools", "_collections"):
+        own = b.OUTSIDE_ITERATOR
+    if own is None and defines(cls, "__del__"):
+        own = b.FINALIZER
+    return own or longest(OBJECT_MODULES, cls.__module__) or b.OPAQUE_OBJECT
 
 
 def refused_object(value: Any) -> GraphBreak:
