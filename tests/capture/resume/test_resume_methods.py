@@ -637,3 +637,32 @@ def test_an_instruction_is_finished_behind_a_call_in_python(program: Callable[..
         for _ in range(2):
             assert tree_equal(outcome(compiled, x), outcome(program, x))
     assert len(watch.graphs) < 30
+
+
+class Base:
+    factor = 3
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class Derived(Base):
+    def scaled(self, x):
+        def own():
+            return self.factor
+
+        x = super().scaled(x + 1)
+        onegraph.graph_break()
+        x = super().scaled(x)
+        onegraph.graph_break()
+        return super().scaled(x) + own()
+
+
+def test_super_is_found_where_a_closure_has_the_first_variable() -> None:
+    def f(x: torch.Tensor) -> Any:
+        return Derived().scaled(x) + 1
+
+    x = torch.rand(2)
+    with Watch() as watch:
+        assert torch.equal(onegraph.compile(f, backend="eager")(x), f(x))
+    assert len(watch.graphs) == 3
