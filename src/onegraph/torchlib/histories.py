@@ -6,6 +6,12 @@ import torch
 from torch import Tensor
 
 
+def version_of(tensor: Tensor) -> int | None:
+    """How often the tensor was written to, asked past function modes; None for one of inference mode."""
+    with torch._C.DisableTorchFunction():
+        return None if tensor.is_inference() else tensor._version
+
+
 def is_leaf(tensor: Tensor) -> bool:
     """Whether a tensor that requires grad is a leaf, as far as it can be said without asking for the history of a view.
 

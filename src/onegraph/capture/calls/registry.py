@@ -21,6 +21,7 @@ from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_o
 from onegraph.capture.calls.arity import refusing
 from onegraph.capture.calls.tracing import Handler, PassingHandler
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
+from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.torchlib.private import NATIVE
 
 Depth = Literal["identity", "level", "pairs", "deep"]
@@ -133,10 +134,9 @@ KEYED = frozenset(
 #: Types whose native methods may run on values that the trace owns.
 SAFE_RECEIVERS: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
-    type({}.keys()), type({}.values()), type({}.items()), type(iter([])), type(iter(())), type(iter({})),
-    type(iter({}.values())), type(iter({}.items())), type(iter(set())), type(iter(range(0))), type(iter("")),
-    type(reversed([])), enumerate, zip, map, filter, object, BaseException, property, classmethod, staticmethod, super,
-    re.Pattern, re.Match, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+    type({}.keys()), type({}.values()), type({}.items()), *FORWARD, *OVER_TABLES, type(reversed([])), enumerate, zip,
+    map, filter, object, BaseException, property, classmethod, staticmethod, super, re.Pattern, re.Match,
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
 )  # fmt: skip
 
 #: Native types whose instances have no state that changes, or none that the program can see: known by identity.

@@ -27,7 +27,7 @@ class Tracing(Protocol):
     settings_of_torch: dict[Any, tuple[Any, Any]]
     #: Messages that the program gives, and the tensors in them.
     effects: list[tuple[Any, Args, Kwargs]]
-    logged: list[tuple[Any, int]]
+    logged: list[tuple[Any, int | None]]
     open_autocasts: list[Any]
     open_levels: dict[int, Any]
     no_global_hooks: Any

@@ -44,6 +44,7 @@ from onegraph.torchlib import warned
 from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.histories import version_of
 from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
@@ -130,7 +131,7 @@ class Recorder(TorchFunctionMode):
         self.inputs.append(GraphInput(node.name, source, example))
         self.bind(value, node)
         if isinstance(value, torch.Tensor):
-            seen = SeenInput(node.name, value, writes_to(value), is_recorded(value))
+            seen = SeenInput(node.name, value, version_of(value), is_recorded(value))
             self._inputs_on.setdefault(storage_of(value), []).append(seen)
             self._refuse_shared_history()
         return node
@@ -171,7 +172,7 @@ class Recorder(TorchFunctionMode):
         refused = refused_at_once(func, args, self.is_input)
         if refused is not None:
             raise refused
-        args, kwargs = self._lifted(args), self._lifted(kwargs or {})
+        args, kwargs = self.as_traced(args), self.as_traced(kwargs or {})
         if not self.fake.sizes.is_static:
             args, kwargs = indexed(args, kwargs)
             chosen = selection(func, args)
@@ -255,9 +256,9 @@ class Recorder(TorchFunctionMode):
         effects = self.fake.effects
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())
-            changed = [seen for seen in inputs if writes_to(seen.value) != seen.version]
+            changed = [seen for seen in inputs if version_of(seen.value) != seen.version]
             for seen in changed or inputs:
-                before, seen.version = seen.version or 0, writes_to(seen.value)
+                before, seen.version = seen.version or 0, version_of(seen.value)
                 self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
                 if seen.recorded and torch.is_grad_enabled():
                     self.with_history.add(seen.name)
@@ -283,7 +284,7 @@ class Recorder(TorchFunctionMode):
         """How often a result, or what it is a view of, was written to after an operator has made it."""
         with DisableTorchFunction():
             whole = result._base if result._base is not None else result
-        return (writes_to(whole) or 0) - self._made[id(whole)] if id(whole) in self._made else 0
+        return (version_of(whole) or 0) - self._made[id(whole)] if id(whole) in self._made else 0
 
     def note_unseen_writes(self, tensors: Sequence[torch.Tensor]) -> None:
         """Note that something of which the fakes know nothing writes to these."""
@@ -317,7 +318,7 @@ class Recorder(TorchFunctionMode):
             case torch.Tensor():
                 self.nodes.setdefault(id(result), node)
                 self._keep.append(result)
-                self._made.setdefault(id(result), writes_to(result) or 0)
+                self._made.setdefault(id(result), version_of(result) or 0)
                 if not torch.is_grad_enabled() and has_storage(result):
                     inputs = self._inputs_on.get(storage_of(result), ())
                     self.viewed_plainly.update(seen.name for seen in inputs if is_recorded(seen.value))
@@ -383,10 +384,6 @@ class Recorder(TorchFunctionMode):
             case _:
                 raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
 
-    def as_traced(self, value: Any) -> Any:
-        """A value that native code has given: a real tensor as the fake that stands for it."""
-        return self._lifted(value)
-
     def number(self, key: Any, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """The node that computes a number from sizes; one for each `key`."""
         if key not in self._numbers:
@@ -398,19 +395,19 @@ class Recorder(TorchFunctionMode):
         value = node.meta.get("example_value")
         return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) or node in self._numbers.values()
 
-    def _lifted(self, value: Any) -> Any:
-        """The same arguments with foreign real tensors replaced by fakes."""
+    def as_traced(self, value: Any) -> Any:
+        """The same value with the fakes that stand for real tensors, which libraries own or native code has given."""
         match plain(value):
             case FakeTensor():
                 return value
             case torch.Tensor():
                 return value if id(value) in self.nodes else self._lift(value)
             case tuple() if type(value) is tuple:
-                return tuple(self._lifted(item) for item in value)
+                return tuple(self.as_traced(item) for item in value)
             case list() if contains_real(value):
-                return [self._lifted(item) for item in value]
+                return [self.as_traced(item) for item in value]
             case dict() if contains_real(value):
-                return {key: self._lifted(item) for key, item in value.items()}
+                return {key: self.as_traced(item) for key, item in value.items()}
             case _:
                 return value
 
@@ -438,12 +435,6 @@ def has_storage(value: Any) -> bool:
 def storage_of(tensor: torch.Tensor) -> int:
     with DisableTorchFunction():
         return tensor.untyped_storage()._cdata
-
-
-def writes_to(tensor: torch.Tensor) -> int | None:
-    """How often the tensor was written to; None for one of inference mode, which does not tell."""
-    with DisableTorchFunction():
-        return None if tensor.is_inference() else tensor._version
 
 
 def is_recorded(tensor: torch.Tensor) -> bool:

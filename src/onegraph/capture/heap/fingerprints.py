@@ -14,6 +14,7 @@ from onegraph.capture.guards.source import Source, describe
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.pyobject.exact_types import plain
 from onegraph.capture.pyobject.layout import instance_dict
+from onegraph.torchlib.histories import version_of
 from onegraph.torchlib.private import DisableTorchFunction
 
 
@@ -39,9 +40,8 @@ def fingerprint(real: Any) -> Any:
     match plain(real):
         case torch.Tensor():
             with DisableTorchFunction():
-                version = None if real.is_inference() else real._version  # inference tensors count none
                 history = None if real._is_view() else real.grad_fn is None  # a view makes it when it is asked
-                return version, real.shape, real.stride(), real.dtype, real.requires_grad, history
+                return version_of(real), real.shape, real.stride(), real.dtype, real.requires_grad, history
         case enum.Enum():
             return None  # they remember what they were asked for
         case _ if is_outside_class(type(real)) or type(real).__module__ == "torch._ops":

@@ -16,7 +16,7 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
 from onegraph.capture.pyobject.contents import ATOMS, holds
-from onegraph.torchlib.private import DisableTorchFunction
+from onegraph.torchlib.histories import version_of
 
 MARK = re.compile("\ue000tensor:(\\d+)\ue001")
 
@@ -28,7 +28,7 @@ class Printed:
     tensor: torch.Tensor
     kind: str
     spec: str
-    version: int
+    version: int | None
 
     @property
     def is_current(self) -> bool:
@@ -57,12 +57,6 @@ class Texts:
                 yield self._printed[int(piece)]
             elif piece:
                 yield piece
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """How often the tensor was written to; asked past the recorder, which takes it for a question of the program."""
-    with DisableTorchFunction():
-        return tensor._version
 
 
 def is_marked(value: Any) -> bool:
@@ -130,12 +124,6 @@ class Shown:
 
     def __repr__(self) -> str:
         return self._texts.mark(self._tensor, "repr")
-
-    def __format__(self, spec: str) -> str:
-        return self._texts.mark(self._tensor, "format", spec)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tensor, name)
 
     def _number(self) -> Any:
         raise GraphBreak(TENSOR_TO_NUMBER, what="formatting")

@@ -39,7 +39,7 @@ def _text(value: object) -> str:
         return f"<{type(value).__name__} of shape {tuple(value.shape)}>"
     if type(value) is list:
         return f"[{', '.join(map(_text, value[:_LONGEST]))}]"
-    if type(value) is tuple and any(isinstance(item, torch.Tensor) for item in value):
-        return f"({', '.join(map(_text, value[:_LONGEST]))},)"
+    if type(value) is tuple:
+        return f"({', '.join(map(_text, value[:_LONGEST]))}{',' if len(value) == 1 else ''})"
     name = getattr(value, "__qualname__", None)
     return name if isinstance(name, str) else written_atom(value)

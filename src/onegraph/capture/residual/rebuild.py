@@ -260,10 +260,6 @@ class Rebuild:
         """From here on this variable is the value: lets a value be referred to while it is being filled."""
         self._value_names[id(value)] = name
 
-    def is_made(self, value: Any) -> bool:
-        """Whether the code has made this value."""
-        return id(value) in self._value_names
-
     def values(self, items: Sequence[Any]) -> str:
         return ", ".join(self.value(item) for item in items)
 

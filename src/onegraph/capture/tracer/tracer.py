@@ -133,7 +133,7 @@ class Tracer(Frames, Containers):
         #: Marks that hold for this trace only.
         self.own_marks = foreign_marks()
         #: Tensors in messages, and how often they had been written to then.
-        self.logged: list[tuple[torch.Tensor, int]] = []
+        self.logged: list[tuple[Any, int | None]] = []
         #: What was being handled when the traced frame started.
         self.outside = sys.exception()
         #: Called where it matters that this was nothing.

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
-from onegraph.capture.heap.types.objects import with_attributes
+from onegraph.capture.heap.types.objects import Objects
 
 
 @rule_for(bytearray)
-class ByteArrays(TypeRule):
-    def rebuild(self, rebuild: Rebuilding, value: bytearray) -> str:
-        if type(value) is bytearray:
-            return rebuild.assign(f"{rebuild.const(bytearray)}({bytes(value)!r})")
-        name = rebuild.assign(f"{rebuild.const(bytearray.__new__)}({rebuild.value(type(value))})")
+class ByteArrays(Objects):
+    def blank_of(self, cls: type) -> type:
+        return bytearray
+
+    def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         rebuild.lines.append(f"{rebuild.const(bytearray.extend)}({name}, {bytes(value)!r})")
-        return with_attributes(rebuild, value, name)
 
 
 @rule_for(io.StringIO, io.BytesIO)

@@ -13,8 +13,8 @@ from typing import Any
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Attr, Item, Source, Through
-from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, rule_for
-from onegraph.capture.heap.types.objects import begin_shadow, rebuild_object
+from onegraph.capture.heap.type_rules import Rebuilding, Record, rule_for
+from onegraph.capture.heap.types.objects import Objects, begin_shadow
 from onegraph.capture.heap.world import World
 
 
@@ -30,8 +30,8 @@ def items_of(real: deque[Any]) -> list[Any]:
 
 
 @rule_for(deque)
-class Deques(TypeRule):
-    admits_subclasses = is_looked_into = compares_members = True
+class Deques(Objects):
+    is_looked_into = compares_members = True
 
     def admit(self, world: World, real: deque[Any], source: Source, guarded: bool) -> Any:
         shadow = deque.__new__(type(real))
@@ -41,14 +41,6 @@ class Deques(TypeRule):
         begin_shadow(world, real, shadow, source, guarded)
         world.record(shadow, real, source, guarded, [])
         return shadow
-
-    def rebuild(self, rebuild: Rebuilding, value: deque[Any]) -> str:
-        if type(value) is not deque:
-            return rebuild_object(rebuild, value)
-        name = rebuild.assign(f"{rebuild.const(deque)}((), {value.maxlen!r})")
-        rebuild.remember(value, name)
-        rebuild.lines.append(f"{name}.extend([{rebuild.values(list(value))}])")
-        return name
 
     def blank_of(self, cls: type) -> type:
         return deque

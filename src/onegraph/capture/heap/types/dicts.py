@@ -45,14 +45,10 @@ class Dicts(TypeRule):
         return shadow
 
     def rebuild(self, rebuild: Rebuilding, value: dict[Any, Any]) -> str:
-        if type(value) is not dict:
+        if type(value) is not dict or contains(value, value):
             return rebuild_object(rebuild, value)
-        if not contains(value, value):
-            return rebuild.assign("{" + entries(rebuild, value) + "}")
-        name = rebuild.assign("{}")
-        rebuild.remember(value, name)
-        rebuild.lines.append(f"{name}.update({{{entries(rebuild, value)}}})")
-        return name
+        entries = (f"{rebuild.value(key)}: {rebuild.value(item)}" for key, item in value.items())
+        return rebuild.assign("{" + ", ".join(entries) + "}")
 
     def blank_of(self, cls: type) -> type[dict[Any, Any]]:
         return collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
@@ -111,10 +107,6 @@ class Dicts(TypeRule):
             plain = type(entry.real) is dict
             statements.append(f"{target}[{text}] = {value}" if plain else f"{setter}({target}, {text}, {value})")
         return statements
-
-
-def entries(rebuild: Rebuilding, value: dict[Any, Any]) -> str:
-    return ", ".join(f"{rebuild.value(key)}: {rebuild.value(item)}" for key, item in value.items())
 
 
 def is_exact(key: Any) -> bool:

@@ -56,10 +56,6 @@ class Functions(TypeRule):
         return name
 
 
-class NativeLike:
-    """An object of ours in the place of a native one, whose methods have their names only."""
-
-
 @rule_for(MethodType)
 class Methods(TypeRule):
     def admit(self, world: World, real: MethodType, source: Source, guarded: bool) -> Any:
@@ -72,8 +68,6 @@ class Methods(TypeRule):
         return shadow
 
     def rebuild(self, rebuild: Rebuilding, value: MethodType) -> str:
-        if isinstance(value.__self__, NativeLike):
-            return rebuild.assign(f"{rebuild.value(value.__self__)}.__{value.__func__.__name__}__")
         parts = rebuild.values((value.__func__, value.__self__))
         return rebuild.assign(f"{rebuild.const(MethodType)}({parts})")
 

@@ -25,14 +25,9 @@ class Lists(TypeRule):
         return shadow
 
     def rebuild(self, rebuild: Rebuilding, value: list[Any]) -> str:
-        if type(value) is not list:
+        if type(value) is not list or contains(value, value):
             return rebuild_object(rebuild, value)
-        if not contains(value, value):
-            return rebuild.assign(f"[{rebuild.values(value)}]")
-        name = rebuild.assign("[]")
-        rebuild.remember(value, name)
-        rebuild.lines.append(f"{name}.extend([{rebuild.values(value)}])")
-        return name
+        return rebuild.assign(f"[{rebuild.values(value)}]")
 
     def blank_of(self, cls: type) -> type:
         return list

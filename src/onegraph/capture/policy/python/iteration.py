@@ -16,7 +16,6 @@ from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
-from onegraph.capture.heap.types.functions import NativeLike
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -89,7 +88,7 @@ _extreme(min, "<")
 _extreme(max, ">")
 
 
-class StandIn(NativeLike):
+class StandIn:
     """An iterator of ours in the place of a native one, whose kind it has for the program."""
 
     kind: type

@@ -18,11 +18,11 @@ from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives.function_marks import Mark
-from onegraph.capture.heap.tensor_texts import version_of
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.interp.tracebacks import speaking
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib.histories import version_of
 
 #: What is shown as it is, whatever the program does afterwards.
 UNCHANGING = (
