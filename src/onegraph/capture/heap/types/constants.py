@@ -41,6 +41,7 @@ PLAIN: dict[Any, Callable[[Any], Any]] = {
     types.UnionType,
     classmethod,
     staticmethod,
+    property,
     type(dataclasses.MISSING),
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
     type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Functions, methods, native functions that are bound to objects, partial functions and properties."""
+"""Functions, methods, native functions that are bound to objects, and partial functions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import functools
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
-from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Attr, Source
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
-from onegraph.capture.heap.types.constants import Identities, admit_identity
+from onegraph.capture.heap.types.constants import admit_identity
 from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, isinstance
@@ -119,18 +118,3 @@ class Partials(TypeRule):
         made = f"{rebuild.const(functools.partial.__new__)}({rebuild.value(type(value))}, {rebuild.value(value.func)}"
         keywords = rebuild.value(dict(value.keywords))
         return with_attributes(rebuild, value, rebuild.assign(f"{made}{args}, **{keywords})"))
-
-
-@rule_for(property)
-class Properties(Identities):
-    def rebuild(self, rebuild: Rebuilding, value: property) -> str:
-        """A property made by the trace; one that existed before is a constant."""
-        parts: list[Any] = [value.fget, value.fset, value.fdel]
-        world = rebuild.world
-        if id(value) not in world.births and not any(id(part) in world.made_functions for part in parts):
-            return rebuild.known(value)
-        if type(value) is not property:
-            raise GraphBreak(CANNOT_REBUILD, what=type(value).__qualname__)
-        if value.__doc__ is not getattr(value.fget, "__doc__", None):
-            parts.append(value.__doc__)
-        return rebuild.assign(f"{rebuild.const(property)}({rebuild.values(parts)})")
