@@ -393,6 +393,10 @@ ITERATORS: dict[str, Callable[[], Any]] = {
     "bytes": lambda: iter(b"ab"),
     "bytearray": lambda: iter(bytearray(b"ab")),
     "range": lambda: iter(range(2)),
+    "dict": lambda: iter({1: 2, 3: 4}),
+    "items": lambda: iter({1: 2, 3: 4}.items()),
+    "reversed values": lambda: reversed({1: 2, 3: 4}.values()),
+    "set": lambda: iter({1, 2}),
     "callable": lambda: iter(Counter(), 3),
     "group that was left": lambda: [group for _, group in itertools.groupby("aab")][0],
 }

@@ -9,7 +9,6 @@ program has changed since, and one whose state is not the number of its items, b
 from __future__ import annotations
 
 import collections
-import gc
 import itertools
 from dataclasses import dataclass
 from typing import Any
@@ -22,43 +21,23 @@ from onegraph.capture.heap.type_rules import Rebuilding, admit_opaque
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.python.iteration import CALLING, Filtered, Mapped, StandIn
 from onegraph.capture.pyobject.exact_types import defines, isinstance
-from onegraph.capture.pyobject.native_iterators import BACKWARD, FORWARD, OVER_DEQUES, OVER_TABLES
+from onegraph.capture.pyobject.native_iterators import (
+    BACKWARD,
+    FORWARD,
+    OVER_DEQUES,
+    OVER_TABLES,
+    SEQUENCES,
+    base,
+    behind,
+    left,
+    length,
+    position,
+    remaining,
+)
 
 # ---- over a container ------------------------------------------------------------------------------------------------
 
-SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
 CHANGING = (list, dict, set, collections.deque, bytearray)
-
-
-def position(iterator: Any) -> tuple[Any, int, int]:
-    """(sequence, index of the next item, step)"""
-    _, args, *state = iterator.__reduce__()
-    if type(iterator) in OVER_DEQUES:
-        sequence, drawn = args
-        return (sequence, drawn, 1) if type(iterator) is OVER_DEQUES[0] else (sequence, len(sequence) - 1 - drawn, -1)
-    if type(iterator) in BACKWARD:
-        return (args[0], state[0], -1) if state else ((), -1, -1)
-    return args[0], (state[0] or 0) if state else 0, 1
-
-
-def remaining(iterator: Any) -> tuple[Any, ...]:
-    """What is left of an iterator over a dict or a set."""
-    return tuple(iterator.__reduce__()[1][0])
-
-
-def behind(iterator: Any) -> Any:
-    """The container that an iterator is over; None at its end."""
-    if type(iterator) in OVER_TABLES:
-        return next((held for held in gc.get_referents(iterator) if isinstance(held, dict | set | frozenset)), None)
-    return position(iterator)[0]
-
-
-def left(iterator: Any) -> int:
-    """How many items are left."""
-    if type(iterator) in OVER_TABLES:
-        return len(remaining(iterator))
-    sequence, index, step = position(iterator)
-    return max(0, length(sequence) - index if step > 0 else index + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +70,6 @@ class HasLeft:
 
     def __call__(self, iterator: Any) -> bool:
         return left(iterator) == self.count
-
-
-def base(sequence: Any) -> Any:
-    return next(kind for kind in SEQUENCES if isinstance(sequence, kind))
-
-
-def length(sequence: Any) -> int:
-    """The length of a sequence of any class, as its iterators see it."""
-    return int(base(sequence).__len__(sequence))
 
 
 class Plain(StandIn):

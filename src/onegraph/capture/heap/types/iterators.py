@@ -5,14 +5,13 @@ One from outside tells nothing of its state: it is opaque here, and drawn from i
 
 from __future__ import annotations
 
-import gc
 import operator
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.pyobject.native_iterators import EMPTY, OVER_TABLES, REDUCED
+from onegraph.capture.pyobject.native_iterators import EMPTY, OVER_TABLES, REDUCED, behind
 
 #: Iterators over lists -> how far before the end of its list the last place is where one can be put.
 OVER_LISTS: dict[type, int] = {type(iter([])): 0, type(reversed([])): 1}
@@ -39,23 +38,23 @@ class TableIterators(TypeRule):
 
     def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         left = operator.length_hint(value)
-        held = [item for item in gc.get_referents(value) if isinstance(item, dict | set | frozenset)]
-        if held and isinstance(held[0], set | frozenset) and list(set(list(held[0]))) != list(held[0]):
+        table = behind(value)
+        if isinstance(table, set | frozenset) and list(set(list(table))) != list(table):
             raise GraphBreak(CANNOT_REBUILD, what="iterator over a set whose order depends on its past")
-        if not held:  # it has come to its end
-            return rebuild.assign(f"{rebuild.const(iter)}({rebuild.const(())})")
+        if table is None:  # it has come to its end
+            return rebuild.assign(f"{rebuild.const(ended)}({rebuild.const(type(value))})")
         try:
             value.__reduce__()
         except RuntimeError as error:
             raise GraphBreak(CANNOT_REBUILD, what=f"iterator that fails: {error}") from None
-        over, container = rebuild.const(OVER_TABLES[type(value)]), rebuild.value(held[0])
-        rebuild.settle(held[0])
+        over, container = rebuild.const(OVER_TABLES[type(value)]), rebuild.value(table)
+        rebuild.settle(table)
         return rebuild.assign(f"{rebuild.const(advanced)}({over}({container}), {left})")
 
 
 def write_place(rebuild: Rebuilding, name: str, iterator: Any, state: Any) -> None:
     """Put the iterator in a variable where the one of the trace is, behind the writes."""
-    if type(iterator) in OVER_LISTS and state > list.__len__(iterator.__reduce__()[1][0]) - OVER_LISTS[type(iterator)]:
+    if type(iterator) in OVER_LISTS and state > list.__len__(behind(iterator)) - OVER_LISTS[type(iterator)]:
         raise GraphBreak(CANNOT_REBUILD, what="iterator behind the end of its list")
     rebuild.late.append(f"{name}.__setstate__({rebuild.value(state)})")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Const, Source
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for, rule_of
@@ -159,6 +161,8 @@ def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
             items = list(dict.values(value))
         case list() | tuple():
             items = members_of(value)
+        case torch.Tensor():
+            items = []
         case _:
             items = [*(instance_dict(value) or {}).values()] if type(value).__flags__ & HEAP_TYPE else []
     return any(item is wanted or depth > LOOKED_INTO or contains(item, wanted, depth + 1) for item in items)
