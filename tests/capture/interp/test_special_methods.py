@@ -36,6 +36,11 @@ class Gives:
         return self.result
 
 
+class Text(str):
+    def __complex__(self):
+        return 5j
+
+
 class Four:
     def __index__(self):
         return 4
@@ -63,6 +68,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "integer_of_a_float": lambda x: x * int(Gives(3.5)),
     "complex": lambda x: (x + 1, complex(Gives(3j))),
     "complex_of_an_integer": lambda x: (x + 1, complex(Gives(3))),
+    "complex_of_a_text": lambda x: (x + 1, complex(Text("2j"))),
     "numpy_product": lambda x: x + numpy.prod(x.shape),
     "numpy_extremes": lambda x: x + numpy.max([1, 2, 3]) - numpy.min((4, 5)),
     "numpy_mean": lambda x: x * numpy.mean([1.0, 2.0]) + int(numpy.round(2.6)),

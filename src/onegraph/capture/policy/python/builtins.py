@@ -224,6 +224,8 @@ def _number(kind: Any) -> None:
         if len(args) == 1 and not kwargs and tracer.numbers.is_symbolic(*args) and kind is not complex:
             return tracer.numbers.computed(torch.sym_float if kind is float else kind, *args)
         args = tracer.numbers.concrete_deep(args, f"{kind.__name__}()")
+        if kind is complex and args and isinstance(args[0], str):  # a text is read as such, whatever its class
+            return tracer.run_native(complex, args, kwargs)
         return tracer.call_native_or_method(kind, f"__{kind.__name__}__", args, kwargs)
 
 
