@@ -95,12 +95,16 @@ class Protocols(Part):
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
             return self.natively(native, a, b)
-        if not left.__flags__ & HEAP_TYPE and self._is_native_sequence(left) and in_place is not NULL:
-            first, in_place = in_place, NULL
-        tries = [(in_place, a, b), *self._tries(op, a, b, (first, second, reflected))]
-        tries = [each for each in tries if each[0] is not NULL]
-        shown = "** or pow()" if op in ("**", "**=") else op
+        tries = self._tries(op, a, b, (in_place, first, second, reflected))
+        shown = "** or pow()" if op == "**" else op
         message = f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'"
+        if stem == "mul":
+            repeating = self._repeating(op, a, b)
+            tries = [each for each in tries if not self._repeats(each[0])]
+            if repeating is not None and self.type_lookup(type(repeating[2]), "__index__") is NULL:
+                message = f"can't multiply sequence by non-int of type '{type_name(type(repeating[2]))}'"
+            elif repeating is not None:
+                tries.append(repeating)
         for index, (method, receiver, argument) in enumerate(tries, 1):
             rest = rests.binary_rest(tries[index:], message)
             result = self.call_special(method, receiver, (argument,), rest)
@@ -108,22 +112,38 @@ class Protocols(Part):
                 return result
         raise TypeError(message)
 
-    def _tries(self, op: str, a: Any, b: Any, methods: tuple[Any, Any, str]) -> list[tuple[Any, Any, Any]]:
+    def _tries(self, op: str, a: Any, b: Any, methods: tuple[Any, Any, Any, str]) -> list[tuple[Any, Any, Any]]:
         """Methods with receiver and argument, in the order in which they are asked."""
-        first, second, reflected = methods
+        in_place, first, second, reflected = methods
         left, right = type(a), type(b)
+        # A native sequence has no number slot, so its own `+` comes last.
+        comes_last = op[0] == "+" and self._is_native_sequence(left)
+        if comes_last and in_place is not NULL and not left.__flags__ & HEAP_TYPE:
+            first, in_place = in_place, NULL
         tries = [(first, a, b)]
-        if op == "*=" and left.__flags__ & HEAP_TYPE and not is_python(second) and self._is_native_sequence(right):
-            return tries  # a sequence on the right is asked by objects of native types only
         if left is not right:
             overridden = issubclass(right, left) and self.type_lookup(left, reflected) is not second
-            # A native sequence has no number slot, so its own `+` and `*` come last.
-            sequence = op[0] in "+*" and op[:2] != "**" and self._is_native_sequence(left)
-            tries.insert(0 if overridden or sequence else 1, (second, b, a))
-        return tries
+            tries.insert(0 if overridden or comes_last else 1, (second, b, a))
+        return [each for each in [(in_place, a, b), *tries] if each[0] is not NULL]
 
     def _is_native_sequence(self, cls: type) -> bool:
         return self.type_lookup(cls, "__radd__") is NULL and not is_python(self.type_lookup(cls, "__add__"))
+
+    def _repeats(self, method: Any) -> bool:
+        """Whether this is how a native sequence repeats itself: no operator of numbers, which are all asked before."""
+        native = type(method) is WrapperDescriptorType
+        return native and self.type_lookup(method.__objclass__, "__radd__") is NULL
+
+    def _repeating(self, op: str, a: Any, b: Any) -> tuple[Any, Any, Any] | None:
+        """How a native sequence is repeated by `*` or `*=`: the method, the sequence, the number."""
+        for receiver, argument in ((a, b), (b, a)):
+            for name in ("__imul__", "__mul__") if op == "*=" and receiver is a else ("__mul__",):
+                method = self.type_lookup(type(receiver), name)
+                if self._repeats(method):
+                    return method, receiver, argument
+            if op == "*=" and type(a).__flags__ & HEAP_TYPE:
+                return None  # a sequence on the right is asked by objects of native types only
+        return None
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
         """`a < b`, ..."""
@@ -200,7 +220,7 @@ class Protocols(Part):
         if not is_python(found):
             return self.natively(native, obj)
         text = rests.text(self.call_special(found, obj, rest=rests.text_rest(name, kind)), name)
-        return text.encode("ascii", "backslashreplace").decode("ascii") if kind == "ascii" else text
+        return text if kind != "ascii" or text.isascii() else text.encode("ascii", "backslashreplace").decode("ascii")
 
     def format(self, obj: Any, spec: Any) -> str:
         """`format(obj, spec)`"""

@@ -85,15 +85,49 @@ def repeated_sequences():
         def __rmul__(self, other):
             return "rmul"
 
+    class Items(list):
+        pass
+
+    class Scaled(list):
+        def __mul__(self, other):
+            return "scaled"
+
+        def __add__(self, other):
+            return "added"
+
+    class Unscaled(list):
+        def __mul__(self, other):
+            return NotImplemented
+
+    class Members(set):
+        def __rsub__(self, other):
+            return "rsub"
+
+    def repeated(value, right):
+        value *= right
+        return value
+
+    def extended(value, right):
+        value += right
+        return value
+
+    def raised(value, right):
+        value **= right
+        return value
+
+    def reduced(value, right):
+        value -= right
+        return value
+
     out = []
-    for left in (Times(2), Plain(), 2, [1], Reflected()):
-        for right in ([7], (8,), "ab", 3, Reflected()):
-            value = left
-            try:
-                value *= right
-                out.append(value)
-            except TypeError as e:
-                out.append(str(e))
+    for make in (lambda: Times(2), Plain, lambda: 2, lambda: [1], Reflected, lambda: Items([1]), lambda: Scaled([1]),
+                 lambda: Unscaled([1]), lambda: {1, 2}):  # fmt: skip
+        for right in ([7], (8,), "ab", 3, Reflected(), None, Items([3]), Members({1})):
+            for act in (repeated, extended, raised, reduced, lambda a, b: a * b, lambda a, b: a + b):
+                try:
+                    out.append(act(make(), right))
+                except TypeError as e:
+                    out.append(str(e))
     return [item if type(item) in (int, str, list, tuple) else type(item).__name__ for item in out]
 
 
