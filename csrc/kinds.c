@@ -45,3 +45,29 @@ PyObject *module_answers_itself(PyObject *UNUSED(module), PyObject *cls)
     bool stands = type == &Region_Type || type == &_PyWeakref_ProxyType || type == &_PyWeakref_CallableProxyType;
     return PyBool_FromLong(own || stands);
 }
+
+/* What a class has under a name, itself or by inheritance, not bound to anything; or the last argument. */
+PyObject *module_look_up(PyObject *UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !PyType_Check(args[0]) || !PyUnicode_Check(args[1])) {
+        return PyErr_Format(PyExc_TypeError, "look_up() takes a class, a name, and what stands for nothing");
+    }
+    PyObject *found = _PyType_Lookup((PyTypeObject *)args[0], args[1]);
+    PyErr_Clear();
+    return Py_NewRef(found == NULL ? args[2] : found);
+}
+
+PyObject *module_is_data_descriptor(PyObject *UNUSED(module), PyObject *value)
+{
+    return PyBool_FromLong(Py_TYPE(value)->tp_descr_set != NULL);
+}
+
+/* Whether a special method is that of `object`, which other native classes have as one of their own. */
+PyObject *module_is_generic(PyObject *UNUSED(module), PyObject *method)
+{
+    if (!Py_IS_TYPE(method, &PyWrapperDescr_Type)) {
+        Py_RETURN_FALSE;
+    }
+    void *wrapped = ((PyWrapperDescrObject *)method)->d_wrapped;
+    return PyBool_FromLong(wrapped == (void *)PyObject_GenericGetAttr || wrapped == (void *)PyObject_GenericSetAttr);
+}

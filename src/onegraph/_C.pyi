@@ -257,6 +257,15 @@ def class_version(cls: type, /) -> int:
 def answers_itself(cls: type, /) -> bool:
     """Whether objects of the class say with code of the program what their class is."""
 
+def look_up(cls: type, name: str, missing: Any, /) -> Any:
+    """What a class has under a name, itself or by inheritance, not bound to anything; or `missing`."""
+
+def is_data_descriptor(value: object, /) -> bool:
+    """Whether a value of a class has `__set__` or `__delete__`."""
+
+def is_generic(method: object, /) -> bool:
+    """Whether a special method reads or writes attributes as that of `object` does: native classes have their own."""
+
 def force_eager(forced: bool, /) -> None:
     """Whether regions run their functions as they are written, in all threads."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onegraph._C import answers_itself, is_of
+from onegraph._C import answers_itself, is_data_descriptor, is_generic, is_of, look_up
 
 
 class Liar:
@@ -66,6 +66,38 @@ def test_answers_itself(cls: type, answer: bool) -> None:
     assert answers_itself(cls) is answer
 
 
+def test_look_up() -> None:
+    assert look_up(Quiet, "__getattribute__", None) is object.__getattribute__
+    assert look_up(Liar, "__class__", None) is vars(Liar)["__class__"]
+    assert look_up(Strict, "mro", None) is vars(type)["mro"]
+    assert look_up(Numbers, "mro", None) is None  # which its class has
+
+
+class SetOnly:
+    def __set__(self, obj: Any, value: Any) -> None: ...
+
+
+class DeleteOnly(property):
+    def __delete__(self, obj: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "writes"),
+    [(1, False), (len, False), (str.upper, False), (lambda: 1, False), (Liar.__dict__["__class__"], True),
+     (SetOnly(), True), (DeleteOnly(), True)],
+)  # fmt: skip
+def test_is_data_descriptor(value: Any, writes: bool) -> None:
+    assert is_data_descriptor(value) is writes
+
+
+def test_is_generic() -> None:
+    for cls in (object, list, dict, BaseException, Quiet, Liar):
+        assert is_generic(cls.__getattribute__) and is_generic(cls.__setattr__)
+    others = (type.__getattribute__, super.__getattribute__, type.__setattr__, Loud.__getattribute__, str.upper, 1)
+    for method in others:
+        assert not is_generic(method)
+
+
 def test_what_is_no_class() -> None:
     with pytest.raises(TypeError, match="arg 2 must be a class"):
         is_of(1, 2)
@@ -73,3 +105,5 @@ def test_what_is_no_class() -> None:
         is_of(1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="takes a class, not int"):
         answers_itself(1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes a class, a name"):
+        look_up(1, "real", None)  # type: ignore[arg-type]

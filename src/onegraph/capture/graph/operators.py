@@ -56,8 +56,8 @@ class Operators(Attributes):
     recorder: Recorder
     numbers: Arithmetic
 
-    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
-        super().generic_setattr(self.numbers.concrete(obj, "attribute"), name, value)
+    def write_generic(self, obj: Any, name: str, *value: Any) -> None:
+        super().write_generic(self.numbers.concrete(obj, "attribute"), name, *value)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
         if op.rstrip("=") in FUNCTIONS and self.numbers.is_symbolic(a, b):

@@ -22,9 +22,8 @@ from onegraph.capture.calls.registry import (
     is_library,
     row_of,
 )
-from onegraph.capture.heap.attributes import find_in_class
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.torchlib.private import ScriptFunction, ScriptMethod
 
@@ -138,7 +137,7 @@ def depth_of(function: Any) -> Depth:
     known = row_of(function).depth
     receiver = bound_to(function)
     if known is None and receiver is not None and not isinstance(receiver, types.ModuleType | type):
-        known = row_of(find_in_class(type(receiver), function.__name__)[1]).depth
+        known = row_of(defined(type(receiver), function.__name__)).depth
     return known or "deep"
 
 
@@ -163,7 +162,7 @@ def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
             refuse_outside_class(value, is_library)
         case types.BuiltinFunctionType() | types.MethodWrapperType():
             receiver = receiver_of(value)
-            known = known or row_of(find_in_class(type(receiver), value.__name__)[1]).breaks
+            known = known or row_of(defined(type(receiver), value.__name__)).breaks
             refuse_opaque(receiver)
             if known is None and receiver is None:
                 refuse_unknown(value)

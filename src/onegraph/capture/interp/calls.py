@@ -22,7 +22,7 @@ from onegraph.capture.interp.rests import (
     made_rest,
 )
 from onegraph.capture.interp.substitutes import SUBSTITUTES
-from onegraph.capture.pyobject.exact_types import mro_of
+from onegraph.capture.pyobject.exact_types import defined, mro_of
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
 _NOT_BINDING = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutines
@@ -59,14 +59,10 @@ class Calls(Part):
 
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something that is not written in Python."""
-        if type(function) is MethodWrapperType and function.__objclass__ is object:
-            match function.__name__:
-                case "__getattribute__" if len(args) == 1:
-                    return self.generic_getattr(function.__self__, *args)
-                case "__setattr__" if len(args) == 2:
-                    return self.generic_setattr(function.__self__, *args)
-                case "__delattr__" if len(args) == 1:
-                    return self.generic_delattr(function.__self__, *args)
+        if type(function) is MethodWrapperType:
+            substitute = SUBSTITUTES.get(id(defined(function.__objclass__, function.__name__)))
+            if substitute is not None:
+                return substitute(self, (function.__self__, *args), kwargs)
         return function(*args, **kwargs)
 
     def call_python(self, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

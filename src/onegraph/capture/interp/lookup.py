@@ -6,12 +6,15 @@ from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
     FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
+from onegraph._C import look_up
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.pyobject.exact_types import dict_of, mro_of
 from onegraph.capture.pyobject.layout import HEAP_TYPE
@@ -25,6 +28,15 @@ NATIVE_CALLABLES = frozenset(
         WrapperDescriptorType,
     }
 )
+NATIVE_DESCRIPTORS = frozenset(
+    {
+        ClassMethodDescriptorType,
+        GetSetDescriptorType,
+        MemberDescriptorType,
+        MethodDescriptorType,
+        WrapperDescriptorType,
+    }
+)
 
 
 def type_name(cls: type) -> str:
@@ -34,32 +46,53 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
 
 
-class ClassLookup:
-    """Finds what a class has under a name, itself or by inheritance. Keeps the dictionaries of each class at hand."""
+class Entry(NamedTuple):
+    """What a class has under a name, itself or by inheritance."""
 
-    __slots__ = ("_dicts",)
+    cls: type
+    name: str
+    #: Not bound to anything.
+    value: Any
+    #: Only those classes of the MRO are asked that come behind this one.
+    behind: type | None = None
+
+
+def find_in_class(cls: type, name: str) -> Entry | None:
+    """What the class has under the name, or None."""
+    value = look_up(cls, name, NULL)
+    return None if value is NULL else Entry(cls, name, value)
+
+
+def find_behind(start: type, cls: type, name: str) -> Entry | None:
+    """What the classes have that come behind `start` in the MRO of a class, or None."""
+    mro = mro_of(cls)
+    for kind in mro[mro.index(start) + 1 :]:
+        names = dict_of(kind)
+        if name in names:
+            return Entry(cls, name, names[name], start)
+    return None
+
+
+class ClassLookup:
+    """Finds what a class has under a name, itself or by inheritance. Remembers which classes were looked at."""
+
+    __slots__ = ("_classes",)
 
     def __init__(self) -> None:
-        self._dicts: dict[type, tuple[Any, tuple[Any, ...]]] = {}
+        self._classes: dict[int, type] = {}
 
     def __call__(self, cls: type, name: str) -> Any:
         """The raw value, not bound to anything, or NULL."""
-        mro = mro_of(cls)
-        known = self._dicts.get(cls)
-        if known is None or known[0] is not mro:
-            known = self._dicts[cls] = (mro, tuple(dict_of(kind) for kind in mro))
-        for namespace in known[1]:
-            if name in namespace:
-                return namespace[name]
-        return NULL
+        self._classes[id(cls)] = cls
+        return look_up(cls, name, NULL)
 
     def classes(self) -> tuple[type, ...]:
         """Those that were looked at."""
-        return tuple(self._dicts)
+        return tuple(self._classes.values())
 
     def forget(self) -> None:
         """Let go of the classes."""
-        self._dicts.clear()
+        self._classes.clear()
 
 
 def is_python(found: Any) -> bool:

@@ -82,7 +82,16 @@ _writing(delattr, "delattr", 2)
 
 @substitute(object.__getattribute__)
 def generic_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return object.__getattribute__(*args, **kwargs) if len(args) != 2 else machine.generic_getattr(*args)
+    if len(args) != 2 or issubclass(type(args[0]), type):
+        return object.__getattribute__(*args, **kwargs)
+    return machine.generic_getattr(*args)
+
+
+@substitute(type.__getattribute__)
+def type_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) != 2 or not issubclass(type(args[0]), type):
+        return type.__getattribute__(*args, **kwargs)
+    return machine.type_getattr(*args)
 
 
 @substitute(object.__setattr__)

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onegraph._C import answers_itself as answers_itself
-from onegraph._C import class_version, is_of
+from onegraph._C import class_version, is_of, look_up
 
 #: The bases of a class, and its names, read without asking its own class.
 mro_of = type.__dict__["__mro__"].__get__
 dict_of = type.__dict__["__dict__"].__get__
+_NOTHING = object()
 
 if TYPE_CHECKING:
     from builtins import isinstance as isinstance  # noqa: UP029
@@ -26,21 +27,16 @@ else:
 
 def defined(cls: type, name: str) -> Any:
     """What a class has under a name for its objects, as it is, or None: it is not asked, see `defines`."""
-    return next((dict_of(kind)[name] for kind in mro_of(cls) if name in dict_of(kind)), None)
+    return look_up(cls, name, None)
 
 
 def defines(cls: type, name: str) -> bool:
     """Whether a class has an attribute for its objects: it is not asked, for which its own class may have code."""
-    return any(name in dict_of(kind) for kind in mro_of(cls))
+    return look_up(cls, name, _NOTHING) is not _NOTHING
 
 
 def is_descriptor(value: Any) -> bool:
     return defines(type(value), "__get__")
-
-
-def is_data_descriptor(value: Any) -> bool:
-    kind = type(value)
-    return defines(kind, "__set__") or defines(kind, "__delete__")
 
 
 def plain(value: Any) -> Any:

@@ -273,7 +273,8 @@ class Rebuild:
                 statements += entry.rule.write(self, entry)
         for shadow, descriptor, value in self.world.changed_slots():
             target = self.source(self.world.origin[id(shadow)])
-            if value is DELETED:
+            if value is DELETED:  # a slot that was unset at first may have been written to before
+                statements.append(f"{self.const(descriptor)}.__set__({target}, None)")
                 statements.append(f"{self.const(descriptor)}.__delete__({target})")
             else:
                 statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")

@@ -15,7 +15,6 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.operators import Operators, membership
-from onegraph.capture.heap.attributes import MISSING
 from onegraph.capture.heap.native_calls import refuse_called
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
@@ -44,13 +43,13 @@ def shown_by(container: Any) -> Any:
 class Containers(Operators):
     """The part of the tracer that reads and writes containers."""
 
-    def getattr(self, obj: Any, name: str) -> Any:
+    def read_attribute(self, obj: Any, name: str) -> Any:
         if not isinstance(obj, StandIn):
-            return super().getattr(self._behind_weak_proxy(obj), name)
+            return super().read_attribute(self._behind_weak_proxy(obj), name)
         if name in STAND_IN_METHODS:
             return MethodType(STAND_IN_METHODS[name], obj)
-        found = getattr(obj.kind, name, MISSING)
-        if name == "__dict__" or found is MISSING:
+        found = getattr(obj.kind, name, NULL)
+        if name == "__dict__" or found is NULL:
             raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
         if type(found) in ATOMS or name == "__class__":
             return obj.kind if name == "__class__" else found
@@ -61,10 +60,10 @@ class Containers(Operators):
         made = type(obj) in weakref.ProxyTypes and id(obj) not in self.world.opaque
         return obj.__repr__.__self__ if made else obj
 
-    def setattr(self, obj: Any, name: str, value: Any) -> None:
+    def write_attribute(self, obj: Any, name: str, *value: Any) -> None:
         if isinstance(obj, StandIn):
             raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
-        super().setattr(self._behind_weak_proxy(obj), name, value)
+        super().write_attribute(self._behind_weak_proxy(obj), name, *value)
 
     def getitem(self, container: Any, key: Any) -> Any:
         refuse_marked(container)

@@ -45,7 +45,6 @@ from onegraph.capture.directives.handlers import call_region, find_disabled, is_
 from onegraph.capture.directives.skipped_code import is_machinery
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.guards.source import NOWHERE, Through
-from onegraph.capture.heap.attributes import MISSING, find_in_class
 from onegraph.capture.heap.native_calls import (
     NATIVE_FUNCTIONS,
     QUIET,
@@ -65,14 +64,14 @@ from onegraph.capture.heap.native_calls import (
 from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.attributes import note_attribute
+from onegraph.capture.interp.lookup import find_in_class
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.policy.torch.module import NoGlobalHooks
 from onegraph.capture.pyobject.contents import ATOMS, members_of
-from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
+from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
 from onegraph.capture.pyobject.native_iterators import UNREDUCED
 from onegraph.capture.resume.continuation import deepest
@@ -208,14 +207,10 @@ class Tracer(Frames, Containers):
             a, b = self.numbers.concrete(a, "operator is"), self.numbers.concrete(b, "operator is")
         return a is b if type(a) in ATOMS or type(b) in ATOMS else self.world.identity_matters(a, b)
 
-    def getattr(self, obj: Any, name: str) -> Any:
+    def read_attribute(self, obj: Any, name: str) -> Any:
         if isinstance(obj, SYMBOLIC):
             return self.type_of(obj) if name == "__class__" else self._number_attribute(obj, name)
-        try:
-            return super().getattr(obj, name)
-        except AttributeError as raised:
-            note_attribute(raised, obj, name)
-            raise
+        return super().read_attribute(obj, name)
 
     def _number_attribute(self, obj: Any, name: str) -> Any:
         """An attribute of a symbolic number; methods with a policy, and parts, are those of a symbol."""
@@ -306,18 +301,15 @@ class Tracer(Frames, Containers):
         mark = foreign_class_mark(type(function))
         if mark is not None:
             return mark(self, rest, function, args, kwargs)
-        owner, method = find_in_class(type(function), "__call__")
+        found = find_in_class(type(function), "__call__")
+        if found is None:
+            raise TypeError(f"'{type(function).__name__}' object is not callable")
+        method = found.value
         if find_disabled(method) is not None:
             return run_eagerly(self, rest, find_disabled(method), args, kwargs)
-        if isinstance(method, types.FunctionType) and not runs_natively(method):
-            method = self._admit_class_value(type(function), owner, method, "__call__")
-            return self.call(method, (function, *args), kwargs, rest)
-        if isinstance(method, staticmethod | classmethod):
-            method = self._admit_class_value(type(function), owner, method, "__call__")
-            receiver = (type(function),) if isinstance(method, classmethod) else ()
-            return self.call(method.__func__, (*receiver, *args), kwargs, rest)
-        if method is MISSING:
-            raise TypeError(f"'{type(function).__name__}' object is not callable")
+        interpreted = isinstance(method, types.FunctionType) and not runs_natively(method)
+        if interpreted or isinstance(method, staticmethod | classmethod):
+            return self.call(self.bound(found, function), args, kwargs, rest)
         if isinstance(function, SCRIPTED_TYPES):
             raise GraphBreak(SCRIPTED, name=getattr(function, "name", type(function).__name__))
         if is_library(type(function).__module__ or ""):
@@ -357,7 +349,7 @@ class Tracer(Frames, Containers):
             return self.call(receiver, args, kwargs)
         if type(receiver) is types.MappingProxyType:
             return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
-        mark = MARKS.get(id(find_in_class(type(receiver), function.__name__)[1]))
+        mark = MARKS.get(id(defined(type(receiver), function.__name__)))
         if mark is not None:
             return mark(self, None, function, args, kwargs)
         handler = self._method_handler(receiver, function)
@@ -402,11 +394,11 @@ class Tracer(Frames, Containers):
 
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
-        descriptor = find_in_class(owner, function.__name__)[1]
+        descriptor = defined(owner, function.__name__)
         if isinstance(descriptor, types.FunctionType):  # of a subclass, which asks that of its base
-            descriptor = native_method(receiver, function) or MISSING
-        if descriptor is MISSING and isinstance(receiver, type):
-            descriptor = find_in_class(receiver, function.__name__)[1]
+            descriptor = native_method(receiver, function)
+        if descriptor is None and isinstance(receiver, type):
+            descriptor = defined(receiver, function.__name__)
         row = row_of(descriptor)
         row.refuse()
         return row.handler
@@ -454,14 +446,14 @@ class Tracer(Frames, Containers):
             return function(*args)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else MISSING
+        method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else NULL
         if isinstance(method, types.FunctionType):
             result = self.call(method, args, kwargs)
             return result if self.type_of(result) is kind else taken(kind, name, type(args[0]), result)
         return self.run_native(kind, args, kwargs)
 
     def call_type_natively(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        disabled = find_disabled(find_in_class(cls, "__init__")[1])
+        disabled = find_disabled(defined(cls, "__init__"))
         if disabled is not None:
             run_eagerly(self, None, disabled, args, kwargs)
         refuse_outside_class(cls, is_library)

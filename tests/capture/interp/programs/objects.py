@@ -302,3 +302,243 @@ def metaclass_attributes():
         G[int],
         list[int],
     )
+
+
+def refused(*acts):
+    """What the errors say."""
+    said = []
+    for act in acts:
+        try:
+            said.append(act())
+        except AttributeError as e:
+            said.append((str(e), e.name, e.__context__))
+    return said
+
+
+@program
+def who_comes_first():
+    class Get:
+        def __get__(self, obj, owner=None):
+            return ("get", obj is None, owner.__name__)
+
+    class GetAndSet(Get):
+        def __set__(self, obj, value):
+            vars(obj)["written"] = value
+
+    class SetOnly:
+        def __set__(self, obj, value):
+            vars(obj)["written"] = value
+
+    class DeleteOnly(Get):
+        def __delete__(self, obj):
+            vars(obj)["deleted"] = True
+
+    class C:
+        get, both, set_only, delete_only = Get(), GetAndSet(), SetOnly(), DeleteOnly()
+        plain = 1
+
+    c = C()
+    out = [c.get, c.both, type(c.set_only).__name__, c.delete_only, c.plain, C.get, C.both, C.plain]
+    for name in ("get", "both", "set_only", "delete_only", "plain"):
+        vars(c)[name] = "own"
+    out += [c.get, c.both, c.set_only, c.delete_only, c.plain]
+    c.both, c.set_only, c.plain = 1, 2, 3
+    del c.delete_only, c.plain
+    out += refused(lambda: delattr(c, "set_only"), lambda: setattr(c, "delete_only", 1), lambda: delattr(c, "plain"))
+    return out, vars(c)
+
+
+@program
+def who_comes_first_in_a_class():
+    class Get:
+        def __get__(self, obj, owner):
+            return ("get", obj and obj.__name__, owner.__name__)
+
+    class GetAndSet(Get):
+        def __set__(self, obj, value):
+            raise AttributeError("refused")
+
+    class Meta(type):
+        get, both, value = Get(), GetAndSet(), 4
+        static = staticmethod(lambda: "static")
+        bound = classmethod(lambda cls: cls.__name__)
+
+        @property
+        def shown(cls):
+            return "shown " + cls.__name__
+
+        def __setattr__(cls, name, value):
+            type.__setattr__(cls, name, (name, value))
+
+    class C(metaclass=Meta):
+        get = both = shown = "own"
+        own = Get()
+
+    class D(C):
+        pass
+
+    D.added = 1
+    errors = refused(lambda: setattr(D, "both", 1), lambda: setattr(D, "shown", 1), lambda: D.nothing)
+    return C.get, C.both, C.shown, C.value, C.static(), C.bound(), D.own, D.added, C.mro(), errors
+
+
+@program
+def properties_of_all_kinds():
+    class Own(property):
+        def __get__(self, obj, owner=None):
+            return ("own", obj is None)
+
+    class Logged(property):
+        def __set__(self, obj, value):
+            obj.log = ("set", value)
+
+    class A:
+        @property
+        def readable(self):
+            return 1
+
+        writable = property(None, lambda self, value: vars(self).update(v=value))
+        own = Own(lambda self: 1)
+        logged = Logged(lambda self: self.log)
+        native = property(len, None)
+        __len__ = lambda self: 3
+
+    class B(A):
+        other_name = A.readable
+        readable = property(lambda self: ("below", super(B, self).readable))
+
+    b = B()
+    b.logged, b.writable = 5, 6
+    out = [b.own, B.own, b.logged, b.v, b.native, b.readable, b.other_name]
+    return out + refused(
+        lambda: b.writable,
+        lambda: setattr(b, "other_name", 1),
+        lambda: delattr(b, "other_name"),
+        lambda: setattr(b, "native", 1),
+    )
+
+
+@program
+def natives_in_a_class():
+    class C:
+        function = len
+        partial = functools.partial(max, 3)
+        cached = functools.lru_cache(lambda self: type(self).__name__)
+        method = str.upper
+        taking_class = dict.__dict__["fromkeys"]
+        member = types.FunctionType.__dict__["__code__"]
+
+    c = C()
+    out = [c.function("ab"), c.partial(1), c.cached(), C.cached(c), C.method("a"), C.member]
+    for act in (lambda: c.method(), lambda: c.taking_class, lambda: c.member):
+        try:
+            out.append(act())
+        except TypeError as e:
+            out.append(str(e))
+    return out
+
+
+@program
+def subclasses_of_natives():
+    class Items(list):
+        kind = "items"
+
+        @property
+        def first(self):
+            return self[0]
+
+        def __getattr__(self, name):
+            return ("fallback", name)
+
+    class Failure(ValueError):
+        @property
+        def first(self):
+            return self.args[0]
+
+    items, failure = Items([1, 2]), Failure("why")
+    items.own = failure.own = 3
+    del failure.own
+    out = [items.first, items.kind, items.own, items.other, items.append.__name__, failure.first]
+    return out + refused(
+        lambda: failure.own, lambda: setattr(items, "first", 1), lambda: object.__getattribute__(items, "x")
+    )
+
+
+@program
+def fallback_without_self():
+    class C:
+        @staticmethod
+        def __getattr__(name):
+            return ("static", name)
+
+    class D:
+        @classmethod
+        def __getattr__(cls, name):
+            return (cls.__name__, name)
+
+    return C().x, D().y
+
+
+@program
+def names_of_super():
+    class A:
+        __self__, __thisclass__ = 5, 6
+
+    class B(A):
+        def f(self):
+            return super().__self__, super().__thisclass__, super().__class__ is super, super(B).__thisclass__ is B
+
+    return B().f()
+
+
+@program
+def attributes_of_methods():
+    class C:
+        def m(self):
+            """Documented."""
+
+        m.tag = 3
+
+    c = C()
+    errors = refused(lambda: c.m.nothing, lambda: setattr(c.m, "tag", 1))
+    return c.m.tag, c.m.__name__, c.m.__self__ is c, c.m.__func__ is C.m, c.m.__doc__, errors
+
+
+@program
+def modules_with_a_class():
+    class Module(types.ModuleType):
+        @property
+        def shown(self):
+            return "shown " + self.__name__
+
+        @property
+        def failing(self):
+            raise AttributeError("inside")
+
+        def __getattr__(self, name):
+            asked.append(name)
+            if name == "refused":
+                raise AttributeError(name)
+            return ("of the class", name)
+
+    asked = []
+
+    class Plain(types.ModuleType):
+        failing = Module.failing
+
+    module, plain = Module("made"), Plain("plain")
+    module.own = 1
+    out = [module.shown, module.own, module.failing, module.other, module.__name__, plain.__name__]
+    return out + refused(lambda: module.refused, lambda: plain.failing, lambda: plain.other), asked
+
+
+@program
+def metaclass_that_reads():
+    class Meta(type):
+        def __getattribute__(cls, name):
+            return 7 if name == "seven" else super().__getattribute__(name)
+
+    class C(metaclass=Meta):
+        seven, eight = 1, 8
+
+    return C.seven, C.eight, C().seven

@@ -36,7 +36,7 @@ from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.iteration import items_of
 from onegraph.capture.policy.python.library import asks_for_itself
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.pyobject.exact_types import defines, isinstance
+from onegraph.capture.pyobject.exact_types import defined, defines, isinstance
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
 native("identity", callable, contextlib.nullcontext)
@@ -129,7 +129,7 @@ def identity(tracer: Tracing, value: Any, number: Any) -> int:
 @policy(hash)
 def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     value = tracer.numbers.concrete(args[0], "hash")
-    method = tracer.class_attribute(type(value), "__hash__")
+    method = defined(type(value), "__hash__")
     if isinstance(value, torch.Tensor):
         return identity(tracer, value, id)
     if isinstance(method, types.FunctionType):
@@ -173,6 +173,12 @@ def object_getattribute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str
     if isinstance(owner, type | types.ModuleType | types.FunctionType):  # which have names of their own
         raise refused_method(object, "__getattribute__")
     return tracer.generic_getattr(owner, attribute_name(name))
+
+
+@policy(type.__getattribute__)
+def type_getattribute(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    cls, name = args
+    return tracer.type_getattr(cls, attribute_name(name))
 
 
 @policy(vars)

@@ -1,0 +1,224 @@
+"""Attribute lookup: which of class, metaclass and instance answers, and what it says when nothing does."""
+
+from __future__ import annotations
+
+import types
+import weakref
+
+import torch
+
+from tests.capture.twins import Cases
+
+case = Cases()
+
+
+def refused(*acts):
+    """What the errors say."""
+    said = []
+    for act in acts:
+        try:
+            said.append(act())
+        except AttributeError as error:
+            said.append((str(error), error.name))
+    return said
+
+
+class Counting:
+    """A data descriptor that writes to itself."""
+
+    def __init__(self):
+        self.last, self.count = None, 0
+
+    def __get__(self, obj, cls=None):
+        return self if obj is None else self.last
+
+    def __set__(self, obj, value):
+        self.last = value
+        self.count += 1
+
+    def __delete__(self, obj):
+        self.last = None
+
+
+class WriteOnly:
+    def __set__(self, obj, value):
+        raise AssertionError
+
+
+class OwnProperty(property):
+    def __get__(self, obj, cls=None):
+        return "own", obj is None
+
+
+class Named:
+    def __get__(self, obj, cls):
+        return "of the metaclass", obj.__name__
+
+
+class NamedFirst(Named):
+    def __set__(self, obj, value):
+        raise AssertionError
+
+
+class Meta(type):
+    first, later = NamedFirst(), Named()
+    static = staticmethod(lambda: "static")
+    bound = classmethod(lambda cls: cls.__name__)
+    value = [4]
+
+    def __getattribute__(cls, name):
+        return "asked" if name == "asked" else super().__getattribute__(name)
+
+
+class OfMeta(metaclass=Meta):
+    first, asked = 1, 1
+
+
+class Base:
+    __self__ = "not that of super"
+
+    @property
+    def readable(self):
+        return 1
+
+    writable = property(None, lambda self, value: None)
+    function = torch.relu
+
+    @staticmethod
+    def __getattr__(name):
+        if name.startswith("no"):
+            raise AttributeError(name)
+        return "static", name
+
+
+class Child(Base):
+    other_name = Base.readable
+    counting = Counting()
+    only = WriteOnly()
+    own = OwnProperty(lambda self: 1)
+
+    def of_super(self):
+        return super().__self__, super().__class__ is super
+
+
+class Strict:
+    @property
+    def readable(self):
+        return 1
+
+    writable = property(None, lambda self, value: None)
+
+
+class Renamed(Strict):
+    other_name = Strict.readable
+
+
+class Slots:
+    __slots__ = ("unset", "value")
+
+    def __init__(self):
+        self.value = 1
+
+
+CHILD, STRICT, SLOTS = Child(), Renamed(), Slots()
+vars(CHILD)["only"] = "of the instance"
+
+
+@case
+def descriptor_that_writes_to_itself(x):
+    CHILD.counting = x + CHILD.counting if CHILD.counting is not None else x
+    return CHILD.counting, Child.counting.count
+
+
+@case
+def descriptor_that_deletes(x):
+    CHILD.counting = 1
+    del CHILD.counting
+    return x, CHILD.counting
+
+
+@case
+def descriptor_without_get(x):
+    return x, CHILD.only, Child.only is vars(Child)["only"], refused(lambda: delattr(CHILD, "only"))
+
+
+@case
+def property_that_binds_itself(x):
+    return x, CHILD.own, Child.own
+
+
+@case
+def property_errors(x):
+    return x, refused(
+        lambda: STRICT.writable,
+        lambda: setattr(STRICT, "readable", 1),
+        lambda: setattr(STRICT, "other_name", 1),
+        lambda: delattr(STRICT, "other_name"),
+    )
+
+
+@case
+def fallback_that_takes_no_self(x):
+    return x, CHILD.anything, hasattr(CHILD, "nothing")
+
+
+@case(lambda: (torch.rand(3) - 0.5,), lambda: setattr(Base, "function", torch.sigmoid))
+def native_function_of_a_class(x):
+    return CHILD.function(x)
+
+
+@case
+def names_that_super_has_too(x):
+    return x, CHILD.of_super()
+
+
+@case
+def metaclass_order(x):
+    return x, OfMeta.first, OfMeta.later, OfMeta.static(), OfMeta.bound(), OfMeta.value, OfMeta.asked
+
+
+@case
+def slots_deleted(x):
+    said = refused(lambda: delattr(SLOTS, "unset"))
+    del SLOTS.value
+    said += refused(lambda: SLOTS.value)
+    SLOTS.value = x
+    return said
+
+
+@case
+def slot_deleted_for_good(x):
+    if hasattr(SLOTS, "value"):
+        del SLOTS.value
+    else:
+        SLOTS.value = 1
+    return x, hasattr(SLOTS, "value")
+
+
+@case
+def deleted_through_a_weak_proxy(x):
+    made = Base()
+    made.value = 1
+    proxy = weakref.proxy(made)
+    del proxy.value
+    return x, "value" in vars(made)
+
+
+@case
+def errors_without_attribute(x):
+    made = types.SimpleNamespace(a=1)
+    return x, refused(
+        lambda: Strict.no,
+        lambda: STRICT.no,
+        lambda: SLOTS.no,
+        lambda: types.no,
+        lambda: refused.no,
+        lambda: Strict.mro.no,
+        lambda: made.no,
+        lambda: STRICT.__init__.no,
+        lambda: super(Renamed, STRICT).no,
+        lambda: None.no,
+        lambda: [].no,
+        lambda: ValueError().no,
+        lambda: weakref.ref(STRICT).no,
+    )
