@@ -33,7 +33,6 @@ from onegraph.capture.heap.bound_names import guards_of_names
 from onegraph.capture.heap.class_facts import guards_of_classes
 from onegraph.capture.heap.distinct import guard_distinct
 from onegraph.capture.interp.defects import Defect
-from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.residual.generators import waiting
 from onegraph.capture.residual.rebuild import Rebuild
@@ -41,6 +40,7 @@ from onegraph.capture.resume.continuation import Continuation, deepest, plan_res
 from onegraph.capture.symbolic.growth import Grown, refuse_grown
 from onegraph.capture.symbolic.shapes import ShapePolicy
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
+from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
@@ -240,11 +240,6 @@ def assumptions(trace: Trace, start: FrameStart) -> Assumptions:
     )
     trace.symbols.guard = made.add
     return made
-
-
-def message_of(raised: BaseException) -> str:
-    """The text of an exception, as far as no code of the program has to run for it."""
-    return ", ".join(str(item) for item in raised.args if type(item) in ATOMS)
 
 
 def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:

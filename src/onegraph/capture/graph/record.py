@@ -38,7 +38,7 @@ from onegraph.capture.breaks.operator_reasons import (
 )
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
-from onegraph.capture.pyobject.contents import holds
+from onegraph.capture.pyobject.contents import ATOMS, holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
 from onegraph.torchlib.aten import OpOverload
@@ -372,9 +372,9 @@ class Recorder(TorchFunctionMode):
                 return {key: self.as_argument(item) for key, item in value.items()}
             case slice():
                 return slice(self.as_argument(value.start), self.as_argument(value.stop), self.as_argument(value.step))
-            case str():
+            case str() | int() | float() | complex():
                 refuse_marked(value)
-                return value
+                return as_plain(value)
             case _ if type(value).__module__ == "numpy" and hasattr(value, "item") and type(value.item()) is not bool:
                 return value.item()
             case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
@@ -441,6 +441,22 @@ def is_recorded(tensor: torch.Tensor) -> bool:
     """Whether gradients are recorded for the tensor."""
     with DisableTorchFunction():
         return tensor.requires_grad
+
+
+#: What a text or a number of a class of the program is as a plain one.
+PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__pos__,
+}
+
+
+def as_plain(value: Any) -> Any:
+    """What operators see of a text or a number: a graph's code cannot show what the program has made of its class."""
+    if type(value) in ATOMS or isinstance(value, enum.Enum):
+        return value
+    return next(made(value) for kind, made in PLAIN.items() if isinstance(value, kind))
 
 
 def is_view_of_leaf(tensor: torch.Tensor) -> bool:

@@ -237,7 +237,7 @@ class Protocols(Part):
         """`container[key]`"""
         if type(container) in _PLAIN and type(key) in _PLAIN:
             return container[key] if type(key) is int else self.natively(operator.getitem, container, key)
-        if type(container) in _SEQUENCES and is_python(self.type_lookup(type(key), "__index__")):
+        if type(container) in _SEQUENCES and self.says_index(type(key)):
             return container[self.index(key, rests.indexing_rest(container))]
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
@@ -247,6 +247,10 @@ class Protocols(Part):
             if isinstance(method, classmethod):
                 return self.call(self.getattr(container, "__class_getitem__"), (key,), {}, rests.ITEM)
         return self.natively(operator.getitem, container, key)
+
+    def says_index(self, cls: type) -> bool:
+        """Whether instances say by a method in Python which number they are. Those of integers are not asked."""
+        return is_python(self.type_lookup(cls, "__index__")) and not issubclass(cls, int)
 
     def index(self, obj: Any, rest: Rest | None) -> int:
         """`operator.index(obj)` of an object with `__index__` in Python"""

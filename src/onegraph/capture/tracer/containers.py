@@ -102,7 +102,7 @@ class Containers(Operators):
                 return slice(*map(self._as_index, (key.start, key.stop, key.step)))
         if type(key) in ATOMS or isinstance(key, torch.Tensor | torch.SymInt):
             return key
-        return self.index(key, rest) if is_python(self.type_lookup(type(key), "__index__")) else key
+        return self.index(key, rest) if self.says_index(type(key)) else key
 
     def setitem(self, container: Any, key: Any, value: Any) -> None:
         self.world.refuse_opaque(container)

@@ -112,6 +112,11 @@ def unpacked(value: Any) -> list[Any]:
 _BOUND: tuple[type, ...] = (type([].append), type(location.__get__(0)), type("".__str__))
 
 
+def message_of(raised: BaseException) -> str:
+    """The text of an exception, as far as no code of the program has to run for it."""
+    return ", ".join(str(item) for item in raised.args if type(item) in ATOMS)
+
+
 def shown(value: Any, type_of: TypeOf) -> str:
     """A value in few words; no code of the program runs for it."""
     if isinstance(value, torch.Tensor):

@@ -54,7 +54,7 @@ from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
 from onegraph.capture.symbolic.shapes import ShapePolicy, Symbols
 from onegraph.capture.tracer.foreign import captures_scalars
-from onegraph.capture.tracer.report import broken_event, location
+from onegraph.capture.tracer.report import broken_event, location, message_of
 from onegraph.capture.tracer.tracer import Tracer
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
@@ -214,7 +214,7 @@ class Trace:
         """What the user is told if the program raises this only while it is traced."""
         steps = user_steps(raised)
         stack = tuple(Location(step.filename, step.lineno or 0, step.name) for step in steps)
-        broken = GraphBreak(RAISED, error=f"{type(raised).__name__}: {raised}")
+        broken = GraphBreak(RAISED, error=f"{type(raised).__name__}: {message_of(raised)}")
         return replace(self.broken_event(broken), user_stack=stack)
 
     def broken_event(self, broken: GraphBreak) -> GraphBroken:

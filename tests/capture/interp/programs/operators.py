@@ -132,6 +132,30 @@ def repeated_sequences():
 
 
 @program
+def indices():
+    class Second:
+        def __index__(self):
+            return 1
+
+    class Number(int):
+        def __index__(self):
+            return 0
+
+    class Bad:
+        def __index__(self):
+            return "0"
+
+    out = []
+    for items in ([4, 5, 6], (4, 5, 6), "abc", range(4, 7)):
+        for index in (Second(), Number(2), True, Bad(), 1.0):
+            try:
+                out.append(items[index])
+            except TypeError as e:
+                out.append(str(e))
+    return out, [1, 2, 3][Number(1) :], [1, 2, 3][Second() :]
+
+
+@program
 def operators_that_are_none():
     class N:
         __add__ = None
