@@ -92,6 +92,14 @@ class GuardKind:
         return guard
 
 
+def check_identity(program: Program, guard: Guard, register: int, value: Any) -> None:
+    """Emit what compares the value in a register with an object, which is held weakly if it passes away."""
+    if id(value) in program.known:
+        program.emit(guard, "SAME", register, program.referent(program.known[id(value)], guard))
+    else:
+        program.emit(guard, "IS", register, program.const(value))
+
+
 class OfType(GuardKind):
     opcode = "TYPE_IS"
 
@@ -103,7 +111,7 @@ class OfType(GuardKind):
             return super().check(program, guard, register)
         kind = program.new_register()
         program.emit(guard, "TYPE", kind, register)
-        program.emit(guard, "SAME", kind, program.referent(program.known[id(guard.arg)], guard))
+        check_identity(program, guard, kind, guard.arg)
 
     def difference(self, guard: Guard, what: str, value: Any) -> str | None:
         return f"`type({what})` was {type_text(guard.arg)}, is {type_text(type(value))}"
@@ -118,25 +126,18 @@ class OfType(GuardKind):
 class Is(GuardKind):
     """Identity. A wrapper of functions, which cannot be known weakly, has the same functions."""
 
-    opcode = "IS"
-
     def text(self, guard: Guard, what: str) -> str:
         return f"{what} is {short(guard.arg)}"
 
     def check(self, program: Program, guard: Guard, register: int) -> None:
-        if not passes_away(guard.arg):
-            super().check(program, guard, register)
-        elif type(guard.arg) not in WRAPPERS:
-            program.emit(guard, "SAME", register, program.referent(program.known[id(guard.arg)], guard))
-        else:
-            program.emit(guard, "TYPE_IS", register, program.const(type(guard.arg)))
-            for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
-                held = program.new_register()
-                program.emit(guard, "ATTR", held, register, program.const(name))
-                if part is None:
-                    program.emit(guard, "IS", held, program.const(None))
-                else:
-                    program.emit(guard, "SAME", held, program.referent(program.known[id(part)], guard))
+        if type(guard.arg) not in WRAPPERS or not passes_away(guard.arg):
+            check_identity(program, guard, register, guard.arg)
+            return
+        program.emit(guard, "TYPE_IS", register, program.const(type(guard.arg)))
+        for name, part in zip(WRAPPERS[type(guard.arg)], parts_of(guard.arg), strict=True):
+            held = program.new_register()
+            program.emit(guard, "ATTR", held, register, program.const(name))
+            check_identity(program, guard, held, part)
 
     def difference(self, guard: Guard, what: str, value: Any) -> str | None:
         return f"`{what}` was {shown(guard.arg)}, is {shown(value)}"
