@@ -588,3 +588,29 @@ def bytes_and_memory(x):
     b += b"d"
     m = memoryview(bytes(b))
     return bytes(b), m[1], int.from_bytes(b"\x01\x02", "big"), b.find(b"c"), x
+
+
+DONE = []
+
+
+@functools.cache
+def doubled_once(n):
+    DONE.append(n)
+    return n * 2
+
+
+@functools.lru_cache(maxsize=2)
+def scaled_once(n, scale=1):
+    DONE.append((n, scale))
+    return n * scale
+
+
+@case
+def functools_cache(x):
+    return x * doubled_once(3) + doubled_once(3) + scaled_once(2) + scaled_once(2, scale=3)
+
+
+@case
+def own_random_generator(x):
+    r = random.Random(5)
+    return x * r.random(), r.randint(1, 9), r.choice("abc"), r.sample(range(9), 2), r.getstate()[0]

@@ -427,9 +427,3 @@ def dates(x):
         (d - datetime.date(2024, 1, 1)).days,
         datetime.date.fromisoformat("2024-01-05").day,
     )
-
-
-@case
-def own_random_generator(x):
-    r = random.Random(5)
-    return x * r.random(), r.randint(1, 9), r.choice("abc"), r.sample(range(9), 2), r.getstate()[0]

@@ -14,23 +14,6 @@ case = Cases()
 LOG = []
 
 
-@functools.cache
-def cached(n):
-    LOG.append(n)
-    return n * 2
-
-
-@functools.lru_cache(maxsize=2)
-def bounded(n, scale=1):
-    LOG.append((n, scale))
-    return n * scale
-
-
-@case
-def functools_cache(x):
-    return x * cached(3) + cached(3) + bounded(2) + bounded(2, scale=3)
-
-
 @functools.lru_cache
 def of_sizes(shape):
     return shape[0] + 1
