@@ -150,6 +150,12 @@ def resumed_by(code: CodeType) -> Resumed | None:
     return _resumed.get(id(code))
 
 
+def resuming(bytecode: Bytecode) -> Resumed | None:
+    """What this bytecode resumes, if it is that of a resume function."""
+    resumed = _resumed.get(id(bytecode.code))
+    return resumed if resumed is not None and resumed.made is bytecode else None
+
+
 def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
     """What has versions of its own: a code object, together with the resume functions that it is to call."""
     resumed = _resumed.get(id(code))
@@ -168,8 +174,8 @@ def original_place(frame: Frame) -> tuple[Bytecode, int]:
 
 
 def original(bytecode: Bytecode, index: int) -> tuple[Bytecode, int]:
-    resumed = _resumed.get(id(bytecode.code))
-    if resumed is None or resumed.made is not bytecode:
+    resumed = resuming(bytecode)
+    if resumed is None:
         return bytecode, index
     if index >= resumed.shift:
         return original(resumed.bytecode, index - resumed.shift)
@@ -181,18 +187,17 @@ def original(bytecode: Bytecode, index: int) -> tuple[Bytecode, int]:
 
 def in_prologue(frame: Frame) -> bool:
     """Whether a resume function is still putting the stack of its frame back."""
-    resumed = _resumed.get(id(frame.bytecode.code))
-    if resumed is None or resumed.made is not frame.bytecode:
+    resumed = resuming(frame.bytecode)
+    if resumed is None:
         return False
     return frame.ip < (resumed.call if isinstance(resumed.way, InnerCall) else resumed.shift)
 
 
 def at_inner_call(frame: Frame) -> Resumed | None:
     """What a frame resumes, if it is that of a resume function which calls that of the frame it had called."""
-    resumed = _resumed.get(id(frame.bytecode.code))
-    if resumed is None or resumed.made is not frame.bytecode or not isinstance(resumed.way, InnerCall):
-        return None
-    return resumed if frame.ip == resumed.call else None
+    resumed = resuming(frame.bytecode)
+    is_call = resumed is not None and isinstance(resumed.way, InnerCall) and frame.ip == resumed.call
+    return resumed if is_call else None
 
 
 def resume_function(bytecode: Bytecode, frame: Frame, shape: Shape) -> ResumeFunction:
