@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 import torch
 
-from onegraph import _C
 from onegraph.capture.breaks import TEXT_DECIDES, GraphBreak
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.tensor_texts import is_marked, refuse_marked
@@ -52,19 +52,15 @@ class Keys:
 
     def hashed(self, value: Any) -> None:
         """The program finds a value in a dict or a set: objects that are found by identity are guarded by it."""
-        if type(value) in ATOMS or id(value) in self._hashed:
-            return
-        self._hashed.add(id(value))
-        parts = parts_of(value)
-        if parts is not None:
-            for part in parts:
-                self.hashed(part)
-            return
-        if type(value).__hash__ not in BY_IDENTITY or is_stateful(type(value).__eq__):
-            self.refuse_opaque(value)
-        origin = self.origin.get(id(value))
-        if origin is not None and type(value).__hash__ in BY_IDENTITY:
-            self.guard(origin, "is", self.real(value))
+        for part in deciding(value):
+            if type(part) in ATOMS or id(part) in self._hashed:
+                continue
+            self._hashed.add(id(part))
+            if type(part).__hash__ not in BY_IDENTITY or is_stateful(type(part).__eq__):
+                self.refuse_opaque(part)
+            origin = self.origin.get(id(part))
+            if origin is not None and type(part).__hash__ in BY_IDENTITY:
+                self.guard(origin, "is", self.real(part))
 
     def note_hashed(self, *containers: Any) -> None:
         """What native code has put into dicts and sets of the trace."""
@@ -78,13 +74,14 @@ class Keys:
 
     def is_new(self, key: Any) -> bool:
         """Whether no container from outside can have the key: an object of the trace that equals nothing else."""
-        parts, kind = parts_of(key), type(key)
-        if parts is not None:
-            return any(map(self.is_new, parts))
-        if isinstance(key, type | FunctionType):
-            return id(key) in self.made_classes or id(key) in self.made_functions
+        return any(map(self._is_new, deciding(key)))
+
+    def _is_new(self, part: Any) -> bool:
+        if isinstance(part, type | FunctionType):
+            return id(part) in self.made_classes or id(part) in self.made_functions
+        kind = type(part)
         made = kind.__flags__ & HEAP_TYPE or kind is object  # what Python and torch have one of is nobody's
-        return bool(made) and id(key) not in self.origin and kind.__hash__ in BY_IDENTITY
+        return bool(made) and id(part) not in self.origin and kind.__hash__ in BY_IDENTITY
 
     def original(self, key: Any) -> Any:
         """The object by which containers from outside are asked for a key that is not in them.
@@ -121,12 +118,9 @@ class Keys:
     def settled(self, key: Any) -> Any:
         """A key whose hash and equality native code may ask for."""
         self.hashed(key)
-        parts = parts_of(key)
-        if parts is not None:
-            for part in parts:
-                self.settled(part)
-        elif type(key) not in ATOMS and compares_in_python(type(key)):
-            self.realize_deep(key)
+        for part in deciding(key):
+            if type(part) not in ATOMS and compares_in_python(type(part)):
+                self.realize_deep(part)
         return key
 
     def guard_presence(self, entry: Record, key: Any) -> None:
@@ -152,10 +146,8 @@ class Keys:
 
     def runs_code(self, key: Any) -> bool:
         """Whether a dict or a set that looks for this key runs code of the program."""
-        parts = parts_of(key)
-        if parts is not None:
-            return any(map(self.runs_code, parts))
-        return compares_in_python(type(key)) and not self._library(type(key).__module__ or "")
+        kinds = map(type, deciding(key))
+        return any(compares_in_python(kind) and not self._library(kind.__module__ or "") for kind in kinds)
 
 
 #: Objects that are one key if their parts are, and how to get at these: each is made of them again.
@@ -166,10 +158,16 @@ PARTS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 def parts_of(key: Any) -> tuple[Any, ...] | None:
-    """What decides in place of a key whether two are one; None for a key that decides itself."""
+    """The parts of a key, if two keys are one where their parts are; None for a key that decides itself."""
     if isinstance(key, tuple | frozenset):
         return tuple(members_of(key))
     return PARTS[type(key)](key) if type(key) in PARTS else None
+
+
+def deciding(key: Any) -> tuple[Any, ...]:
+    """What decides in place of a key whether two are one: itself, or parts of it at any depth."""
+    parts = None if type(key) in ATOMS else parts_of(key)
+    return (key,) if parts is None else tuple(each for part in parts for each in deciding(part))
 
 
 def state_of(value: Any) -> list[Any]:
@@ -179,21 +177,8 @@ def state_of(value: Any) -> list[Any]:
     return [*(instance_dict(value) or {}).values(), *slots]
 
 
-class Compared(Exception):
-    """A copy of a container would compare its members by code of the program."""
-
-
-def refuse_comparison(function: Any, code: CodeType, values: Any) -> None:
-    if code.co_name == "__eq__":
-        raise Compared
-
-
 def made_quietly(world: Keys, make: Callable[[], T], members: list[Any]) -> T | None:
     """A copy of a set or dict; None where members with one hash would be compared, for real, by the program."""
-    if not any(map(world.runs_code, members)):
-        return make()
-    try:
-        with _C.trace_hook(refuse_comparison):
-            return make()
-    except Compared:
-        return None
+    own = [member for member in members if world.runs_code(member)]
+    hashes = Counter(map(hash, members if own else ()))
+    return make() if all(hashes[hash(member)] == 1 for member in own) else None
