@@ -222,3 +222,24 @@ def errors_without_attribute(x):
         lambda: ValueError().no,
         lambda: weakref.ref(STRICT).no,
     )
+
+
+class Counter:
+    count = 0
+
+    def step(self):
+        self.count += 1
+        return self.count
+
+
+class Stepping(Counter):
+    pass
+
+
+STEPPING = Stepping()
+SUPER = super(Stepping, STEPPING)
+
+
+@case
+def super_from_outside(x):
+    return x, SUPER.step(), STEPPING.count

@@ -119,6 +119,10 @@ class Attributes(Machine):
             self.type_lookup(cls, name)  # so the class is one of those that were looked at
         return super().type_getattr(cls, name, rest)
 
+    def super_getattr(self, obj: Any, name: str, rest: Rest | None = None) -> Any:
+        self.world.refuse_opaque(obj)
+        return super().super_getattr(obj, name, rest)
+
     def class_value(self, found: Entry) -> Any:
         """Functions of a library are guarded with their classes."""
         owner = self._owner(found)
@@ -159,7 +163,8 @@ class Attributes(Machine):
             return NULL
         try:
             if isinstance(obj, types.ModuleType):
-                return self._own_of_module(obj, name)
+                imports = name == "__getattr__" and is_library(obj.__name__)  # with code that is not looked at
+                return NULL if imports else self.world.read_global(vars(obj), None, name)
             if type(obj) is types.FunctionType:
                 return self._own_of_function(obj, name)
             attributes = self.world.attributes(obj)
@@ -169,11 +174,6 @@ class Attributes(Machine):
         except KeyError:
             return NULL
 
-    def _own_of_module(self, module: types.ModuleType, name: str) -> Any:
-        if name == "__getattr__" and is_library(module.__name__):
-            return NULL
-        return self.world.read_global(vars(module), None, name)
-
     def _own_of_function(self, function: types.FunctionType, name: str) -> Any:
         origin = self.world.origin.get(id(function))
         own = function.__dict__
@@ -181,15 +181,17 @@ class Attributes(Machine):
         if known is not None and (name in known or name in own):
             return self.world.lookup(known, name)
         if name in own:
-            return own[name] if origin is None else self._of_function(function, name, own[name])
+            return self._of_function(function, name, own[name])
         if origin is not None and not defines(types.FunctionType, name) and self.is_guarded_function(function):
             self.world.guard(origin, "lacks_attr", name)
         return NULL
 
     def _of_function(self, function: types.FunctionType, name: str, value: Any) -> Any:
-        """What a function from outside has."""
-        source = Attr(self.world.origin[id(function)], name)
-        return self.world.admit(value, source, self.is_guarded_function(function))
+        """What a function has, which may be one from outside."""
+        origin = self.world.origin.get(id(function))
+        if origin is None:
+            return value
+        return self.world.admit(value, Attr(origin, name), self.is_guarded_function(function))
 
     def read_descriptor(self, found: Entry, obj: Any) -> Any:
         if obj is None:
@@ -223,8 +225,7 @@ class Attributes(Machine):
         if name == "__globals__":
             return self.world.namespace_dict(function.__globals__)
         value = getattr(function, name)
-        is_known = id(function) in self.world.origin and (name in NAMES or name in FUNCTION_STATE)
-        return self._of_function(function, name, value) if is_known else value
+        return self._of_function(function, name, value) if name in NAMES or name in FUNCTION_STATE else value
 
     def _instance_dict(self, obj: Any, field: Any) -> dict[str, Any]:
         if isinstance(obj, types.ModuleType):
@@ -250,11 +251,6 @@ class Attributes(Machine):
         if id(obj) not in self.world.opaque or isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
             return value
         return self.world.admit(value, Attr(self.world.origin[id(obj)], name))
-
-    def class_lookup(self, cls: type, name: str) -> Any:
-        """A special method as the class has it, or NULL; object's own count as missing."""
-        found = defined(cls, name)
-        return NULL if found is None or found is vars(object).get(name) else self.special_value(found)
 
     def special_value(self, found: Any) -> Any:
         if is_stateful(found):

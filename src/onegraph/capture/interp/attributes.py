@@ -175,16 +175,11 @@ class Attributes(Part):
         else:
             self.call_special(writer, obj, (name, *value), WRITTEN_ATTRIBUTE)
 
-    def generic_setattr(self, obj: Any, name: str, value: Any) -> None:
-        """`object.__setattr__`, and that of `type`"""
-        self.write_generic(obj, name, value)
-
-    def generic_delattr(self, obj: Any, name: str) -> None:
-        """`object.__delattr__`, and that of `type`"""
-        self.write_generic(obj, name)
-
     def write_generic(self, obj: Any, name: str, *value: Any) -> None:
-        """By a data descriptor of the class, else in the instance dictionary; without a value, delete."""
+        """`__setattr__` of `object` and `type`: by a data descriptor of the class, else to the instance dictionary.
+
+        Without a value, their `__delattr__`.
+        """
         found = find_in_class(type(obj), name)
         if found is None or not is_data_descriptor(found.value):
             return self.write_natively(obj, name, *value)

@@ -4,9 +4,9 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
 
     names        load_global store_global delete_global load_name store_name delete_name find_name
                  make_cell load_cell store_cell delete_cell import_name import_from import_star
-    attributes   getattr setattr delattr; read_attribute write_attribute; generic_getattr generic_setattr
-                 generic_delattr write_generic type_getattr super_getattr module_getattr method_getattr; class_value
-                 special_value wrapped own_value read_descriptor read_natively write_descriptor write_natively
+    attributes   getattr setattr delattr; read_attribute write_attribute; generic_getattr type_getattr super_getattr
+                 module_getattr method_getattr write_generic; class_value special_value wrapped own_value
+                 read_descriptor read_natively write_descriptor write_natively
     operators    unary binary compare is_op contains truth length convert format native_instruction
     containers   getitem setitem delitem iter next send unpack unpack_ex set_add map_add
                  list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class

@@ -28,8 +28,6 @@ class Part:
 
     getattr: Operation
     generic_getattr: Operation
-    generic_setattr: Operation
-    generic_delattr: Operation
     getitem: Operation
     setitem: Operation
     delitem: Operation

@@ -68,44 +68,23 @@ def hasattr_(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return True
 
 
-def _writing(function: Any, primitive: str, count: int) -> None:
+def _of_names(function: Any, primitive: str, count: int, of_classes: bool | None = None) -> None:
+    """A function of an object, a name, and what there is more; of classes only, or of everything else."""
+
     @substitute(function)
-    def write(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs or len(args) != count or not isinstance(args[1], str):
+    def call(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fits = not kwargs and len(args) == count and isinstance(args[1], str)
+        if not fits or of_classes is (not issubclass(type(args[0]), type)):
             return function(*args, **kwargs)
         return getattr(machine, primitive)(*args)
 
 
-_writing(setattr, "setattr", 3)
-_writing(delattr, "delattr", 2)
-
-
-@substitute(object.__getattribute__)
-def generic_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 2 or issubclass(type(args[0]), type):
-        return object.__getattribute__(*args, **kwargs)
-    return machine.generic_getattr(*args)
-
-
-@substitute(type.__getattribute__)
-def type_getattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 2 or not issubclass(type(args[0]), type):
-        return type.__getattribute__(*args, **kwargs)
-    return machine.type_getattr(*args)
-
-
-@substitute(object.__setattr__)
-def generic_setattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 3 or issubclass(type(args[0]), type):
-        return object.__setattr__(*args, **kwargs)
-    return machine.generic_setattr(*args)
-
-
-@substitute(object.__delattr__)
-def generic_delattr(machine: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) != 2 or issubclass(type(args[0]), type):
-        return object.__delattr__(*args, **kwargs)
-    return machine.generic_delattr(*args)
+_of_names(setattr, "setattr", 3)
+_of_names(delattr, "delattr", 2)
+for _cls, _reading in ((object, "generic_getattr"), (type, "type_getattr")):
+    _of_names(_cls.__getattribute__, _reading, 2, _cls is type)
+    _of_names(_cls.__setattr__, "write_generic", 3, _cls is type)
+    _of_names(_cls.__delattr__, "write_generic", 2, _cls is type)
 
 
 @substitute(next)

@@ -64,7 +64,7 @@ from onegraph.capture.heap.native_calls import (
 from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.lookup import find_in_class
+from onegraph.capture.interp.lookup import find_in_class, is_python
 from onegraph.capture.interp.rests import LENGTH, Rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.classes import AbstractAnswers
@@ -192,9 +192,9 @@ class Tracer(Frames, Containers):
             return obj.shape[0] if obj.dim() else len(obj)
         refuse_marked(obj)
         self.world.length_matters(obj)
-        method = self.class_lookup(type(obj), "__len__")
-        if isinstance(method, types.FunctionType):
-            result = self.call(method, (obj,), {}, rest)
+        method = self.type_lookup(type(obj), "__len__")
+        if is_python(method):
+            result = self.call_special(method, obj, rest=rest)
             known = isinstance(result, torch.SymInt) or type(result) is int and 0 <= result <= sys.maxsize
             return result if known else taken(len, "__len__", type(obj), result)
         self.world.refuse_opaque(obj)
@@ -446,9 +446,9 @@ class Tracer(Frames, Containers):
             return function(*args)
 
     def call_native_or_method(self, kind: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        method = self.class_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else NULL
-        if isinstance(method, types.FunctionType):
-            result = self.call(method, args, kwargs)
+        method = self.type_lookup(type(args[0]), name) if len(args) == 1 and not kwargs else NULL
+        if is_python(method):
+            result = self.call_special(method, args[0])
             return result if self.type_of(result) is kind else taken(kind, name, type(args[0]), result)
         return self.run_native(kind, args, kwargs)
 

@@ -151,20 +151,20 @@ def attribute_name(name: Any) -> str:
 @policy(object.__setattr__, type.__setattr__, types.ModuleType.__setattr__)
 def object_setattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name, value = args
-    tracer.generic_setattr(owner, attribute_name(name), value)
+    tracer.write_generic(owner, attribute_name(name), value)
 
 
 @policy(BaseException.with_traceback)
 def with_traceback(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     error, traceback = args
-    tracer.generic_setattr(error, "__traceback__", traceback)
+    tracer.write_generic(error, "__traceback__", traceback)
     return error
 
 
 @policy(object.__delattr__, type.__delattr__, types.ModuleType.__delattr__)
 def object_delattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
-    tracer.generic_delattr(owner, attribute_name(name))
+    tracer.write_generic(owner, attribute_name(name))
 
 
 @policy(object.__getattribute__, types.ModuleType.__getattribute__)

@@ -119,7 +119,7 @@ def set_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
     elif held or isinstance(value, Module) or builtins.isinstance(value, torch.nn.Parameter):
         tracer.interpret(Module.__setattr__, args, kwargs)
     else:
-        tracer.generic_setattr(module, name, value)
+        tracer.write_generic(module, name, value)
 
 
 def attributes_of(tracer: Tracing, attributes: dict[str, Any], table: str) -> dict[str, Any]:
