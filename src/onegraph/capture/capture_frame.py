@@ -262,7 +262,7 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     for given in trace.recorder.inputs:
         node = placeholders[given.name]
         if node.users:
-            node.meta["writes"] = trace.recorder.written.get(given.name, 0)
+            node.meta["writes"] = given.written or 0
             node.meta["trained"] = trace.is_trained(given)
             used.append(given)
         else:
@@ -273,9 +273,8 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     cx.emit(ev.GraphCaptured(cx.frame, operations, len(used), partial(graph_text, module), module))
     trace.pause()
     guard_memory(trace.recorder, used, trace.world.guard)
-    guard_histories(trace.recorder, used, trace.world.guard)
-    names, grad_enabled = [given.name for given in used], trace.state.values["grad_mode"]
-    fallback = fallback_of(trace.recorder, names, len(rebuild.outputs), grad_enabled, cx)
+    guard_histories(used, trace.world.guard)
+    fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), trace.state.values["grad_mode"], cx)
     arguments = ", ".join(trace.input_text(rebuild, given) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(GRAPH)}({arguments})"

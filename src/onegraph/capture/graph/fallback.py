@@ -17,7 +17,7 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
-from onegraph.capture.graph.record import Recorder
+from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled, vmap_increment_nesting
 from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
 
@@ -96,11 +96,13 @@ class Fallback:
             return tuple([None if tensor.is_inference() else tensor._version for tensor in written])
 
 
-def fallback_of(recorder: Recorder, used: Sequence[str], outputs: int, grad_enabled: bool, cx: Context) -> Fallback:
+def fallback_of(
+    recorder: Recorder, used: Sequence[GraphInput], outputs: int, grad_enabled: bool, cx: Context
+) -> Fallback:
     """The fallback of a finished graph with the inputs `used` and this number of outputs."""
     effects, nodes = recorder.fake.effects, recorder.graph.nodes
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
-    written = tuple(index for index, name in enumerate(used) if name in recorder.written)
+    written = tuple(index for index, given in enumerate(used) if given.written is not None)
     opening = any(node.target in OPENING for node in nodes)
     modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is set_grad_enabled)]
     return Fallback(cx, grad_enabled, bool(modes[-1]), repeatable, written, effects.random, opening, outputs)

@@ -24,17 +24,16 @@ from onegraph.torchlib.shapes import Computed
 def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]) -> None:
     """Guard which of the inputs of a graph overlap, as far as the graph writes to one of them."""
     places = placed(inputs)
-    written = tuple(given.name in recorder.written for given, _ in places)
+    written = tuple(given.written is not None for given, _ in places)
     if len(places) < 2 or not any(written):
         return
-    fakes = {node.name: node.meta["example_value"] for node in recorder.graph.nodes if node.op == "placeholder"}
-    varying = tuple(varies(fakes[given.name]) for given, _ in places)
+    varying = tuple(varies(given.fake) for given, _ in places)
     memory = _C.Memory(tuple(given.example for given, _ in places), written, varying)
     first, *others = (source for _, source in places)
     guard(first, "memory", (tuple(others), memory))
-    if recorder.given_history:  # which the program may ask of inputs that the graph does not use
-        places = placed(recorder.inputs)
-        recorded = tuple(given.name in recorder.given_history for given, _ in places)
+    if any(given.is_given_history for given in recorder.inputs):
+        places = placed(recorder.inputs)  # the program may ask those that the graph does not use
+        recorded = tuple(given.is_given_history for given, _ in places)
         first, *others = (source for _, source in places)
         guard(first, "together", (tuple(others), OwnStorages(recorded)))
 
@@ -45,21 +44,19 @@ def placed(inputs: Sequence[GraphInput]) -> list[tuple[GraphInput, Source]]:
     return [(given, source) for given, source in given if not isinstance(source, Computed)]
 
 
-def guard_histories(
-    recorder: Recorder, inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]
-) -> None:
+def guard_histories(inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]) -> None:
     """Guard that autograd lets the graph write to the inputs with a history."""
     for given in inputs:
-        if given.name in recorder.with_history and not isinstance(given.source, Computed):
+        if given.had_history and not isinstance(given.source, Computed):
             guard(given.source, "check", NoViewOfLeaf())
 
 
 def guard_places(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -> None:
     """Guard where the inputs are in their storages, where the program has asked."""
-    for given, fake in recorder.placed_inputs():
+    for given in recorder.placed_inputs():
         if not isinstance(given.source, Computed) and has_address(given.example):
             # A fake of symbolic size has a storage that ends with it.
-            guard(given.source, "check", AtPlace(given.example, whole_storage=not varies(fake)))
+            guard(given.source, "check", AtPlace(given.example, whole_storage=not varies(given.fake)))
 
 
 class AtPlace(Predicate):
@@ -85,7 +82,7 @@ def guard_bases(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -
     """Guard whether a view in `no_grad` takes part in gradients: it does if what the input views does."""
     for given in recorder.inputs:
         is_parameter = type(given.example) is torch.nn.Parameter  # which is no view
-        if given.name in recorder.viewed_plainly and not (is_parameter or isinstance(given.source, Computed)):
+        if given.is_viewed_plainly and not (is_parameter or isinstance(given.source, Computed)):
             guard(given.source, "check", PlainBase(has_plain_base(given.example)))
 
 

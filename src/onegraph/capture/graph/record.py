@@ -51,23 +51,26 @@ from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class GraphInput:
-    """One placeholder: where its value is found at each call, or what number it holds, and the value of this call."""
+    """One placeholder: where its value is found at each call, or what number it holds, and the value of this call.
+
+    `fake` stands for the value. The rest is of tensors: `version` is that at the last look, `recorded` whether
+    gradients are recorded for it from the start, `written` how many of the writes to it autograd has seen, or None.
+    """
 
     name: str
     source: Source | Computed
     example: Any
-
-
-@dataclass(slots=True)
-class SeenInput:
-    """A tensor among the inputs, and its version at the last look."""
-
-    name: str
-    value: torch.Tensor
-    version: int | None
-    recorded: bool
+    fake: Any
+    version: int | None = None
+    recorded: bool = False
+    written: int | None = None
+    #: Whether gradients are recorded for it since a write, and whether they were before one that is recorded.
+    is_given_history: bool = False
+    had_history: bool = False
+    #: Whether gradients are recorded for it, and it has views that were made in `no_grad`.
+    is_viewed_plainly: bool = False
 
 
 class Recorder(TorchFunctionMode):
@@ -99,19 +102,11 @@ class Recorder(TorchFunctionMode):
         self._numbers: dict[Any, torch.fx.Node] = {}
         self._keep: list[Any] = []
         self._last_input: torch.fx.Node | None = None
-        #: The inputs that were written to, by name, and how many of the writes autograd has seen.
-        self.written: dict[str, int] = {}
-        #: The inputs, by name, for which gradients are recorded since a write.
-        self.given_history: set[str] = set()
-        #: The inputs that had one before a write that is recorded.
-        self.with_history: set[str] = set()
-        #: The inputs, by name, for which gradients are recorded and which have views that were made in `no_grad`.
-        self.viewed_plainly: set[str] = set()
         #: Whether the program was told how tensors lie in memory.
         self.told_layouts = False
         #: The storages in which the program has asked where its tensors are.
         self.placed: set[int] = set()
-        self._inputs_on: dict[int, list[SeenInput]] = {}  # by the address of their storage
+        self._inputs_on: dict[int, list[GraphInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
@@ -128,11 +123,12 @@ class Recorder(TorchFunctionMode):
         node.target = node.name  # the parameter's name, which that of another input must not hide
         node.meta["example_value"] = value
         self._last_input = node
-        self.inputs.append(GraphInput(node.name, source, example))
+        given = GraphInput(node.name, source, example, value)
+        self.inputs.append(given)
         self.bind(value, node)
         if isinstance(value, torch.Tensor):
-            seen = SeenInput(node.name, value, version_of(value), is_recorded(value))
-            self._inputs_on.setdefault(storage_of(value), []).append(seen)
+            given.version, given.recorded = version_of(value), is_recorded(value)
+            self._inputs_on.setdefault(storage_of(value), []).append(given)
             self._refuse_shared_history()
         return node
 
@@ -147,19 +143,18 @@ class Recorder(TorchFunctionMode):
     def is_input(self, value: Any) -> bool:
         return id(value) in self.nodes and self.nodes[id(value)].op == "placeholder"
 
-    def placed_inputs(self) -> list[tuple[GraphInput, torch.Tensor]]:
-        """The inputs, and their fakes, in storages in which the program has asked where its tensors are."""
-        fakes = {seen.name: seen.value for storage in self.placed for seen in self._inputs_on.get(storage, ())}
-        return [(given, fakes[given.name]) for given in self.inputs if given.name in fakes]
+    def placed_inputs(self) -> list[GraphInput]:
+        """The inputs in storages in which the program has asked where its tensors are."""
+        placed = [given for storage in self.placed for given in self._inputs_on.get(storage, ())]
+        return [given for given in self.inputs if given in placed]
 
     def inputs_in(self, tensor: torch.Tensor) -> list[GraphInput]:
         """The inputs that share the storage of a tensor, or have a part of it."""
-        names = {seen.name for seen in self._inputs_on.get(storage_of(tensor), ())}
-        return [given for given in self.inputs if given.name in names]
+        return self._inputs_on.get(storage_of(tensor), [])
 
     def has_recorded_input(self) -> bool:
         """Whether gradients are recorded for any of the inputs."""
-        return any(seen.recorded for inputs in self._inputs_on.values() for seen in inputs)
+        return any(given.recorded for given in self.inputs)
 
     def bind(self, value: Any, node: torch.fx.Node) -> None:
         self.nodes[id(value)] = node
@@ -256,23 +251,23 @@ class Recorder(TorchFunctionMode):
         effects = self.fake.effects
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())
-            changed = [seen for seen in inputs if version_of(seen.value) != seen.version]
-            for seen in changed or inputs:
-                before, seen.version = seen.version or 0, version_of(seen.value)
-                self.written[seen.name] = self.written.get(seen.name, 0) + (seen.version or 0) - before
-                if seen.recorded and torch.is_grad_enabled():
-                    self.with_history.add(seen.name)
-                    refuse_view_of_leaf(next(given.example for given in self.inputs if given.name == seen.name))
-                if is_recorded(seen.value) and not seen.recorded:
-                    self.given_history.add(seen.name)
+            changed = [given for given in inputs if version_of(given.fake) != given.version]
+            for given in changed or inputs:
+                before, given.version = given.version or 0, version_of(given.fake)
+                given.written = (given.written or 0) + (given.version or 0) - before
+                if given.recorded and torch.is_grad_enabled():
+                    given.had_history = True
+                    refuse_view_of_leaf(given.example)
+                if is_recorded(given.fake) and not given.recorded:
+                    given.is_given_history = True
                     self._refuse_shared_history()
             effects.unknown = effects.unknown or bool(inputs) and (adding or not changed)
         effects.writes.clear()
 
     def _refuse_shared_history(self) -> None:
         """Break the graph where an input has been given a history, and another one may have got it too."""
-        for given in self.inputs if self.given_history else ():
-            if given.name in self.given_history and any(
+        for given in self.inputs:
+            if given.is_given_history and any(
                 other is not given
                 and isinstance(other.example, torch.Tensor)
                 and storage_of(other.example) == storage_of(given.example)
@@ -320,8 +315,8 @@ class Recorder(TorchFunctionMode):
                 self._keep.append(result)
                 self._made.setdefault(id(result), version_of(result) or 0)
                 if not torch.is_grad_enabled() and has_storage(result):
-                    inputs = self._inputs_on.get(storage_of(result), ())
-                    self.viewed_plainly.update(seen.name for seen in inputs if is_recorded(seen.value))
+                    for given in self._inputs_on.get(storage_of(result), ()):
+                        given.is_viewed_plainly = given.is_viewed_plainly or is_recorded(given.fake)
             case tuple() | list():
                 for index, item in enumerate(result):
                     if contains_tensor(item):

@@ -271,7 +271,7 @@ def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple
         versions = [value._version for value in tensors if isinstance(value, torch.Tensor)]
     return (
         versions,
-        dict(tracer.recorder.written),
+        {given.name: given.written for given in tracer.recorder.inputs if given.written is not None},
         {key: identities(value) for key, value in vars(context).items() if key != "unpacked"},
         [(id(shadow), member, id(value)) for shadow, member, value in world.changed_slots()],
         [(key, name, id(value)) for key, space in world.namespaces.items() for name, value in space.written.items()],
