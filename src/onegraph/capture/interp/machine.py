@@ -8,7 +8,7 @@ A subclass changes what a primitive does (a tracer records, guards, breaks); the
                  module_getattr method_getattr write_generic; class_value special_value wrapped own_value
                  read_descriptor read_natively write_descriptor write_natively
     operators    unary binary compare is_op contains truth length convert format native_instruction
-    containers   getitem setitem delitem iter next send unpack unpack_ex set_add map_add
+    containers   getitem getitem_of_dict value_in_dict setitem delitem iter next send unpack unpack_ex set_add map_add
                  list_extend list_to_tuple set_update dict_update dict_merge star_arguments match_keys match_class
     calls        call call_native call_python bind call_type instantiate call_type_natively build_class super_arguments
                  make_function enter_context leave_context call_of_instruction

@@ -242,6 +242,8 @@ class Protocols(Part):
         found = self.type_lookup(type(container), "__getitem__")
         if is_python(found):
             return self.call_special(found, container, (key,), rests.ITEM)
+        if found is dict.__getitem__:
+            return self.getitem_of_dict(container, key)
         if issubclass(type(container), type) and found is NULL:
             method = self.type_lookup(container, "__class_getitem__")
             if isinstance(method, classmethod):
@@ -251,6 +253,22 @@ class Protocols(Part):
     def says_index(self, cls: type) -> bool:
         """Whether instances say by a method in Python which number they are. Those of integers are not asked."""
         return is_python(self.type_lookup(cls, "__index__")) and not issubclass(cls, int)
+
+    def getitem_of_dict(self, container: dict[Any, Any], key: Any) -> Any:
+        """`dict.__getitem__`, which asks `__missing__` of a subclass."""
+        value = self.value_in_dict(container, key)
+        if value is not NULL:
+            return value
+        missing = self.type_lookup(type(container), "__missing__")
+        if missing is NULL:
+            raise KeyError(key)
+        if is_python(missing):
+            return self.call_special(missing, container, (key,), rests.ITEM)
+        return self.natively(operator.getitem, container, key)
+
+    def value_in_dict(self, container: dict[Any, Any], key: Any) -> Any:
+        """What a dict holds under a key, or NULL."""
+        return self.natively(dict.get, container, key, NULL)
 
     def index(self, obj: Any, rest: Rest | None) -> int:
         """`operator.index(obj)` of an object with `__index__` in Python"""

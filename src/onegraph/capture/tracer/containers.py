@@ -19,10 +19,10 @@ from onegraph.capture.heap.native_calls import refuse_called
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.interp.lookup import is_python
-from onegraph.capture.interp.rests import ITEM, ITERATOR, NEXT, Rest, indexing_rest
+from onegraph.capture.interp.rests import ITERATOR, NEXT, Rest, indexing_rest
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.exact_types import defined, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy
 
 #: The methods of iterators, as functions.
@@ -72,17 +72,7 @@ class Containers(Operators):
             key = self.numbers.concrete_deep(key, "hash")
         match plain(container):
             case dict() if type(container).__getitem__ is dict.__getitem__:
-                try:
-                    return self.world.lookup(container, key)
-                except KeyError:
-                    missing = self.type_lookup(type(container), "__missing__")
-                    if missing is NULL:
-                        raise
-                if is_python(missing):
-                    return self.call_special(missing, container, (key,), ITEM)
-                if isinstance(container, collections.defaultdict):
-                    refuse_called(container.default_factory, self.world.refuse_opaque)
-                return super().getitem(container, key)
+                return self.getitem_of_dict(container, key)
             case list() if type(container) is list and type(key) is int:
                 return self.world.element(container, key)
         if isinstance(container, torch.Tensor):
@@ -92,6 +82,14 @@ class Containers(Operators):
             for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
                 self.world.refuse_opaque(part)
         return super().getitem(container, key)
+
+    def value_in_dict(self, container: Any, key: Any) -> Any:
+        try:
+            return self.world.lookup(container, key)
+        except KeyError:
+            if defined(type(container), "__missing__") is collections.defaultdict.__missing__:
+                refuse_called(container.default_factory, self.world.refuse_opaque)
+            return NULL
 
     def _as_index(self, key: Any, rest: Rest | None = None) -> Any:
         """The index of a tensor, with numbers in the place of objects that say which number they are."""

@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import operator
+import sys
 import types
 
 from capture.interp.programs import program
@@ -542,3 +543,38 @@ def metaclass_that_reads():
         seven, eight = 1, 8
 
     return C.seven, C.eight, C().seven
+
+
+@program
+def missing_keys():
+    class Filling(dict):
+        def __missing__(self, key):
+            if key is None:
+                raise LookupError("refused")
+            self[key] = sys._getframe().f_code.co_name
+            return self[key]
+
+    class Static(dict):
+        __missing__ = staticmethod(lambda key: ("static", key))
+
+    class Key:
+        def __eq__(self, other):
+            raise ValueError("compared")
+
+        def __hash__(self):
+            return hash(1)
+
+    filling, plain, made = Filling(a=1), dict(a=1), Static()
+    out = [filling["a"], filling["b"], filling, made[2], filling.get("c")]
+    for act in (
+        lambda: filling[None],
+        lambda: plain["b"],
+        lambda: filling[[]],
+        lambda: {1: 2}[Key()],
+        lambda: plain[Key],
+    ):
+        try:
+            out.append(act())
+        except Exception as e:
+            out.append((type(e).__name__, str(e)))
+    return out
