@@ -138,23 +138,26 @@ class Bisimulation:
     def _container(self, a: Any, b: Any, path: Path) -> Iterator[Pair]:
         match a:
             case dict() | types.MappingProxyType():
-                require(len(a) == len(b), list(a), list(b), f"keys of {path}")
-                numbered = isinstance(a, collections.OrderedDict) and all(type(key) is int for key in a)
-                for (left, x), (right, y) in zip(list(a.items()), list(b.items()), strict=True):
+                items, others = held(a), held(b)
+                require(len(items) == len(others), items, others, f"keys of {path}")
+                numbered = isinstance(a, collections.OrderedDict) and all(type(key) is int for key, _ in items)
+                for (left, x), (right, y) in zip(items, others, strict=True):
                     if not numbered:  # the keys of hooks are numbers that the process counts
                         yield left, right, f"keys of {path}"
                     yield x, y, f"{path}[{short(left)}]"
                 if isinstance(a, collections.defaultdict):
                     yield a.default_factory, b.default_factory, f"{path}.default_factory"
             case list() | tuple() | collections.deque():
-                require(len(a) == len(b), a, b, path)
-                for index, (x, y) in enumerate(zip(list(a), list(b), strict=True)):
+                items, others = held(a), held(b)
+                require(len(items) == len(others), items, others, path)
+                for index, (x, y) in enumerate(zip(items, others, strict=True)):
                     yield x, y, f"{path}[{index}]"
                 if isinstance(a, collections.deque):
                     require(a.maxlen == b.maxlen, a, b, path)
             case set() | frozenset():
-                plain = all(type(item) in ATOMS for item in a)
-                require(len(a) == len(b) and (not plain or a == b), a, b, path)
+                items, others = held(a), held(b)
+                plain = all(type(item) in ATOMS for item in items)
+                require(len(items) == len(others) and (not plain or set(items) == set(others)), items, others, path)
             case _ if hasattr(type(a), "__next__") and type(a).__module__ in ("builtins", "itertools"):
                 yield reduced(a), reduced(b), f"{path} (iterator)"
             case int() | float() | str() | bytes() | complex():
@@ -205,6 +208,24 @@ class Bisimulation:
         require(equal, a.detach(), b.detach(), path)
         if history(a) == (True, True):
             yield a.grad, b.grad, f"{path}.grad"
+
+
+#: How the contents of containers are read without asking a class of the program.
+CONTENTS: dict[type, Any] = {
+    collections.OrderedDict: collections.OrderedDict.items,
+    dict: dict.items,
+    types.MappingProxyType: types.MappingProxyType.items,
+    list: list.__iter__,
+    tuple: tuple.__iter__,
+    collections.deque: collections.deque.__iter__,
+    set: set.__iter__,
+    frozenset: frozenset.__iter__,
+}
+
+
+def held(container: Any) -> list[Any]:
+    """The items of a list, tuple or set, the pairs of a dict."""
+    return list(next(read for kind, read in CONTENTS.items() if isinstance(container, kind))(container))
 
 
 def history(tensor: torch.Tensor) -> Any:

@@ -27,6 +27,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tests.fuzz.methods import draw_methods
 from tests.fuzz.programs import draw_program
 from tests.fuzz.raising import draw_raising
 from tests.fuzz.recording import draw_recording
@@ -34,7 +35,12 @@ from tests.fuzz.shrink import shrink
 from tests.fuzz.twin import COMPILED_LIMIT, HANGS, Measured, Unfit, Way, compare, count_operators, way_of
 
 #: What programs are about, and how one is drawn.
-DRAWINGS = {"anything": draw_program, "exceptions": draw_raising, "gradients": draw_recording}
+DRAWINGS = {
+    "anything": draw_program,
+    "exceptions": draw_raising,
+    "gradients": draw_recording,
+    "methods": draw_methods,
+}
 #: Programs that one process runs, and how many of one kind of difference are made small.
 CHUNK, SHRUNK = 100, 2
 #: Bytes that a process may map beyond those of its start, and seconds of silence after which it is killed: a program

@@ -107,7 +107,7 @@ def at(tree: ast.AST, path: Path) -> Any:
     for name, index in path:
         node = getattr(node, name, None)
         if index is not None and node is not None:
-            node = node[index] if index < len(node) else None
+            node = node[index] if isinstance(node, list) and index < len(node) else None
         if node is None:
             return None
     return node

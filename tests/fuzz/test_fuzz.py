@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from random import Random
 
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 
 from onegraph import _C
+from tests.fuzz.methods import draw_methods
 from tests.fuzz.programs import programs
 from tests.fuzz.shrink import shrink
 from tests.fuzz.twin import Timeout, Unfit, Way, World, compare, depends_on_rounding, judged, limited
@@ -23,6 +25,12 @@ def test_programs(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert not difference_of(text, Way()), shrink(text, lambda candidate: difference_of(candidate, Way()) != "")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_special_methods(seed: int) -> None:
+    text = draw_methods(Random(seed))
+    assert not difference_of(text, Way()), text
 
 
 CHAOTIC = """

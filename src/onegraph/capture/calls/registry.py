@@ -127,6 +127,8 @@ READS = frozenset(
 )
 #: Methods of lists and tuples that compare their argument with the items.
 COMPARING = frozenset({"count", "index", "remove", "__contains__"})
+#: Methods that compare their argument with the object.
+COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 #: Methods of dicts and sets that look for their first argument.
 KEYED = frozenset(
     "get pop setdefault move_to_end add discard remove __contains__ __getitem__ __setitem__ __delitem__".split()

@@ -102,8 +102,8 @@ class Operators(Attributes):
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
-        left, right = (self._filled_deep(self.numbers.truth_value(value)) for value in (a, b))
         self.world.told_apart(a, b)
+        left, right = self.numbers.truth_value(a), self.numbers.truth_value(b)
         try:
             answer = FUNCTIONS[op](left, right) if is_reflected(left, right) else super().compare(op, left, right)
             if isinstance(answer, torch.SymBool) and not self.numbers.decides(answer):
@@ -170,11 +170,6 @@ class Operators(Attributes):
             return value
         return self.world.realize_items(value)
 
-    def _filled_deep(self, value: Any) -> Any:
-        if type(value) in ATOMS or isinstance(value, torch.Tensor):
-            return value
-        return self.world.realize_deep(value) if rule_of(type(value)).is_looked_into else value
-
     def shown(self, value: Any) -> Any:
         """An argument of a native function that prints it, or a tuple or dict of them."""
         texts = self.recorder.texts
@@ -193,7 +188,7 @@ class Operators(Attributes):
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
         if type(value).__repr__ is not object.__repr__ or type(value).__str__ is not object.__str__:
             self.world.refuse_opaque(value)
-        if hides_text(self._filled_deep(value), set()):
+        if hides_text(self.world.filled(value), set()):
             raise GraphBreak(TEXT_OF_CONTAINER)
         return self.numbers.concrete_deep(value, "text")
 

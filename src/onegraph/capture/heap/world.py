@@ -211,7 +211,9 @@ class World(Namespaces, Keys):
         return hex(id(real))
 
     def told_apart(self, a: Any, b: Any) -> None:
-        """The program compares two values natively: guard which objects in them are one object."""
+        """The program compares two values natively: fill them, and guard which objects in them are one object."""
+        self.filled(a)
+        self.filled(b)
         todo, seen = [(a, b)], set()
         while todo:
             a, b = todo.pop()
@@ -343,6 +345,10 @@ class World(Namespaces, Keys):
         for child in self.children(value):
             self.realize_deep(child, opaque, seen)
         return value
+
+    def filled(self, value: Any) -> Any:
+        """A value that native code compares or prints, filled if that looks into it."""
+        return self.realize_deep(value) if rule_of(type(value)).is_looked_into else value
 
     def attributes(self, value: Any) -> dict[str, Any] | None:
         """The instance dictionary of a shadow object or an object made by the trace, without running user code."""

@@ -30,6 +30,7 @@ from onegraph.capture.bytecode import decode
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.calls.registry import (
     COMPARING,
+    COMPARISONS,
     KEYED,
     PURE_MODULES,
     READS,
@@ -369,6 +370,8 @@ class Tracer(Frames, Containers):
         if function.__name__ in COMPARING and args and rule_of(type(receiver)).compares_members:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
+        elif function.__name__ in COMPARISONS and args:
+            self.world.told_apart(receiver, args[0])
         if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
             self.realize_for(function, receiver)
             return self.run_native(function, args, kwargs)

@@ -173,7 +173,10 @@ def filter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 class Calls:
-    """A function of the program that native code calls: the call comes back to the tracer."""
+    """A function of the program that native code calls: the call comes back to the tracer.
+
+    Native code may compare what it is given.
+    """
 
     __slots__ = ("function", "tracer")
 
@@ -182,7 +185,7 @@ class Calls:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        return self.tracer.call(self.function, args, {})
+        return self.tracer.world.filled(self.tracer.call(self.function, args, {}))
 
 
 class Asks(Calls):
@@ -237,7 +240,7 @@ for _kind, _function in CALLING.items():
 def iter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 2 or kwargs or not callable(args[0]):
         return SUBSTITUTES[id(iter)](tracer, args, kwargs)
-    return tracer.run_native(iter, (Calls(tracer, args[0]), args[1]), kwargs)
+    return tracer.run_native(iter, (Calls(tracer, args[0]), tracer.world.filled(args[1])), kwargs)
 
 
 @policy(object.__reduce_ex__)
