@@ -59,3 +59,52 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_plain_arguments(program: Callable[[Tensor], Tensor]) -> None:
     x = torch.arange(4.0)
     torch.testing.assert_close(onegraph.compile(program, fullgraph=True)(x), program(x))
+
+
+LOG: list[str] = []
+
+
+class Second:
+    def __index__(self) -> int:
+        LOG.append("index")
+        return 1
+
+
+class Rows(list[int]):
+    def __iter__(self):
+        LOG.append("iterated")
+        return iter([1, 0])
+
+
+class Plain(list[int]):
+    pass
+
+
+def written(x: Tensor, key: object, value: object) -> Tensor:
+    made = x.clone()
+    made[key] = value  # type: ignore[index]
+    return made
+
+
+INDICES: dict[str, Callable[[Tensor], Tensor]] = {
+    "number": lambda x: x[Second()] + x[Second(),],
+    "slice": lambda x: x[Second() :],
+    "list": lambda x: x[Plain([1])],
+    "iterated": lambda x: x[Rows([0, 1])],
+    "made": lambda x: x + torch.tensor(Rows([0, 1])),
+    "write": lambda x: written(x, Second(), 5.0),
+    "write of rows": lambda x: written(x, Rows([0, 1]), 5.0),
+    "write of a list": lambda x: written(x, Plain([1, 2]), torch.ones(2)),
+}
+
+
+@pytest.mark.parametrize("program", INDICES.values(), ids=INDICES)
+def test_what_torch_asks_of_objects(program: Callable[[Tensor], Tensor]) -> None:
+    """It is asked when the program runs, as often as it would be."""
+    x = torch.arange(2.0) if program is INDICES["made"] else torch.arange(4.0)
+    LOG.clear()
+    expected, asked = program(x), list(LOG)
+    LOG.clear()
+    compiled = onegraph.compile(program, backend="eager", options={"check_unchanged": True})
+    torch.testing.assert_close(compiled(x), expected)
+    assert asked == LOG

@@ -36,6 +36,8 @@ NATIVE_FUNCTIONS = (
 )
 #: The methods that say which number an object is.
 NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
+#: What torch asks a sequence for its items.
+ITEMS = ("__iter__", "__getitem__", "__len__")
 SCRIPTED_TYPES = (ScriptFunction, ScriptMethod)
 #: Types whose native methods call nothing of the program. (The interpreter runs generators.)
 QUIET = ATOMS | {
@@ -57,6 +59,7 @@ def refuse_tensor_like(value: Any) -> None:
     """Break the graph where torch would hand an operation to the program, or ask it which number an object is."""
     match plain(value):
         case tuple() | list():
+            refuse_asked(type(value), ITEMS)
             for item in value:
                 refuse_tensor_like(item)
         case dict():
@@ -67,8 +70,13 @@ def refuse_tensor_like(value: Any) -> None:
         case _ if type(value) not in ATOMS and not is_library(type(value).__module__ or ""):
             if defines(type(value), "__torch_function__"):
                 raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
-            if any(isinstance(getattr(type(value), name, None), types.FunctionType) for name in NUMBERS):
-                raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {type(value)}")
+            refuse_asked(type(value), NUMBERS)
+
+
+def refuse_asked(cls: type, methods: Sequence[str]) -> None:
+    """Break the graph if any of these is a method in Python, which torch would call out of our sight."""
+    if any(isinstance(getattr(cls, name, None), types.FunctionType) for name in methods):
+        raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {cls}")
 
 
 def is_buffer(cls: type) -> bool:

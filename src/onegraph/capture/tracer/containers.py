@@ -15,7 +15,7 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.operators import Operators, membership
-from onegraph.capture.heap.native_calls import refuse_called
+from onegraph.capture.heap.native_calls import refuse_called, refuse_tensor_like
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.interp.lookup import is_python
@@ -76,7 +76,9 @@ class Containers(Operators):
             case list() if type(container) is list and type(key) is int:
                 return self.world.element(container, key)
         if isinstance(container, torch.Tensor):
-            return container[self._as_index(key, indexing_rest(container))]
+            index = self._as_index(key, indexing_rest(container))
+            refuse_tensor_like(index)
+            return container[index]
         self._fill_for("__getitem__", container)
         if isinstance(container, SEQUENCES):
             for part in (key.start, key.stop, key.step) if type(key) is slice else (key,):
@@ -108,7 +110,10 @@ class Containers(Operators):
         if isinstance(container, dict):
             key = self.numbers.concrete_deep(key, "hash")
             self.world.added(key, container)
-        if type(container) is not dict and not isinstance(container, torch.Tensor):
+        if isinstance(container, torch.Tensor):
+            key = self._as_index(key)
+            refuse_tensor_like((key, value))
+        elif type(container) is not dict:
             self._fill_for("__setitem__", container)
             if type(key) is slice and not isinstance(value, torch.Tensor):
                 self.world.realize_items(value)
