@@ -109,7 +109,7 @@ UNARY = (
     "'abc'[{a}]", "list(range({a}))", "'ab' * {a}", "','.join({a})", "'%s' % {a}", "'%r' % ({a},)", "'%d' % {a}",
     "'{{}}|{{!r}}'.format({a}, {a})", "list(zip({a}, [1, 2]))", "list(map(str, {a}))", "list(enumerate({a}))",
     "(lambda *items: items)(*{a})", "(lambda **named: named)(**{a})", "1 if {a} else 2", "{a}()", "copy.copy({a})",
-    "torch.ones(2) + {a}", "x * {a}", "x[{a}]", "[{a}, 1].index(1)", "[1, {a}].count({a})", "isinstance({a}, int)",
+    "torch.ones(2) + {a}", "x * {a}", "[{a}, 1].index(1)", "[1, {a}].count({a})", "isinstance({a}, int)",
 )  # fmt: skip
 PAIRS = (
     "divmod({a}, {b})", "pow({a}, {b}, 7)", "{a}[{b}]", "min({a}, {b})", "sorted([{a}, {b}])", "sum([{a}, {b}], {a})",

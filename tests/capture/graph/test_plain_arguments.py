@@ -76,8 +76,22 @@ class Rows(list[int]):
         return iter([1, 0])
 
 
+class Asked(list[int]):
+    def __getitem__(self, index):
+        LOG.append(f"item {index}")
+        return super().__getitem__(index)
+
+
 class Plain(list[int]):
     pass
+
+
+def refused(x: Tensor, act: Callable[[], object]) -> Tensor:
+    try:
+        act()
+    except TypeError as error:
+        LOG.append(str(error))
+    return x + 1
 
 
 def written(x: Tensor, key: object, value: object) -> Tensor:
@@ -92,6 +106,8 @@ INDICES: dict[str, Callable[[Tensor], Tensor]] = {
     "list": lambda x: x[Plain([1])],
     "iterated": lambda x: x[Rows([0, 1])],
     "made": lambda x: x + torch.tensor(Rows([0, 1])),
+    "operand": lambda x: refused(x, lambda: x | Asked([0, 1])),  # type: ignore[operator]
+    "compared": lambda x: refused(x, lambda: x < Asked([0, 1])),  # type: ignore[operator]
     "write": lambda x: written(x, Second(), 5.0),
     "write of rows": lambda x: written(x, Rows([0, 1]), 5.0),
     "write of a list": lambda x: written(x, Plain([1, 2]), torch.ones(2)),

@@ -130,6 +130,20 @@ def answer(function: Callable[..., Any], given: Any) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("spec", [">6", "d", ".2f", "x", "zz", "s"])
+def test_a_specification_is_refused_where_it_stands(spec: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    def shown(x: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, str]:
+        try:
+            return x + 1, format(t, spec)
+        except (TypeError, ValueError) as error:
+            return x + 1, str(error)
+
+    x, t = torch.ones(1), torch.ones(shape, dtype=dtype)
+    assert onegraph.compile(shown, backend="eager")(x, t)[1] == shown(x, t)[1]
+
+
 @pytest.mark.parametrize("expression", ["'%(a)s %(a)60s' % o", "'{0[a]!s:>60}'.format(o)", "'{a!s:>60}'.format_map(o)"])
 def test_the_text_of_a_tensor_in_a_dict_from_outside(expression: str) -> None:
     plain, function = compiled(expression, "o")

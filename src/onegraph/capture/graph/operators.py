@@ -19,6 +19,7 @@ from onegraph.capture.breaks import (
 )
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.heap.attributes import Attributes
+from onegraph.capture.heap.native_calls import ITEMS, refuse_asked
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.types.exceptions import args_of
@@ -78,6 +79,7 @@ class Operators(Attributes):
             return FUNCTIONS[op.rstrip("=")](a, b)
         if op[-1] == "=":
             self.world.touch(a)
+        refuse_items_beside_tensors(a, b)
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:
@@ -99,6 +101,7 @@ class Operators(Attributes):
         ):
             return op == "!="
         refuse_marked(a, b)
+        refuse_items_beside_tensors(a, b)
         for value in (a, b):
             if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
@@ -125,6 +128,9 @@ class Operators(Attributes):
     def format(self, obj: Any, spec: Any) -> str:
         obj = self.numbers.concrete(obj, "text")
         if isinstance(obj, torch.Tensor):
+            if spec and obj.dim():
+                raise TypeError(f"unsupported format string passed to {self.type_of(obj).__name__}.__format__")
+            format(zero_of(obj.dtype), spec)  # which refuses an unfit one
             return self.recorder.texts.mark(obj, "format", spec)
         if spec:
             refuse_marked(obj)
@@ -199,6 +205,21 @@ class Operators(Attributes):
     def map_add(self, container: dict[Any, Any], key: Any, value: Any) -> None:
         self.world.added(key, container)
         super().map_add(container, self.numbers.concrete_deep(key, "hash"), value)
+
+
+def zero_of(dtype: torch.dtype) -> Any:
+    """A number of the type that `Tensor.item` gives."""
+    if dtype is torch.bool:
+        return False
+    return 0j if dtype.is_complex else 0.0 if dtype.is_floating_point else 0
+
+
+def refuse_items_beside_tensors(a: Any, b: Any) -> None:
+    """Break the graph where an operator of tensors would ask a list for its items out of our sight."""
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        for value in (a, b):
+            if isinstance(value, list | tuple):
+                refuse_asked(type(value), ITEMS)
 
 
 def takes_unknown(a: Any, b: Any) -> bool:

@@ -95,12 +95,15 @@ class Protocols(Part):
         second = self.type_lookup(right, reflected)
         if not (is_python(in_place) or is_python(first) or is_python(second)):
             return self.natively(native, a, b)
+        if stem == "mul":
+            in_place = in_place if is_python(in_place) or not self._is_of_sequence(in_place) else NULL
+            first = NULL if self._repeats(left) else first
+            second = NULL if self._repeats(right) else second
         tries = self._tries(op, a, b, (in_place, first, second, reflected))
         shown = "** or pow()" if op == "**" else op
         message = f"unsupported operand type(s) for {shown}: '{type_name(left)}' and '{type_name(right)}'"
         if stem == "mul":
             repeating = self._repeating(op, a, b)
-            tries = [each for each in tries if not self._repeats(each[0])]
             if repeating is not None and self.type_lookup(type(repeating[2]), "__index__") is NULL:
                 message = f"can't multiply sequence by non-int of type '{type_name(type(repeating[2]))}'"
             elif repeating is not None:
@@ -129,21 +132,26 @@ class Protocols(Part):
     def _is_native_sequence(self, cls: type) -> bool:
         return self.type_lookup(cls, "__radd__") is NULL and not is_python(self.type_lookup(cls, "__add__"))
 
-    def _repeats(self, method: Any) -> bool:
-        """Whether this is how a native sequence repeats itself: no operator of numbers, which are all asked before."""
+    def _is_of_sequence(self, method: Any) -> bool:
+        """Whether a method is that of a native sequence, which is no operator of numbers."""
         native = type(method) is WrapperDescriptorType
         return native and self.type_lookup(method.__objclass__, "__radd__") is NULL
 
+    def _repeats(self, cls: type) -> bool:
+        """Whether instances are repeated as native sequences are, behind all operators of numbers."""
+        own = is_python(self.type_lookup(cls, "__rmul__"))
+        return not own and self._is_of_sequence(self.type_lookup(cls, "__mul__"))
+
     def _repeating(self, op: str, a: Any, b: Any) -> tuple[Any, Any, Any] | None:
         """How a native sequence is repeated by `*` or `*=`: the method, the sequence, the number."""
-        for receiver, argument in ((a, b), (b, a)):
-            for name in ("__imul__", "__mul__") if op == "*=" and receiver is a else ("__mul__",):
-                method = self.type_lookup(type(receiver), name)
-                if self._repeats(method):
-                    return method, receiver, argument
-            if op == "*=" and type(a).__flags__ & HEAP_TYPE:
-                return None  # a sequence on the right is asked by objects of native types only
-        return None
+        in_place = self.type_lookup(type(a), "__imul__") if op == "*=" else NULL
+        if self._is_of_sequence(in_place):
+            return in_place, a, b
+        if self._repeats(type(a)):
+            return self.type_lookup(type(a), "__mul__"), a, b
+        if op == "*=" and type(a).__flags__ & HEAP_TYPE:
+            return None  # a sequence on the right is asked by objects of native types only
+        return (self.type_lookup(type(b), "__mul__"), b, a) if self._repeats(type(b)) else None
 
     def compare(self, op: str, a: Any, b: Any) -> Any:
         """`a < b`, ..."""

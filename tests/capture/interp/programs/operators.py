@@ -99,6 +99,13 @@ def repeated_sequences():
         def __mul__(self, other):
             return NotImplemented
 
+    class Reversed(tuple):
+        def __rmul__(self, other):
+            return "reversed"
+
+    class Also(Reversed):
+        pass
+
     class Members(set):
         def __rsub__(self, other):
             return "rsub"
@@ -121,8 +128,8 @@ def repeated_sequences():
 
     out = []
     for make in (lambda: Times(2), Plain, lambda: 2, lambda: [1], Reflected, lambda: Items([1]), lambda: Scaled([1]),
-                 lambda: Unscaled([1]), lambda: {1, 2}):  # fmt: skip
-        for right in ([7], (8,), "ab", 3, Reflected(), None, Items([3]), Members({1})):
+                 lambda: Unscaled([1]), lambda: {1, 2}, Reversed):  # fmt: skip
+        for right in ([7], (8,), "ab", 3, Reflected(), None, Items([3]), Members({1}), Also((1,))):
             for act in (repeated, extended, raised, reduced, lambda a, b: a * b, lambda a, b: a + b):
                 try:
                     out.append(act(make(), right))

@@ -128,4 +128,4 @@ def keeps_order(before: list[Any], gone: list[Any], new: list[Any], after: set[A
     made.difference_update(gone)
     for item in new:
         made.add(item)
-    return len(made) == len(after) and all(map(operator.is_, made, set.__iter__(after)))
+    return len(made) == set.__len__(after) and all(map(operator.is_, made, set.__iter__(after)))
