@@ -57,11 +57,6 @@ PyObject *module_look_up(PyObject *UNUSED(module), PyObject *const *args, Py_ssi
     return Py_NewRef(found == NULL ? args[2] : found);
 }
 
-PyObject *module_is_data_descriptor(PyObject *UNUSED(module), PyObject *value)
-{
-    return PyBool_FromLong(Py_TYPE(value)->tp_descr_set != NULL);
-}
-
 /* Whether a special method is that of `object`, which other native classes have as one of their own. */
 PyObject *module_is_generic(PyObject *UNUSED(module), PyObject *method)
 {

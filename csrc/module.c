@@ -125,7 +125,6 @@ static PyMethodDef module_functions[] = {
     {"class_version", module_class_version, METH_O, NULL},
     {"answers_itself", module_answers_itself, METH_O, NULL},
     {"look_up", (PyCFunction)(void (*)(void))module_look_up, METH_FASTCALL, NULL},
-    {"is_data_descriptor", module_is_data_descriptor, METH_O, NULL},
     {"is_generic", module_is_generic, METH_O, NULL},
     {"force_eager", module_force_eager, METH_O, NULL},
     {"flush_denormals", module_flush_denormals, METH_O, NULL},

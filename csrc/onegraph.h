@@ -178,7 +178,6 @@ PyObject *module_flush_denormals(PyObject *module, PyObject *flush);
 PyObject *module_is_of(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *module_answers_itself(PyObject *module, PyObject *cls);
 PyObject *module_look_up(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *module_is_data_descriptor(PyObject *module, PyObject *value);
 PyObject *module_is_generic(PyObject *module, PyObject *method);
 
 /* ---- callables around functions (region.c), tracing (trace_hook.c) ---- */

@@ -260,9 +260,6 @@ def answers_itself(cls: type, /) -> bool:
 def look_up(cls: type, name: str, missing: Any, /) -> Any:
     """What a class has under a name, itself or by inheritance, not bound to anything; or `missing`."""
 
-def is_data_descriptor(value: object, /) -> bool:
-    """Whether a value of a class has `__set__` or `__delete__`."""
-
 def is_generic(method: object, /) -> bool:
     """Whether a special method reads or writes attributes as that of `object` does: native classes have their own."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from onegraph._C import answers_itself, is_data_descriptor, is_generic, is_of, look_up
+from onegraph._C import answers_itself, is_generic, is_of, look_up
+from onegraph.capture.pyobject.exact_types import is_data_descriptor
 
 
 class Liar:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from types import FunctionType, MethodDescriptorType, MethodType, ModuleType, WrapperDescriptorType
 from typing import Any
 
-from onegraph._C import is_data_descriptor, is_generic
+from onegraph._C import is_generic
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.interp.lookup import NATIVE_DESCRIPTORS, Entry, find_behind, find_in_class, is_python, type_name
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
-from onegraph.capture.pyobject.exact_types import is_descriptor
+from onegraph.capture.pyobject.exact_types import is_data_descriptor, is_descriptor
 from onegraph.capture.pyobject.layout import instance_dict
 
 _TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})

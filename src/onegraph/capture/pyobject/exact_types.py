@@ -39,6 +39,11 @@ def is_descriptor(value: Any) -> bool:
     return defines(type(value), "__get__")
 
 
+def is_data_descriptor(value: Any) -> bool:
+    """Whether a value in a class has `__set__` or `__delete__`: what is written to its name goes there."""
+    return defines(type(value), "__set__") or defines(type(value), "__delete__")
+
+
 def plain(value: Any) -> Any:
     """The value, to be matched against classes; None for an object that would answer itself."""
     return None if answers_itself(type(value)) else value
