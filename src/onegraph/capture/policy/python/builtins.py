@@ -315,13 +315,17 @@ def dict_contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 @policy(functools.cached_property.__get__)
 def cached_property(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Asked only where the instance has no value yet. (Its lock keeps out other threads, which a trace has not.)"""
+    """Its lock keeps out other threads, which a trace has not."""
     prop, owner = args[:2]
     attributes = None if owner is None else tracer.world.attributes(owner)
     if attributes is None:  # nothing can be kept
         return tracer.interpret(functools.cached_property.__get__, args, kwargs)
-    value = tracer.call(tracer.getattr(prop, "func"), (owner,), {})
-    attributes[tracer.getattr(prop, "attrname")] = value
+    name = tracer.getattr(prop, "attrname")
+    try:
+        return tracer.world.lookup(attributes, name)
+    except KeyError:
+        pass
+    value = attributes[name] = tracer.call(tracer.getattr(prop, "func"), (owner,), {})
     return value
 
 
