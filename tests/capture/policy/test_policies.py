@@ -617,3 +617,40 @@ def test_quantiles_of_the_normal_distribution() -> None:
     compiled = onegraph.compile(f, backend="eager", fullgraph=True, options={"check_unchanged": True})
     for p in (0.25, 0.5, 0.75):
         assert torch.equal(compiled(torch.ones(2), p), f(torch.ones(2), p))
+
+
+class Compared:
+    """A value that tells when it is compared."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __lt__(self, other: Any) -> bool:
+        CALLS.append(self.value)
+        return self.value < other.value
+
+    __gt__ = __lt__
+
+
+@pytest.mark.parametrize("break_at", [0, 1, 2, 9])
+@pytest.mark.parametrize("extreme", [min, max])
+def test_extremes_compare_each_item_before_the_next(extreme: Callable[..., Any], break_at: int) -> None:
+    def draws() -> Any:
+        for value in (2, 3, 1):
+            CALLS.append(10 + value)
+            yield Compared(value)
+
+    def key(value: int) -> Compared:
+        CALLS.append(20 + value)
+        if value == break_at:
+            torch._dynamo.graph_break()
+        return Compared(value)
+
+    def program(x: torch.Tensor) -> Any:
+        return x + 1, extreme(draws()).value, extreme([2, 3, 1], key=key), extreme(2, 3, 1, key=key)
+
+    CALLS.clear()
+    expected, told = program(torch.ones(2))[1:], list(CALLS)
+    CALLS.clear()
+    assert onegraph.compile(program, backend="eager")(torch.ones(2))[1:] == expected
+    assert told == CALLS

@@ -47,32 +47,33 @@ class Builders(Part):
         else:
             self.natively(container.update, items)
 
-    def _is_mapping(self, other: Any) -> bool:
-        return issubclass(type(other), dict) or self._optional(other, "keys") is not NULL
-
     def _mapping(self, other: Any) -> Any:
-        """A dict with the entries of a mapping."""
+        """A dict with the entries of a mapping; None of what is none, or says so by an AttributeError."""
         if issubclass(type(other), dict) and not self._runs_python(other, "__iter__"):
             return other
-        keys = self.getattr(other, "keys")
         found: dict[Any, Any] = {}
-        for key in self._take(self.iter(self.call(keys, (), {})), None):
-            self.natively(operator.setitem, found, key, self.getitem(other, key))
+        try:
+            for key in self._take(self.iter(self.call(self.getattr(other, "keys"), (), {})), None):
+                self.natively(operator.setitem, found, key, self.getitem(other, key))
+        except AttributeError:
+            return None
         return found
 
     def dict_update(self, container: dict[Any, Any], other: Any) -> None:
         """`{**other}`"""
-        if not self._is_mapping(other):
+        found = self._mapping(other)
+        if found is None:
             raise TypeError(f"'{type_name(type(other))}' object is not a mapping")
-        self.natively(container.update, self._mapping(other))
+        self.natively(container.update, found)
 
     def dict_merge(self, container: dict[Any, Any], other: Any, function: Any) -> None:
         """`function(**other)`"""
-        if not self._is_mapping(other):
+        found = self._mapping(other)
+        if found is None:
             raise TypeError(
                 f"{describe_callable(function)} argument after ** must be a mapping, not {type_name(type(other))}"
             )
-        for key, value in self._mapping(other).items():
+        for key, value in found.items():
             if key in container:
                 if not isinstance(key, str):
                     raise TypeError(f"{describe_callable(function)} keywords must be strings")

@@ -179,16 +179,15 @@ def ordered(result: Any, key: Any, items: list[Any], keys: list[Any], reverse: A
     return list(map(items.__getitem__, order))
 
 
-def extreme(result: Any, goes_before: Any, key: Any, items: list[Any], keys: list[Any]) -> Any:
+def extreme(result: Any, goes_before: Any, key: Any, items: list[Any], keys: list[Any], best: int) -> Any:
+    """Each key is compared with that of the `best` item before the next one is asked for."""
     keys = [*keys, result]
-    while len(keys) < len(items):
+    while True:
+        if len(keys) > 1 and goes_before(keys[-1], keys[best]):
+            best = len(keys) - 1
+        if len(keys) == len(items):
+            return items[best]
         keys.append(key(items[len(keys)]))
-    best = index = 0
-    while index < len(items):
-        if index and goes_before(keys[index], keys[best]):
-            best = index
-        index += 1
-    return items[best]
 
 
 def iterator(result: Any) -> Any:
@@ -359,9 +358,9 @@ def ordering_rest(key: Any, items: list[Any], keys: list[Any], reverse: Any) -> 
     return Rest(_ORDERED, (key, items, keys, reverse))
 
 
-def extreme_rest(function: Any, key: Any, items: list[Any], keys: list[Any]) -> Rest:
-    """The same of `min` or `max`."""
-    return Rest(_EXTREME[function], (operator.lt if function is min else operator.gt, key, items, keys))
+def extreme_rest(function: Any, key: Any, items: list[Any], keys: list[Any], best: int) -> Rest:
+    """The same of `min` or `max`, of which the item of this number is the best so far."""
+    return Rest(_EXTREME[function], (operator.lt if function is min else operator.gt, key, items, keys, best))
 
 
 def indexing_rest(container: Any) -> Rest:

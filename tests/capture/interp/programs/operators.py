@@ -72,6 +72,28 @@ def arithmetic_methods():
 
 
 @program
+def mappings():
+    class Keys:
+        def __init__(self, keys):
+            self.names = keys
+
+        def keys(self):
+            return self.names.copy()
+
+        def __getitem__(self, key):
+            return key * 2
+
+    out = []
+    for given in (Keys(["a", "b"]), Keys(()), Keys(3), Keys([1]), 5, [("a", 1)]):
+        for act in (lambda: {**given}, lambda: dict(**given), lambda: (lambda **named: named)(**given)):
+            try:
+                out.append(act())
+            except TypeError as e:
+                out.append(str(e).partition("argument")[2] or "TypeError")
+    return out
+
+
+@program
 def repeated_sequences():
     class Times(int):
         def __imul__(self, other):

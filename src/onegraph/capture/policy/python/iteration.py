@@ -19,6 +19,7 @@ from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.symbolic.arithmetic import NUMBERS
 
 PLAIN_NUMBERS = (int, float, complex, bool)
 
@@ -66,21 +67,33 @@ def reduce_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _extreme(function: Any, symbol: str) -> None:
     @policy(function)
     def extreme(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        items = list(tracer.iterate(args[0])) if len(args) == 1 else list(args)
+        """Each item is compared before the next one is drawn, but for numbers, which nobody sees compared."""
+        key, known = kwargs.get("key"), args if len(args) > 1 else args[0]
+        all_items = list(known) if type(known) in (list, tuple) else None
+        items: list[Any] = []
+        keys: list[Any] = []
+        best, compared = 0, 1
+
+        def compare() -> None:
+            nonlocal best, compared
+            while compared < len(keys):
+                if ordered(tracer, function.__name__, symbol, keys[compared], keys[best]):
+                    best = compared
+                compared += 1
+
+        for item in tracer.iterate(known):
+            items.append(item)
+            rest = None if key is None or all_items is None else extreme_rest(function, key, all_items, keys[:], best)
+            keys.append(item if key is None else tracer.call(key, (item,), {}, rest))
+            if not isinstance(keys[-1], NUMBERS):
+                compare()
         if not items and "default" in kwargs:
             return kwargs["default"]
         if not items:
             raise ValueError(f"{function.__name__}() arg is an empty sequence")
-        key = kwargs.get("key")
         if key is None and len(items) > 1 and tracer.numbers.is_symbolic(*items):
             return tracer.numbers.computed(function, *items)
-        keyed = items if key is None else []
-        for item in items if key is not None else ():
-            keyed.append(tracer.call(key, (item,), {}, extreme_rest(function, key, items, list(keyed))))
-        best = 0
-        for index in range(1, len(items)):
-            if ordered(tracer, function.__name__, symbol, keyed[index], keyed[best]):
-                best = index
+        compare()
         return items[best]
 
 
