@@ -149,3 +149,13 @@ def test_what_answers_for_missing_attributes(fallback: str) -> None:
     compare({}, fallback)
     for place, kind in itertools.product(PLACES, KINDS):
         compare({place: kind}, fallback)
+
+
+def test_a_cached_property_without_a_name() -> None:
+    unnamed = functools.cached_property(lambda self: 5)
+
+    def read(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return x + 1, outcome(lambda: unnamed.__get__(NonData()))
+
+    x = torch.ones(2)
+    assert onegraph.compile(read, backend="eager")(x)[1] == read(x)[1]

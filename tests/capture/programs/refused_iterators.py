@@ -8,6 +8,7 @@ import operator
 
 import torch
 
+from tests.capture.programs.whole.iterators import drawn_to_the_end, first_two
 from tests.capture.twins import Cases
 
 case = Cases()
@@ -20,16 +21,6 @@ KINDS = {
     "groupby": lambda: map(operator.itemgetter(0), itertools.groupby([1, 1, 2, 3, 3])),
     "takewhile": lambda: itertools.takewhile(lambda n: n < 5, range(9)),
 }
-
-
-def first_two(x, it):
-    return x + next(it) * next(it), it
-
-
-def drawn_to_the_end(x, it):
-    for item in it:
-        x = x + item
-    return x, next(it, "end"), it
 
 
 def by_native_code(x, it):

@@ -69,7 +69,8 @@ def policy(*functions: Any, passing: Literal[True]) -> Callable[[PassingHandler]
 def policy(*functions: Any, passing: bool = False) -> Any:
     """Handle calls of these functions (by identity) with the decorated one.
 
-    With `passing` the handler takes what is left of the instruction behind the call, and passes it on."""
+    With `passing` the handler takes what is left of the instruction behind the call, and passes it on.
+    """
 
     def register(handler: Any) -> Any:
         for function in functions:

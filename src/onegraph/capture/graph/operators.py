@@ -26,7 +26,7 @@ from onegraph.capture.heap.types.exceptions import args_of
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
-from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
+from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.torchlib.shapes import SIGNS
 
 #: What symbolic numbers compute with tensors, and those of which nothing is known with each other.
@@ -34,7 +34,6 @@ SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 #: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
 FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
 OPERANDS = NUMBERS | torch.Tensor
-INTEGERS = int | torch.SymInt
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 UNARY = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
 #: The exponents up to which no power of a symbolic integer is too large.

@@ -179,6 +179,7 @@ def state_of(value: Any) -> list[Any]:
 
 def made_quietly(world: Keys, make: Callable[[], T], members: list[Any]) -> T | None:
     """A copy of a set or dict; None where members with one hash would be compared, for real, by the program."""
-    own = [member for member in members if world.runs_code(member)]
-    hashes = Counter(map(hash, members if own else ()))
-    return make() if all(hashes[hash(member)] == 1 for member in own) else None
+    own = list(map(world.runs_code, members))
+    hashes = list(map(hash, members)) if any(own) else []
+    counts = Counter(hashes)
+    return make() if all(counts[number] == 1 for number, asks in zip(hashes, own, strict=False) if asks) else None

@@ -75,7 +75,7 @@ def refuse_tensor_like(value: Any) -> None:
 
 def refuse_asked(cls: type, methods: Sequence[str]) -> None:
     """Break the graph if any of these is a method in Python, which torch would call out of our sight."""
-    if any(isinstance(getattr(cls, name, None), types.FunctionType) for name in methods):
+    if any(isinstance(defined(cls, name), types.FunctionType) for name in methods):
         raise GraphBreak(UNTRACEABLE_OPERATOR, name="an operator", error=f"its argument is a {cls}")
 
 

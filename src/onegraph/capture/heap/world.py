@@ -348,7 +348,8 @@ class World(Namespaces, Keys):
 
     def filled(self, value: Any) -> Any:
         """A value that native code compares or prints, filled if that looks into it."""
-        return self.realize_deep(value) if rule_of(type(value)).is_looked_into else value
+        looked_into = type(value) not in ATOMS and rule_of(type(value)).is_looked_into
+        return self.realize_deep(value) if looked_into else value
 
     def attributes(self, value: Any) -> dict[str, Any] | None:
         """The instance dictionary of a shadow object or an object made by the trace, without running user code."""

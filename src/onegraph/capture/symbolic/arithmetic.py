@@ -15,6 +15,7 @@ from onegraph.ir.index import Index
 from onegraph.torchlib.shapes import Float, SizeNode, Whole
 
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
+INTEGERS = int | torch.SymInt
 NUMBERS = int | float | torch.SymInt | torch.SymFloat
 
 

@@ -38,7 +38,6 @@ from onegraph.torchlib.size_expression import shown
 from onegraph.torchlib.small_sizes import SMALL
 
 Step = tuple[Any, ...]
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 GUARD_STEPS = {"//": "IFLOORDIV", "%": "IMOD", "min": "IMIN", "max": "IMAX"}
 GUARD_COMPARISONS = {"==": "IEQ", "!=": "INE", "<": "ILT", "<=": "ILE"}
 NODE_FUNCTIONS: dict[str, Callable[..., Any]] = {

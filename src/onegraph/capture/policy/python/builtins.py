@@ -318,9 +318,9 @@ def cached_property(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, An
     """Its lock keeps out other threads, which a trace has not."""
     prop, owner = args[:2]
     attributes = None if owner is None else tracer.world.attributes(owner)
-    if attributes is None:  # nothing can be kept
-        return tracer.interpret(functools.cached_property.__get__, args, kwargs)
     name = tracer.getattr(prop, "attrname")
+    if attributes is None or name is None:  # nothing can be kept
+        return tracer.interpret(functools.cached_property.__get__, args, kwargs)
     try:
         return tracer.world.lookup(attributes, name)
     except KeyError:

@@ -17,10 +17,9 @@ import torch
 
 from onegraph.capture.calls.registry import policy, row_of
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.graph.operators import INTEGERS
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.symbolic.arithmetic import NUMBERS
+from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS
 from onegraph.torchlib.given import Within
 
 

@@ -22,6 +22,7 @@ from onegraph.capture.interp.rests import Rest
 from onegraph.capture.interp.tracebacks import speaking
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.symbolic.arithmetic import SYMBOLIC
 from onegraph.torchlib.histories import version_of
 
 #: What is shown as it is, whatever the program does afterwards.
@@ -36,7 +37,6 @@ UNCHANGING = (
     range,
     slice,
 )
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def move(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ def shown(tracer: Tracing, function: Any, value: Any) -> Any:
         case torch.Tensor():
             tracer.logged.append((value, version_of(value)))
             return value
-        case _ if type(value) in ATOMS or isinstance(value, (*UNCHANGING, *SYMBOLIC, BaseException)):
+        case _ if type(value) in ATOMS or isinstance(value, UNCHANGING) or isinstance(value, SYMBOLIC):
             return value
         case tuple() | list() | set() | frozenset() if type(value) in (tuple, list, set, frozenset):
             return type(value)([shown(tracer, function, item) for item in value])
