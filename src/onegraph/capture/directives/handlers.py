@@ -34,6 +34,7 @@ from onegraph.capture.guards.source import Const
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_members import FUNC_OF, wrapped_part
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeTensor
 from onegraph.torchlib.private import DisableTorchFunction
@@ -49,7 +50,7 @@ def name_of(function: Any) -> str:
     if isinstance(function, BuiltinFunctionType | MethodDescriptorType) or qualified.startswith("_VariableFunctions"):
         return function_name(function)
     if isinstance(function, partial):
-        return f"a partial of {name_of(function.func)}"
+        return f"a partial of {name_of(FUNC_OF(function))}"
     return qualified or getattr(function, "__name__", None) or f"a {type(function).__qualname__}"
 
 
@@ -255,5 +256,6 @@ policy(_C.exchange_setting)(exchange_setting)
 
 def find_disabled(found: Any) -> Any:
     """The disabled function that a class attribute is, or None."""
-    function = getattr(found, "__func__", found) if isinstance(found, staticmethod | MethodType) else found
+    function = found.__func__ if isinstance(found, MethodType) else found
+    function = wrapped_part(found, "__func__") if isinstance(found, staticmethod) else function
     return function if isinstance(function, _C.disabled) else None

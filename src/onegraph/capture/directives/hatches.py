@@ -24,6 +24,7 @@ from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_members import FUNC_OF, wrapped_part
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,9 +119,10 @@ DESCRIPTORS = (staticmethod, classmethod, property)
 def within(descriptor: Any, mark: Callable[[Any], Any]) -> Any:
     """The same descriptor of marked functions."""
     if isinstance(descriptor, property):
-        get, write, delete = (member and mark(member) for member in (descriptor.fget, descriptor.fset, descriptor.fdel))
+        parts = (wrapped_part(descriptor, name) for name in ("fget", "fset", "fdel"))
+        get, write, delete = (part and mark(part) for part in parts)
         return type(descriptor)(get, write, delete, descriptor.__doc__)
-    return type(descriptor)(mark(descriptor.__func__))
+    return type(descriptor)(mark(wrapped_part(descriptor, "__func__")))
 
 
 def under(manager: Any, setting: Any, function: Any) -> Any:
@@ -212,7 +214,7 @@ def disable_function(function: Any, recursive: bool, reason: str | None) -> Any:
 def code_of(function: Any) -> CodeType | None:
     """The code that runs first when the object is called, if that is Python code."""
     while isinstance(function, functools.partial):
-        function = function.func
+        function = FUNC_OF(function)
     if isinstance(function, MethodType):
         function = function.__func__
     if not isinstance(function, FunctionType):

@@ -22,10 +22,10 @@ from onegraph.capture.heap.attributes import Attributes
 from onegraph.capture.heap.native_calls import ITEMS, refuse_asked
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
-from onegraph.capture.heap.types.exceptions import args_of
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
+from onegraph.capture.pyobject.native_members import ARGUMENTS_OF
 from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.torchlib.shapes import SIGNS
 
@@ -235,7 +235,7 @@ def is_reflected(a: Any, b: Any) -> bool:
 def is_message(value: Any) -> bool:
     """Whether a value is an exception whose text is a text that is not known yet."""
     native = isinstance(value, BaseException) and type(value).__str__ is BaseException.__str__
-    args: tuple[Any, ...] = args_of(value) if native else ()
+    args: tuple[Any, ...] = ARGUMENTS_OF(value) if native else ()
     return len(args) == 1 and is_marked(args[0])
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from onegraph.capture.pyobject.native_members import Member, hidden_member
 from onegraph.capture.pyobject.value_text import short
 from onegraph.capture.pyobject.weakly_known import referred, weakly
 
@@ -151,6 +152,11 @@ def base_of(source: Source) -> Source | None:
             return base
         case _:
             assert_never(source)
+
+
+def member_at(base: Source, cls: type, member: Member) -> Source:
+    """Where an instance of a class, found at `base`, has a member: its attribute of that name, if nothing hides it."""
+    return Through(base, hidden_member(member, cls)) if member.is_hidden(cls) else Attr(base, member.name)
 
 
 def root_of(source: Source) -> Source:

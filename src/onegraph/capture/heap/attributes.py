@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import enum
-import functools
 import types
 from typing import Any
 
@@ -22,7 +21,7 @@ from onegraph.capture.breaks import (
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
-from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of
+from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of, member_at
 from onegraph.capture.heap.class_facts import counts
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
@@ -30,6 +29,7 @@ from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import answers_itself, defined, defines, dict_of, isinstance, mro_of
 from onegraph.capture.pyobject.layout import HEAP_TYPE, behind_proxy, instance_dict
+from onegraph.capture.pyobject.native_members import KEYWORDS_OF, TRACEBACK_OF, wrapped_member
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.private import DisableTorchFunction
@@ -82,14 +82,14 @@ class Attributes(Machine):
         """Of an exception from outside the traceback that it came with, of which nothing is known."""
         real = self.world.real(exception)
         if real is exception:
-            return exception.__traceback__
-        if real.__traceback__ is None:
-            self.world.guard(Attr(self.world.origin[id(exception)], "__traceback__"), "is", None)
-            return exception.__traceback__
-        if exception.__traceback__ is not None:  # it was raised again: its entries are of both kinds
+            return TRACEBACK_OF(exception)
+        if TRACEBACK_OF(real) is None:
+            self.world.guard(member_at(self.world.origin[id(exception)], type(real), TRACEBACK_OF), "is", None)
+            return TRACEBACK_OF(exception)
+        if TRACEBACK_OF(exception) is not None:  # it was raised again: its entries are of both kinds
             raise refused_object(real)
         source = self.world.origin[id(exception)]
-        return self.world.admit(real.__traceback__, Attr(source, "__traceback__"))
+        return self.world.admit(TRACEBACK_OF(real), member_at(source, type(real), TRACEBACK_OF))
 
     def generic_getattr(self, obj: Any, name: str, rest: Rest | None = None) -> Any:
         if id(obj) in self.world.opaque:
@@ -133,14 +133,16 @@ class Attributes(Machine):
 
     def wrapped(self, found: Entry, part: str) -> Any:
         """An object that is wrapped has its shadow."""
-        value, holder = getattr(found.value, part), self.class_value(found)
+        member, holder = wrapped_member(found.value, part), self.class_value(found)
+        value = member(found.value)
         source = self.world.origin.get(id(holder))
         if source is None:  # the class was made by the program
             return value
+        place = member_at(source, type(found.value), member)
         if type(value) is types.FunctionType:
-            self.world.found_at[id(value)] = Attr(source, part)
+            self.world.found_at[id(value)] = place
             return value
-        return self.world.admit(value, Attr(source, part), not is_library(self._owner(found).__module__ or ""))
+        return self.world.admit(value, place, not is_library(self._owner(found).__module__ or ""))
 
     def _owner(self, found: Entry) -> type:
         """The class that has the entry. Those before it do not have the name. (`super()` passes over some that do.)"""
@@ -217,7 +219,7 @@ class Attributes(Machine):
         elif flags_of(type(obj)) & HEAP_TYPE or type(obj) is types.CellType:
             self.world.realize(obj)
         value = field.__get__(obj, type(obj))
-        if name == "keywords" and isinstance(obj, functools.partial):
+        if field is KEYWORDS_OF.descriptor:
             self.world.parts.setdefault(id(value), (obj, name))
         return value
 

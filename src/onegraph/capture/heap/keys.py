@@ -16,7 +16,7 @@ from onegraph.capture.heap.tensor_texts import is_marked, refuse_marked
 from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.pyobject.contents import ATOMS, keys_of, members_of
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.pyobject.layout import HEAP_TYPE, compares_in_python, instance_dict, slots_of
+from onegraph.capture.pyobject.layout import HEAP_TYPE, compares_in_python, filled_slots, instance_dict
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.capture.pyobject.weakly_known import weakly
 
@@ -172,9 +172,7 @@ def deciding(key: Any) -> tuple[Any, ...]:
 
 def state_of(value: Any) -> list[Any]:
     """What an object holds in attributes and slots."""
-    kind = type(value)
-    slots = [member.__get__(value, kind) for name, member in slots_of(kind) if hasattr(value, name)]
-    return [*(instance_dict(value) or {}).values(), *slots]
+    return [*(instance_dict(value) or {}).values(), *(held for _, held in filled_slots(value))]
 
 
 def made_quietly(world: Keys, make: Callable[[], T], members: list[Any]) -> T | None:

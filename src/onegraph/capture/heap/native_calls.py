@@ -25,6 +25,7 @@ from onegraph.capture.calls.registry import (
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
+from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import ScriptFunction, ScriptMethod
 
 NATIVE_FUNCTIONS = (
@@ -163,7 +164,7 @@ def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
     known = row_of(value).breaks
     match plain(value):
         case functools.partial():
-            refuse_called(value.func, refuse_opaque)
+            refuse_called(FUNC_OF(value), refuse_opaque)
         case types.FunctionType():
             known = known or break_at(value)
         case type():

@@ -13,7 +13,6 @@ At the end every shadow is compared with its snapshot (`changes`), and the diffe
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import sys
@@ -26,7 +25,7 @@ from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
-from onegraph.capture.guards.source import Attr, CellOf, DictOf, Globals, Item, Source, TypeOf
+from onegraph.capture.guards.source import CellOf, DictOf, Globals, Item, Source, TypeOf, member_at
 from onegraph.capture.heap.iterator_reads import Draws
 from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
@@ -34,7 +33,8 @@ from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import Record, rule_of
 from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance, plain
-from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy, instance_dict, slots_of
+from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy, filled_slots, instance_dict, slots_of
+from onegraph.capture.pyobject.native_members import Member
 from onegraph.capture.pyobject.special_methods import StatefulClasses
 from onegraph.capture.pyobject.weakly_known import weakly
 
@@ -365,9 +365,7 @@ class World(Namespaces, Keys):
         if attributes is not None and id(attributes) in self.records:
             yield from list(attributes.values())
         if id(value) in self.real_of:
-            for _, member in slots_of(type(value)):
-                with contextlib.suppress(AttributeError):
-                    yield member.__get__(value, type(value))
+            yield from (held for _, held in filled_slots(value))
 
     # ---- changes -----------------------------------------------------------------------------------------------------
 
@@ -390,7 +388,7 @@ class World(Namespaces, Keys):
         native = not member.__objclass__.__flags__ & HEAP_TYPE  # of an exception, which has it from the start
         if native or (id(shadow), member) in self.slots:
             return
-        source = Attr(self.origin[id(shadow)], name)
+        source = member_at(self.origin[id(shadow)], type(real), Member(member))
         try:
             found = member.__get__(real, type(real))
         except AttributeError:

@@ -15,6 +15,7 @@ from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import ATTRIBUTE, WRITTEN_ATTRIBUTE, Rest, attribute_rest
 from onegraph.capture.pyobject.exact_types import is_data_descriptor, is_descriptor
 from onegraph.capture.pyobject.layout import instance_dict
+from onegraph.capture.pyobject.native_members import wrapped_part
 
 _TAKES_SELF = frozenset({FunctionType, MethodDescriptorType, WrapperDescriptorType})
 _ASKED = AttributeError.__dict__["name"], AttributeError.__dict__["obj"]
@@ -127,12 +128,12 @@ class Attributes(Part):
         if getter is _OF_STATIC_METHODS:
             return self.wrapped(found, "__func__")
         if getter is _OF_CLASS_METHODS:
-            function = found.value.__func__
+            function = wrapped_part(found.value, "__func__")
             if type(function) is not FunctionType and is_descriptor(function):  # it may be asked to bind itself
                 return self.natively(getter, found.value, None, found.cls)
             return MethodType(self.wrapped(found, "__func__"), found.cls)
         if getter is _OF_PROPERTIES and obj is not None:
-            if found.value.fget is None:
+            if wrapped_part(found.value, "fget") is None:
                 return getter(found.value, obj, found.cls)  # which raises
             return self.call(self.wrapped(found, "fget"), (obj,), {}, rest)
         if is_python(getter):
@@ -189,7 +190,7 @@ class Attributes(Part):
             self.call_special(writer, self.class_value(found), (obj, *value), WRITTEN_ATTRIBUTE)
         elif not issubclass(type(found.value), property):
             self.write_descriptor(found, obj, *value)
-        elif getattr(found.value, part) is None:
+        elif wrapped_part(found.value, part) is None:
             writer(found.value, obj, *value)  # which raises
         else:
             self.call(self.wrapped(found, part), (obj, *value), {}, WRITTEN_ATTRIBUTE)
@@ -206,7 +207,7 @@ class Attributes(Part):
 
     def wrapped(self, found: Entry, part: str) -> Any:
         """What the property, class method or static method in an entry of a class wraps."""
-        return getattr(found.value, part)
+        return wrapped_part(found.value, part)
 
     def own_value(self, obj: Any, name: str) -> Any:
         """What an object has in its instance dictionary, or NULL."""

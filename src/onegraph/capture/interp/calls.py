@@ -23,6 +23,7 @@ from onegraph.capture.interp.rests import (
 )
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import defined, mro_of
+from onegraph.capture.pyobject.native_members import ARGS_OF, FUNC_OF, KEYWORDS_OF
 
 _VARIADIC = 0x04 | 0x08  # *args, **kwargs
 _NOT_BINDING = 0x20 | 0x80 | 0x100 | 0x200  # generators and coroutines
@@ -46,9 +47,9 @@ class Calls(Part):
             return self.call_native(function, args, kwargs)
         if issubclass(kind, type):
             return self.call_type(function, args, kwargs, rest)
-        if kind is functools.partial:
-            return self.call(function.func, (*function.args, *args), {**function.keywords, **kwargs}, rest)
         found = self.type_lookup(kind, "__call__")
+        if found is functools.partial.__call__:
+            return self.call(FUNC_OF(function), (*ARGS_OF(function), *args), {**KEYWORDS_OF(function), **kwargs}, rest)
         if is_python(found):
             return self.call(self.bind_special(found, function), args, kwargs, rest)
         return self.call_native(function, args, kwargs)

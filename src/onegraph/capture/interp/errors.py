@@ -10,6 +10,7 @@ from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.tracebacks import note_frame
 from onegraph.capture.pyobject.exact_types import isinstance, mro_of
+from onegraph.capture.pyobject.native_members import CAUSE_OF, CONTEXT_OF, TRACEBACK_OF
 
 
 class Errors(Part):
@@ -34,7 +35,7 @@ class Errors(Part):
 
     def traceback_of(self, exception: BaseException) -> TracebackType | None:
         """The traceback of an exception that the program looks at."""
-        return exception.__traceback__
+        return TRACEBACK_OF(exception)
 
     def raise_exception(self, *operands: Any) -> NoReturn:
         """The statement `raise`, with nothing, an exception, or an exception and its cause."""
@@ -48,21 +49,21 @@ class Errors(Part):
             cause = operands[1]
             if cause is not None:
                 cause = self._instance(cause, "exception causes must derive from BaseException")
-            exception.__cause__ = cause
+            CAUSE_OF.set(exception, cause)
         chain(exception, self._context())
-        self._raising = exception, exception.__context__, False
+        self._raising = exception, CONTEXT_OF(exception), False
         raise exception
 
     def raise_again(self, exception: BaseException) -> NoReturn:
         """Raise without touching the context and the traceback."""
-        self._raising = exception, exception.__context__, True
+        self._raising = exception, CONTEXT_OF(exception), True
         raise exception
 
     def throw_into(self, frame: Frame, exception: BaseException) -> BaseException:
         """Prepare an exception that is raised where a generator is suspended."""
         if frame.handled is not None:
             chain(exception, frame.handled)
-        self._raising = exception, exception.__context__, False
+        self._raising = exception, CONTEXT_OF(exception), False
         return exception
 
     def _handled_here(self) -> BaseException | None:
@@ -90,7 +91,7 @@ class Errors(Part):
         """An exception has left the frame's instruction: give it its context and its traceback."""
         raising, self._raising = self._raising, None
         if raising is not None and raising[0] is raised:
-            raised.__context__ = raising[1]
+            CONTEXT_OF.set(raised, raising[1])
             note_frame(raised, frame, again=raising[2])
         elif not note_frame(raised, frame, again=False):
             handled = self._context(raised)
@@ -128,13 +129,13 @@ def chain(exception: BaseException, handled: BaseException | None) -> None:
         return
     link = handled
     seen = {id(link)}
-    while (context := link.__context__) is not None and id(context) not in seen:
+    while (context := CONTEXT_OF(link)) is not None and id(context) not in seen:
         if context is exception:
-            link.__context__ = None
+            CONTEXT_OF.set(link, None)
             break
         link = context
         seen.add(id(link))
-    exception.__context__ = handled
+    CONTEXT_OF.set(exception, handled)
 
 
 def chain_last(exception: BaseException, handled: BaseException) -> None:
@@ -143,12 +144,12 @@ def chain_last(exception: BaseException, handled: BaseException) -> None:
     link: BaseException | None = handled
     while link is not None and id(link) not in known:
         known.add(id(link))
-        link = link.__context__
+        link = CONTEXT_OF(link)
     if id(exception) in known:
         chain(exception, handled)
         return
     last = exception
-    while last.__context__ is not None and id(last.__context__) not in known:
+    while CONTEXT_OF(last) is not None and id(CONTEXT_OF(last)) not in known:
         known.add(id(last))
-        last = last.__context__
-    last.__context__ = handled
+        last = CONTEXT_OF(last)
+    CONTEXT_OF.set(last, handled)

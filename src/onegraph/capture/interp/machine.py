@@ -40,6 +40,7 @@ from onegraph.capture.interp.names import Names
 from onegraph.capture.interp.native import run_native_instruction
 from onegraph.capture.interp.protocols import Protocols
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 
 _ASYNCHRONOUS = 0x80 | 0x200  # coroutines and asynchronous generators
 _HOST_FRAMES = 4  # Python frames of the interpreter for one interpreted frame
@@ -158,7 +159,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
 
     def _throw(self, frame: Frame, thrown: BaseException) -> int:
         """Raise in a suspended frame; the next signal."""
-        thrown.__traceback__ = None
+        TRACEBACK_OF.set(thrown, None)
         following = frame.bytecode.instrs[frame.ip + 1]
         if following.op == "RESUME" and following.arg & 3 in (2, 3):
             done, value = self._delegate(frame.stack[-1], thrown)

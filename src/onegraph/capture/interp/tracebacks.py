@@ -8,6 +8,7 @@ from types import CodeType, FrameType, FunctionType, TracebackType
 from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Position, derived
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 
 _GENERATOR = 0x20 | 3
 _VARIADIC = 0x04 | 0x08 | 3
@@ -58,7 +59,7 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
     Entries of the interpreter itself are left out. With `again` the frame has its entry already.
     """
     kept: list[TracebackType] = []
-    entry = raised.__traceback__
+    entry = TRACEBACK_OF(raised)
     while entry is not None and not is_stand_in(entry.tb_frame.f_code):  # what is behind one is in order already
         if not entry.tb_frame.f_code.co_filename.startswith(_INTERPRETER):
             kept.append(entry)
@@ -71,7 +72,7 @@ def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
         position = frame.position
         line = position[0] if position else frame.bytecode.code.co_firstlineno
         first = TracebackType(first, frame_object(frame), LASTI, line)
-    raised.__traceback__ = first
+    TRACEBACK_OF.set(raised, first)
     return inner is not None
 
 
@@ -93,5 +94,5 @@ def stand_ins(entry: TracebackType | None) -> tuple[FrameType, ...]:
 def pass_through(frames: Sequence[FrameType], raised: BaseException) -> BaseException:
     """The exception, with entries of the frames that it leaves, outermost first, before those of its traceback."""
     for frame in reversed(frames):
-        raised.__traceback__ = TracebackType(raised.__traceback__, frame, LASTI, frame.f_lineno)
+        TRACEBACK_OF.set(raised, TracebackType(TRACEBACK_OF(raised), frame, LASTI, frame.f_lineno))
     return raised

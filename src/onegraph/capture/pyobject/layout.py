@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FunctionType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
@@ -19,6 +21,19 @@ def slots_of(cls: type) -> tuple[tuple[str, MemberDescriptorType], ...]:
     """The names and descriptors of the `__slots__` of a class and its bases."""
     found = ((name, vars(cls.__mro__[index]).get(name)) for index, name in places_of_slots(cls))
     return tuple((name, member) for name, member in found if isinstance(member, MemberDescriptorType))
+
+
+def filled(value: Any, members: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """The members of a class that are set in an instance, and what they hold, read without its own code."""
+    found = []
+    for member in members:
+        with contextlib.suppress(AttributeError):
+            found.append((member, member.__get__(value, type(value))))
+    return found
+
+
+def filled_slots(value: Any) -> list[tuple[MemberDescriptorType, Any]]:
+    return filled(value, (member for _, member in slots_of(type(value))))
 
 
 @once_for_each_class

@@ -48,6 +48,7 @@ from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
 from onegraph.capture.pyobject.contents import DELETED, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance, mro_of
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
 from onegraph.capture.residual.iterators import write_draws
@@ -217,7 +218,7 @@ class Rebuild:
         if origin is not None:
             by_identity = self.world.is_pinned(value) and not (isinstance(value, FunctionType) or passes_away(value))
             name = self.const(value) if by_identity else self.source(origin)
-            if isinstance(value, BaseException) and (past := stand_ins(value.__traceback__)):
+            if isinstance(value, BaseException) and (past := stand_ins(TRACEBACK_OF(value))):
                 self.lines.append(f"{self.const(pass_through)}({self.const(past)}, {name})")
             return name
         if part := self.world.parts.get(id(value)):

@@ -33,6 +33,7 @@ from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.interp.rests import finish_of
 from onegraph.capture.interp.tracebacks import frame_object
 from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.resume.class_bodies import as_function
 from onegraph.capture.resume.generator_steps import in_steps
 from onegraph.capture.resume.instruction_rest import catches, taken_by
@@ -136,7 +137,7 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
         return f"the instruction {instruction.op} cannot be resumed"
     if "globals" in marks and frame.globals is not frames[0].globals:
         return f"the instruction {instruction.op} needs the globals of another module"
-    if instruction.op == "WITH_EXCEPT_START" and frame.stack[-1].__traceback__ is None:
+    if instruction.op == "WITH_EXCEPT_START" and TRACEBACK_OF(frame.stack[-1]) is None:
         return "an exception without traceback cannot be handed to __exit__"
     if "reads" in marks and instruction.arg in frame.locals:
         return "a variable is read that has a value"

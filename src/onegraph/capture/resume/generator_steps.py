@@ -25,6 +25,7 @@ from onegraph.capture.bytecode.assembler import Assembler
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
 from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.resume.resume_function import Jump, Shape, call_with, callable_pair, rebuild_stack, resume_code
 
 #: More instructions than this, in all steps together, are not worth it.
@@ -286,6 +287,6 @@ def unpack(original: Original, out: StepAssembler, place: int, written: Sequence
 
 def without_first_entry(raised: BaseException) -> BaseException:
     """The exception without the entry of the generator that has called a step: the step's is in its place."""
-    entry = raised.__traceback__
-    raised.__traceback__ = None if entry is None else entry.tb_next
+    entry = TRACEBACK_OF(raised)
+    TRACEBACK_OF.set(raised, None if entry is None else entry.tb_next)
     return raised

@@ -18,6 +18,7 @@ from onegraph.capture.calls.registry import is_library
 from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_members import ARGUMENTS_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.resume.instruction_rest import taken_by
 from onegraph.torchlib.private import DisableTorchFunction
@@ -114,7 +115,7 @@ _BOUND: tuple[type, ...] = (type([].append), type(location.__get__(0)), type("".
 
 def message_of(raised: BaseException) -> str:
     """The text of an exception, as far as no code of the program has to run for it."""
-    return ", ".join(str(item) for item in raised.args if type(item) in ATOMS)
+    return ", ".join(str(item) for item in ARGUMENTS_OF(raised) if type(item) in ATOMS)
 
 
 def shown(value: Any, type_of: TypeOf) -> str:

@@ -45,6 +45,7 @@ from onegraph.capture.policy.torch.questions import put_back
 from onegraph.capture.policy.torch.tensors import leave_autocasts
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import instance_dict
+from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.residual import generators
 from onegraph.capture.residual.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.residual.rebuild import Rebuild
@@ -330,4 +331,4 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def user_steps(raised: BaseException) -> list[traceback.FrameSummary]:
     """The traceback of an exception of the program, without the frames of the tracer."""
     own = os.path.dirname(os.path.dirname(__file__))
-    return [step for step in traceback.extract_tb(raised.__traceback__) if not step.filename.startswith(own)]
+    return [step for step in traceback.extract_tb(TRACEBACK_OF(raised)) if not step.filename.startswith(own)]

@@ -75,6 +75,7 @@ from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
 from onegraph.capture.pyobject.native_iterators import UNREDUCED
+from onegraph.capture.pyobject.native_members import ARGS_OF, ARGUMENTS_OF, CONTEXT_OF, FUNC_OF, KEYWORDS_OF
 from onegraph.capture.resume.continuation import deepest
 from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.capture.tracer.budget import Budget
@@ -149,7 +150,8 @@ class Tracer(Frames, Containers):
 
     def on_raise(self, frame: Frame, raised: BaseException) -> None:
         """What native code says of the types of tensors and numbers is true of the real ones."""
-        raised.args = tuple(with_real_types(item) if type(item) is str else item for item in raised.args)
+        given = ARGUMENTS_OF(raised)
+        ARGUMENTS_OF.set(raised, tuple(with_real_types(item) if type(item) is str else item for item in given))
         self.was_too_deep = self.was_too_deep or isinstance(raised, RecursionError)
         self._note_unhandled(raised)
         super().on_raise(frame, raised)
@@ -173,9 +175,9 @@ class Tracer(Frames, Containers):
         """Python has chained what native code raises here to the real exception that is handled around the trace."""
         link = raised
         while self.outside is not None and link is not None:
-            if link.__context__ is self.outside:
-                link.__context__ = None
-            link = link.__context__
+            if CONTEXT_OF(link) is self.outside:
+                CONTEXT_OF.set(link, None)
+            link = CONTEXT_OF(link)
         return self.handled_exception()
 
     # ---- truth and types ---------------------------------------------------------------------------------------------
@@ -256,10 +258,10 @@ class Tracer(Frames, Containers):
                 return self.interpret(function, args, kwargs, rest)
             case types.MethodType():
                 return self.call(function.__func__, (function.__self__, *args), kwargs, rest)
-            case functools.partial():
+            case functools.partial() if defined(type(function), "__call__") is functools.partial.__call__:
                 self.world.realize(function)
-                named = {**function.keywords, **kwargs}
-                return self.call(function.func, (*function.args, *args), named, rest)
+                named = {**KEYWORDS_OF(function), **kwargs}
+                return self.call(FUNC_OF(function), (*ARGS_OF(function), *args), named, rest)
             case type():
                 self._refuse_making(function)
                 return self.call_type(function, args, kwargs, rest)

@@ -12,10 +12,11 @@ from typing import Any
 
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.guards.source import Attr, Item, Source, Through
+from onegraph.capture.guards.source import Item, Source, Through, member_at
 from onegraph.capture.heap.type_rules import Rebuilding, Record, rule_for
 from onegraph.capture.heap.types.objects import Objects, begin_shadow
 from onegraph.capture.heap.world import World
+from onegraph.capture.pyobject.native_members import MAXLEN_OF
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +35,11 @@ class Deques(Objects):
     is_looked_into = compares_members = True
 
     def admit(self, world: World, real: deque[Any], source: Source, guarded: bool) -> Any:
-        shadow = deque.__new__(type(real))
-        deque.__init__(shadow, map(Slot, range(deque.__len__(real))), real.maxlen)
+        shadow, longest = deque.__new__(type(real)), MAXLEN_OF(real)
+        deque.__init__(shadow, map(Slot, range(deque.__len__(real))), longest)
         if guarded:
-            world.guard(Attr(source, "maxlen"), "equal" if real.maxlen is not None else "is", real.maxlen)
+            length = member_at(source, type(real), MAXLEN_OF)
+            world.guard(length, "is" if longest is None else "equal", longest)
         begin_shadow(world, real, shadow, source, guarded)
         world.record(shadow, real, source, guarded, [])
         return shadow
@@ -47,7 +49,7 @@ class Deques(Objects):
 
     def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         made, items = rebuild.const(deque.__init__), rebuild.values(items_of(value))
-        rebuild.lines.append(f"{made}({name}, [{items}], {deque.maxlen.__get__(value)})")
+        rebuild.lines.append(f"{made}({name}, [{items}], {MAXLEN_OF(value)})")
 
     def members(self, value: Any) -> list[Any]:
         return items_of(value)

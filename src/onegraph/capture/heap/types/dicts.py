@@ -7,13 +7,14 @@ import itertools
 from typing import Any
 
 from onegraph.capture.guards.predicates import SameMembers
-from onegraph.capture.guards.source import Attr, Source
+from onegraph.capture.guards.source import Source, member_at
 from onegraph.capture.heap.keys import made_quietly
 from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import admit_member, begin_shadow, contains, rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, UNFILLED, keys_of, same_key
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_members import FACTORY_OF
 from onegraph.capture.pyobject.weakly_known import passes_away
 
 
@@ -33,7 +34,7 @@ class Dicts(TypeRule):
             source = space.source
         shadow: Any = self.blank_of(type(real)).__new__(type(real))
         if isinstance(real, collections.defaultdict):
-            factory = world.admit(real.default_factory, Attr(source, "default_factory"), guarded)
+            factory = world.admit(FACTORY_OF(real), member_at(source, type(real), FACTORY_OF), guarded)
             collections.defaultdict.__init__(shadow, factory)
         begin_shadow(world, real, shadow, source, guarded)
         setter = self.blank_of(type(real)).__setitem__
@@ -55,7 +56,7 @@ class Dicts(TypeRule):
 
     def refill(self, rebuild: Rebuilding, name: str, value: Any) -> None:
         if isinstance(value, collections.defaultdict):
-            made, factory = rebuild.const(collections.defaultdict.__init__), rebuild.value(value.default_factory)
+            made, factory = rebuild.const(collections.defaultdict.__init__), rebuild.value(FACTORY_OF(value))
             rebuild.lines.append(f"{made}({name}, {factory})")
         setter = rebuild.const(self.blank_of(type(value)).__setitem__)
         for key in keys_of(value):

@@ -6,13 +6,16 @@ import functools
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
-from onegraph.capture.guards.source import Attr, Source
+from onegraph.capture.guards.source import Attr, Source, member_at
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.constants import admit_identity
 from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, isinstance
 from onegraph.capture.pyobject.layout import HEAP_TYPE, instance_dict, native_method
+from onegraph.capture.pyobject.native_members import PARTIAL
+
+set_state = vars(functools.partial)["__setstate__"]
 
 
 @rule_for(FunctionType)
@@ -101,20 +104,25 @@ class NativeFunctions(TypeRule):
 
 @rule_for(functools.partial)
 class Partials(TypeRule):
+    admits_subclasses = True
+
     def admit(self, world: World, real: functools.partial[Any], source: Source, guarded: bool) -> Any:
         if guarded:
             world.guard(source, "type", type(real))
-        function = world.admit(real.func, Attr(source, "func"), guarded)
-        args = world.admit(real.args, Attr(source, "args"), guarded)
-        keywords = world.realize(world.admit(real.keywords, Attr(source, "keywords"), guarded))
-        shadow = functools.partial(function, *args, **keywords)
+        function, args, keywords = (
+            world.admit(part(real), member_at(source, type(real), part), guarded) for part in PARTIAL
+        )
+        shadow = functools.partial.__new__(type(real), function)
+        set_state(shadow, (function, args, world.realize(keywords), None))
         world.adopt(real, shadow, source)
         if instance_dict(real) is not None:
             world.attributes_record(shadow, real, source, guarded)
         return shadow
 
     def rebuild(self, rebuild: Rebuilding, value: functools.partial[Any]) -> str:
-        args = "".join(f", {rebuild.value(item)}" for item in value.args)
-        made = f"{rebuild.const(functools.partial.__new__)}({rebuild.value(type(value))}, {rebuild.value(value.func)}"
-        keywords = rebuild.value(dict(value.keywords))
-        return with_attributes(rebuild, value, rebuild.assign(f"{made}{args}, **{keywords})"))
+        """It is given its state, so that one of another partial function stays that."""
+        function, args, keywords = (rebuild.value(part(value)) for part in PARTIAL)
+        made = rebuild.assign(f"{rebuild.const(functools.partial.__new__)}({rebuild.value(type(value))}, {function})")
+        state = rebuild.const(set_state)
+        rebuild.lines.append(f"{state}({made}, ({function}, {args}, {keywords}, None))")
+        return with_attributes(rebuild, value, made)

@@ -16,7 +16,7 @@ from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque,
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defines, once_for_each_class, plain
-from onegraph.capture.pyobject.layout import HEAP_TYPE, instance_dict, slots_of
+from onegraph.capture.pyobject.layout import HEAP_TYPE, filled_slots, instance_dict
 from onegraph.capture.pyobject.value_text import short
 
 #: How deep a container is searched for itself.
@@ -128,17 +128,11 @@ def rebuild_object(rebuild: Rebuilding, value: Any) -> str:
     rebuild.remember(value, name)
     rule.refill(rebuild, name, value)
     fill_attributes(rebuild, value, name)
-    for _, slot in slots_of(cls):
-        try:
-            item = slot.__get__(value, cls)
-        except AttributeError:
-            continue
-        rebuild.lines.append(f"{rebuild.const(slot)}.__set__({name}, {rebuild.value(item)})")
     return name
 
 
 def with_attributes(rebuild: Rebuilding, value: Any, name: str) -> str:
-    """The object with the contents of its instance dictionary, which may refer to it."""
+    """The object with the contents of its instance dictionary and slots, which may refer to it."""
     rebuild.remember(value, name)
     fill_attributes(rebuild, value, name)
     return name
@@ -147,11 +141,12 @@ def with_attributes(rebuild: Rebuilding, value: Any, name: str) -> str:
 def fill_attributes(rebuild: Rebuilding, value: Any, name: str) -> None:
     """Fill the instance dictionary, one by one: so it shares its keys with those of the other objects of the class."""
     attributes = rebuild.world.attributes(value)
-    if not attributes:
-        return
-    items = [(rebuild.value(key), rebuild.value(item)) for key, item in attributes.items()]
-    filled = rebuild.assign(rebuild.instance_dict(name, type(value)))
-    rebuild.lines += [f"{filled}[{key}] = {item}" for key, item in items]
+    if attributes:
+        items = [(rebuild.value(key), rebuild.value(item)) for key, item in attributes.items()]
+        filled = rebuild.assign(rebuild.instance_dict(name, type(value)))
+        rebuild.lines += [f"{filled}[{key}] = {item}" for key, item in items]
+    for slot, held in filled_slots(value):
+        rebuild.lines.append(f"{rebuild.const(slot)}.__set__({name}, {rebuild.value(held)})")
 
 
 def contains(value: Any, wanted: Any, depth: int = 0) -> bool:
