@@ -10,6 +10,7 @@ from onegraph.compiler.library.choose import choose_calls
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
+from onegraph.compiler.schedule.close_gaps import close_gaps
 from onegraph.compiler.schedule.dead_code import remove_dead_code
 from onegraph.compiler.schedule.drop_roundings import drop_roundings
 from onegraph.compiler.schedule.flatten import flatten
@@ -48,6 +49,7 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
         Pass("drop_roundings", drop_roundings, "after fusing, which brings operators together; it leaves dead code"),
         Pass("remove_dead_code", remove_dead_code, "after fusing, which folds values; dead loads would weigh in below"),
         Pass("unroll_and_jam", unrolled, "on coordinates, when kernels are whole: what they read then shows"),
+        Pass("close_gaps", close_gaps, "after fusing and folding, which leave the buffers that there will be"),
         Pass("flatten", flatten, "strides become part of the index expressions, which the passes below reason about"),
         Pass("absorb_views", absorb_views, "after flatten, when kernels no longer depend on the shapes of buffers"),
         Pass("split_axes", split_axes, "after flatten, where reshapes have left divisions that did not cancel"),

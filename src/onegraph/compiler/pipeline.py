@@ -15,6 +15,7 @@ from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, Memo
 from onegraph.base.pipeline import run_passes, timed
 from onegraph.compiler.library.recipe import check_of, keeping
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.target import Target
@@ -77,6 +78,8 @@ def compile_graph(
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
     with timed(cx, "compile: plan memory"):
         steps = plan(fused, code.functions, code.kernels, target.device, given, consumes)
+    if cx.config.verify:
+        check_plan(fused, steps, code.functions, given)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     check = check_of(cx.config)
     recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}

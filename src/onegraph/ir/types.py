@@ -111,6 +111,13 @@ class TensorType:
         """How many elements after the first one the element at these coordinates stands."""
         return sum((c * s for c, s in zip(coordinates, self.strides, strict=True)), Index.of(0))
 
+    @property
+    def span(self) -> Index:
+        """How many elements of memory it takes: from its first element to behind its last one, gaps included."""
+        if ZERO in self.shape:
+            return ZERO
+        return self.offset(tuple(size - 1 for size in self.shape)) + 1
+
 
 def contiguous_strides(shape: tuple[Index, ...]) -> tuple[Index, ...]:
     """Row-major strides; those of a dimension of size 0 count as size 1, as in torch."""

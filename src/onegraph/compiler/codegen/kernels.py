@@ -10,10 +10,10 @@ from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 from onegraph.base.context import Context
+from onegraph.compiler.canonical import CanonicalKernel, canonical
 from onegraph.compiler.codegen.disk_cache import DiskCache
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import assembly, compile_text, instructions
-from onegraph.compiler.schedule.canonical import CanonicalKernel, canonical
 from onegraph.compiler.target import Code, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from onegraph.compiler.memory.liveness import Lifetimes
-from onegraph.ir.index import Symbol, product
+from onegraph.ir.index import Symbol
 from onegraph.ir.loop import (
     Block,
     Buffer,
@@ -222,6 +222,6 @@ def workspace(program: Program, lives: Lifetimes, largest: int | None = None) ->
 
 
 def size_of(buffer: Buffer) -> int:
-    """The size of a buffer; -1 if it is known at the call only."""
-    count = product(buffer.type.shape).constant
-    return count * buffer.type.dtype.size if count is not None else -1
+    """The bytes of memory of a buffer, gaps included; -1 if they are known at the call only."""
+    span = buffer.type.span.constant
+    return span * buffer.type.dtype.size if span is not None else -1
