@@ -45,11 +45,18 @@ def answer(question: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...],
     asked = partial(question, *args, **kwargs)
     with untraced():
         found = asked()
-    if question in tracer.settings_of_torch:
+    if question in tracer.settings_of_torch or is_in_autocast(tracer, question, args):
         return found
     source = Const(id(question), public_name(question), question)
     tracer.world.guard(source, "check", Answers(asked, found))
     return found
+
+
+def is_in_autocast(tracer: Tracing, question: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether the program asks for the type of an autocast that it has itself entered."""
+    named = ASKS_AUTOCAST.fullmatch(question.__name__)
+    device = None if named is None else KINDS_OF_DEVICES.get(named[1], named[1]) if named[1] else args[0]
+    return device is not None and any(mode.device == device for mode, _ in tracer.open_autocasts)
 
 
 def change(setter: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -90,6 +97,9 @@ TELLS = re.compile(
     r"|sdp_enabled|nan_enabled|memory)|autocast\w*_dtype|warnAlways|qengine"
     r"|(anomaly|mkldnn|cudnn|nnpack|multithreading|view_replay|fwd_grad)_enabled)"
 )
+ASKS_AUTOCAST = re.compile(r"get_autocast_(?:(\w+)_)?dtype")
+#: What the functions for single kinds of devices call them.
+KINDS_OF_DEVICES = {"gpu": "cuda"}
 NATIVE = {name: value for name, value in vars(private.NATIVE).items() if isinstance(value, BuiltinFunctionType)}
 SETTERS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
 SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]

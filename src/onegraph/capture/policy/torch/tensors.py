@@ -172,8 +172,8 @@ def end_label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 @policy(autocast_mode.autocast.__enter__)
 def enter_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
-    mode = args[0]
-    if mode._enabled and not any(outer.device == mode.device for outer, _ in tracer.open_autocasts):
+    mode = tracer.world.realize(args[0])
+    if mode._enabled:
         answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
     values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
     node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
