@@ -7,6 +7,7 @@ from torch import _C
 from torch._C import DisableTorchFunction, ScriptFunction, ScriptMethod, TensorBase
 from torch._functorch import predispatch
 from torch._functorch.autograd_function import custom_function_call
+from torch.utils import _device
 
 __all__ = [
     "FUNCTORCH",
@@ -29,6 +30,9 @@ assert_async = torch._assert_async
 call_impl = torch.nn.Module._call_impl
 check_tensor_all = torch._check_tensor_all
 foreach_copy_ = torch._foreach_copy_
+DeviceContext = _device.DeviceContext
+count_function_modes = _C._len_torch_function_stack
+has_function_modes = _C._is_torch_function_mode_enabled
 has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import _functorch
+from torch._C import (  # type: ignore[attr-defined]
+    _functorch,
+    _get_torch_function_state,
+    _set_torch_function_state,
+)
 from torch.overrides import _get_current_function_mode_stack
+from torch.utils import _device
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack, _pop_mode
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -34,6 +39,8 @@ class GlobalState:
     default_dtype: torch.dtype
     deterministic: tuple[bool, bool]
     attention: tuple[Any, ...]
+    torch_function: Any
+    device: torch.device | None
     function_modes: tuple[Any, ...]
     dispatch_modes: tuple[Any, ...]
     functorch_depth: int
@@ -48,6 +55,8 @@ class GlobalState:
             torch.get_default_dtype(),
             (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
             tuple(ask() for ask in ATTENTION_CHOICES.values()),
+            _get_torch_function_state(),
+            _device.CURRENT_DEVICE,
             tuple(_get_current_function_mode_stack()),
             tuple(_get_current_dispatch_mode_stack()),
             _functorch.get_dynamic_layer_stack_depth(),
@@ -56,8 +65,13 @@ class GlobalState:
     def restore(self) -> None:
         """Put everything back; modes and transforms that were left open are closed."""
         _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.functorch_depth)
-        while torch._C._len_torch_function_stack() > len(self.function_modes):
-            torch._C._pop_torch_function_stack()
+        _set_torch_function_state(self.torch_function)
+        _device.CURRENT_DEVICE = self.device
+        if tuple(_get_current_function_mode_stack()) != self.function_modes:
+            while torch._C._len_torch_function_stack():
+                torch._C._pop_torch_function_stack()
+            for mode in self.function_modes:
+                torch._C._push_on_torch_function_stack(mode)
         while torch._C._len_torch_dispatch_stack() > len(self.dispatch_modes):
             _pop_mode(getattr(_get_current_dispatch_mode_stack()[-1], "_mode_key", None))
         torch._C._set_grad_enabled(self.grad_enabled)
@@ -139,11 +153,15 @@ def without_autocast() -> Iterator[None]:
             torch.set_autocast_enabled(device, value)
 
 
+#: What sees operators, and the transforms that are open.
+WATCHING = ("torch_function", "device", "function_modes", "dispatch_modes", "functorch_depth")
+
+
 @contextmanager
 def under(state: GlobalState) -> Iterator[None]:
     """Run as in this state, but for what sees operators and for the transforms that are open now."""
     now = GlobalState.snapshot()
-    open_now = {name: getattr(now, name) for name in ("function_modes", "dispatch_modes", "functorch_depth")}
+    open_now = {name: getattr(now, name) for name in WATCHING}
     dataclasses.replace(state, **open_now, autocast_nesting=now.autocast_nesting).restore()
     try:
         yield

@@ -155,13 +155,13 @@ def entered():
     return context
 
 
-@breaks(b.FOREIGN_AUTOCAST, with_argument(entered), runs=False)
+@breaks(b.FOREIGN_CONTEXT, with_argument(entered), runs=False)
 def leaves_autocast(x, context):
     context.__exit__(None, None, None)
     return x + 1
 
 
-@leaves_autocast.fixed("enter and leave autocast")
+@leaves_autocast.fixed("enter and leave the context")
 def whole_autocast(x, context):
     with torch.autocast("cpu"):
         return x + 1

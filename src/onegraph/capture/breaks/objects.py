@@ -67,11 +67,11 @@ SET_ORDER = _define(
     "A copy of the set has its elements in another order, and the program could see it.",
     "pass a list, a tuple or a dict, whose order is defined",
 )
-FOREIGN_AUTOCAST = _define(
-    "outside-autocast",
-    "an autocast context that was entered outside is left inside",
-    "Where autocast begins and ends must be seen as a whole.",
-    "enter and leave autocast in the same function, with `with`",
+FOREIGN_CONTEXT = _define(
+    "outside-context",
+    "{what}, a context that was entered outside, is left inside",
+    "Where autocast, or the context of a device, begins and ends must be seen as a whole.",
+    "enter and leave the context in the same function, with `with`",
 )
 
 # ---- writes that others can see --------------------------------------------------------------------------------------

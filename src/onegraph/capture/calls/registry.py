@@ -108,8 +108,8 @@ def break_at(function: FunctionType) -> tuple[Reason, str] | None:
     return row_of(getattr(function, "__wrapped__", None)).breaks
 
 
-#: Context managers of torch, in Python, that tracing follows: new tensors are made on their device, autocast.
-CONTEXTS = frozenset({"DeviceContext", "autocast", "device", "StreamContext", "_DeviceGuard"})
+#: Context managers of torch, in Python, that tracing follows: those that choose a device or a stream of CUDA.
+CONTEXTS = frozenset({"device", "StreamContext", "_DeviceGuard"})
 
 #: Modules whose native functions have no effect but on their arguments.
 PURE_MODULES = frozenset(

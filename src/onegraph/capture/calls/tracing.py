@@ -28,7 +28,7 @@ class Tracing(Protocol):
     #: Messages that the program gives, and the tensors in them.
     effects: list[tuple[Any, Args, Kwargs]]
     logged: list[tuple[Any, int | None]]
-    open_autocasts: list[Any]
+    open_contexts: list[Any]
     open_levels: dict[int, Any]
     no_global_hooks: Any
     abstract_answers: Any

@@ -40,9 +40,9 @@ from onegraph.capture.policy.python import (
     operations,
 )
 from onegraph.capture.policy.python.messages import check_logged, message_marks
-from onegraph.capture.policy.torch import custom_functions, module, questions, randomness, tensors, transforms
+from onegraph.capture.policy.torch import contexts, custom_functions, module, questions, randomness, tensors, transforms
+from onegraph.capture.policy.torch.contexts import leave_open_contexts
 from onegraph.capture.policy.torch.questions import put_back
-from onegraph.capture.policy.torch.tensors import leave_autocasts
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import instance_dict
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF
@@ -67,6 +67,7 @@ POLICIES = (
     builtins,
     calculations,
     classes,
+    contexts,
     copies,
     custom_functions,
     formatting,
@@ -129,7 +130,7 @@ class Trace:
         flags = mode_flags()
         self._modes.enter_context(self.fake)
         set_mode_flags(flags)
-        self._modes.enter_context(self.recorder)
+        self.recorder.__enter__()  # what the program has entered may be above or below it: the stack is put back
         return self.tracer.run_frame(frame)
 
     def pause(self) -> None:
@@ -301,7 +302,7 @@ class Trace:
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
         check_logged(self.tracer)
-        opened = leave_autocasts(self.tracer)
+        opened = leave_open_contexts(self.tracer)
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(set_grad_enabled, (grad,), {})] if changed else []

@@ -125,7 +125,7 @@ class Tracer(Frames, Containers):
         self.effects: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         #: What functions with a cache have given for objects that the program has made.
         self.cached_results: dict[Any, Any] = {}
-        self.open_autocasts: list[tuple[Any, torch.fx.Node]] = []
+        self.open_contexts: list[Any] = []
         self.settings_of_torch: dict[Any, tuple[Any, Any]] = {}  # by how they are asked for: setters, first values
         self.open_levels: dict[int, torch.fx.Node] = {}
         #: What the program has said of graph breaks, see `onegraph.capture.directives.hatches`.

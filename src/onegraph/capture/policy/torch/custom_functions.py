@@ -280,7 +280,7 @@ def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple
         len(world.draws.made),
         dict(tracer.settings),
         dict(tracer.settings_of_torch),
-        len(tracer.open_autocasts),
+        len(tracer.open_contexts),
     )
 
 

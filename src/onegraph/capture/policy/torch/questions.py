@@ -56,7 +56,11 @@ def is_in_autocast(tracer: Tracing, question: Callable[..., Any], args: tuple[An
     """Whether the program asks for the type of an autocast that it has itself entered."""
     named = ASKS_AUTOCAST.fullmatch(question.__name__)
     device = None if named is None else KINDS_OF_DEVICES.get(named[1], named[1]) if named[1] else args[0]
-    return device is not None and any(mode.device == device for mode, _ in tracer.open_autocasts)
+    return device is not None and any(is_autocast(context.manager, device) for context in tracer.open_contexts)
+
+
+def is_autocast(manager: Any, device: str) -> bool:
+    return isinstance(manager, torch.autocast) and bool(manager.device == device)
 
 
 def change(setter: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

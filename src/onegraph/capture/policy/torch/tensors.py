@@ -7,7 +7,6 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch.amp import autocast_mode
 from torch.autograd import forward_ad
 from torch.autograd.profiler import record_function
 
@@ -16,12 +15,10 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import MARK
-from onegraph.capture.policy.torch.questions import answer
 from onegraph.capture.pyobject.exact_types import defines
 from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.private import (
-    DisableTorchFunction,
     assert_async,
     check_tensor_all,
     has_torch_function,
@@ -167,36 +164,3 @@ def begin_label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def end_label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if tracer.getattr(args[0], "run_callbacks_on_exit"):
         raise GraphBreak(b.PROFILER, name="record_function")
-
-
-@policy(autocast_mode.autocast.__enter__)
-def enter_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Autocast is state that the function mode does not see: its ends become nodes of the graph."""
-    mode = tracer.world.realize(args[0])
-    if mode._enabled:
-        answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
-    values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
-    node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
-    tracer.open_autocasts.append((mode, node))
-    with DisableTorchFunction():
-        return autocast_mode.autocast.__enter__(mode)
-
-
-def leave_autocasts(tracer: Tracing) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-    """End the open contexts with the graph; the calls that open them again behind it."""
-    for mode, node in reversed(tracer.open_autocasts):
-        tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
-        with DisableTorchFunction():
-            autocast_mode.autocast.__exit__(mode, None, None, None)
-    return [(autocast_mode.autocast.__enter__, (mode,), {}) for mode, _ in tracer.open_autocasts]
-
-
-@policy(autocast_mode.autocast.__exit__)
-def exit_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    mode, *exception = args
-    if not tracer.open_autocasts or tracer.open_autocasts[-1][0] is not mode:
-        raise GraphBreak(b.FOREIGN_AUTOCAST)
-    _, node = tracer.open_autocasts.pop()
-    tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (node,))
-    with DisableTorchFunction():
-        return autocast_mode.autocast.__exit__(mode, *exception)

@@ -1,0 +1,112 @@
+"""Contexts of torch that are state of the thread: where a graph ends they are left, and entered again behind it.
+
+Autocast decides what operators compute, so its ends are nodes of the graph. A device is an argument of what is recorded
+in its context. Other native contexts of torch decide who sees the operators that run: they break the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.amp import autocast_mode
+
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.calls.registry import breaks, policy
+from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.policy.torch.questions import answer
+from onegraph.torchlib.private import (
+    NATIVE,
+    DeviceContext,
+    DisableTorchFunction,
+    count_function_modes,
+    has_function_modes,
+)
+from onegraph.torchlib.state import function_modes
+
+autocast = autocast_mode.autocast
+Calls = list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenContext:
+    """A context that the program has entered, the functions that enter and leave it, and its node if it has one."""
+
+    manager: Any
+    enter: Callable[..., Any]
+    leave: Callable[..., Any]
+    node: torch.fx.Node | None = None
+
+
+@policy(autocast.__enter__)
+def enter_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    mode = tracer.world.realize(args[0])
+    if mode._enabled:
+        answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
+    values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
+    node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
+    tracer.open_contexts.append(OpenContext(mode, autocast.__enter__, autocast.__exit__, node))
+    with DisableTorchFunction():
+        return autocast.__enter__(mode)
+
+
+@policy(autocast_mode._enter_autocast)
+def open_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    mode = tracer.call(autocast_mode._UnmanagedAutocast, args, kwargs)
+    tracer.call(autocast.__enter__, (mode,), {})
+    return mode
+
+
+@policy(autocast_mode._exit_autocast)
+def close_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tracer.call(autocast.__exit__, (*args, None, None, None), kwargs)
+
+
+@policy(torch.device.__enter__)
+def enter_device(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    (device,) = args
+    tracer.open_contexts.append(OpenContext(device, torch.device.__enter__, torch.device.__exit__))
+    return torch.device.__enter__(device)
+
+
+@policy(autocast.__exit__, torch.device.__exit__)
+def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    manager, *raised = args
+    if not tracer.open_contexts or tracer.open_contexts[-1].manager is not manager:
+        raise GraphBreak(b.FOREIGN_CONTEXT, what=f"a {type(manager).__name__}")
+    return left(tracer, tracer.open_contexts.pop(), raised)
+
+
+def left(tracer: Tracing, context: OpenContext, raised: list[Any]) -> Any:
+    if context.node is not None:
+        tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (context.node,))
+    with DisableTorchFunction():
+        return context.leave(context.manager, *raised)
+
+
+def leave_open_contexts(tracer: Tracing) -> Calls:
+    """Leave the open contexts with the graph; the calls that enter them again behind it."""
+    for context in reversed(tracer.open_contexts):
+        left(tracer, context, [None, None, None])
+    return [(context.enter, (context.manager,), {}) for context in tracer.open_contexts]
+
+
+@policy(count_function_modes)
+def count_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The recorder is no mode of the program."""
+    return sum(mode is not tracer.recorder for mode in function_modes())
+
+
+@policy(has_function_modes)
+def has_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return count_modes(tracer, (), {}) > 0
+
+
+#: It goes below other modes, where the recorder does not see what it does.
+breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__)
+for _context in vars(NATIVE).values():
+    if isinstance(_context, type) and _context not in (torch.device, torch.Stream) and hasattr(_context, "__enter__"):
+        breaks(b.TORCH_CONTEXT, _context.__enter__, _context.__exit__)  # type: ignore[attr-defined]
