@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch._C import _functorch
 from torch.autograd import forward_ad
-from torch.fx import _symbolic_trace
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
+
+from onegraph.torchlib import private
 
 
 class Treatment(enum.Enum):
@@ -58,7 +59,7 @@ def has_transforms() -> bool:
 
 
 def is_traced_by_fx() -> bool:
-    return _symbolic_trace._is_fx_tracing_flag  # the function that tells warns
+    return private.is_traced_by_fx()
 
 
 COMPARED, ASKED, NODE, EAGER, IRRELEVANT = Treatment

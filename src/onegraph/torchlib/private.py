@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.fx._symbolic_trace as _fx
 from torch import _C
 from torch._C import DisableTorchFunction, ScriptFunction, ScriptMethod, TensorBase
 from torch._functorch import predispatch
@@ -49,3 +50,9 @@ set_grad_enabled = _C._set_grad_enabled
 to_dlpack = _C._to_dlpack
 typed_storage = torch.Tensor._typed_storage
 vmap_increment_nesting = _C._functorch._vmap_increment_nesting
+
+
+def is_traced_by_fx() -> bool:
+    """Whether FX traces symbolically in this thread. (torch's public function that tells warns.)"""
+    asked = getattr(_fx, "_get_is_fx_tracing", None)  # torch 2.14 and later: a state of the thread
+    return bool(_fx._is_fx_tracing_flag if asked is None else asked())

@@ -277,7 +277,8 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, *_: 
 _CHECKS[aten.put.default] = _CHECKS[aten.put_.default] = _put
 for _func in (aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default):
     _CHECKS[_func] = _index_put
-_CHECKS[aten.cholesky.default] = _cholesky
+if hasattr(aten, "cholesky"):  # torch 2.14 has removed it
+    _CHECKS[aten.cholesky.default] = _cholesky
 _CHECKS[aten.searchsorted.Tensor] = _CHECKS[aten.searchsorted.Scalar] = _searched
 _CHECKS[aten.bucketize.Tensor] = _CHECKS[aten.bucketize.Scalar] = _bucketized
 _CHECKS[aten.triangular_solve.default] = _triangular_solve

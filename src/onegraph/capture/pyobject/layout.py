@@ -6,7 +6,13 @@ import contextlib
 import gc
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import FunctionType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from types import (
+    ClassMethodDescriptorType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from onegraph import _C
@@ -119,6 +125,15 @@ def native_method(owner: Any, bound: Any) -> Any:
     for kind in type(owner).__mro__:
         found = vars(kind).get(bound.__name__)
         if isinstance(found, MethodDescriptorType | WrapperDescriptorType) and found.__get__(owner, kind) == bound:
+            return found
+    return class_method(owner, bound) if isinstance(owner, type) else None
+
+
+def class_method(owner: type, bound: Any) -> ClassMethodDescriptorType | None:
+    """The native class method that gives this bound method of the class, or None."""
+    for kind in owner.__mro__:
+        found = vars(kind).get(bound.__name__)
+        if isinstance(found, ClassMethodDescriptorType) and found.__get__(None, owner) == bound:
             return found
     return None
 

@@ -400,10 +400,10 @@ class Tracer(Frames, Containers):
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
         descriptor = defined(owner, function.__name__)
-        if isinstance(descriptor, types.FunctionType):  # of a subclass, which asks that of its base
-            descriptor = native_method(receiver, function)
         if descriptor is None and isinstance(receiver, type):
             descriptor = defined(receiver, function.__name__)
+        if isinstance(descriptor, types.FunctionType | classmethod):  # of a subclass, which asks that of its base
+            descriptor = native_method(receiver, function)
         row = row_of(descriptor)
         row.refuse()
         return row.handler

@@ -60,7 +60,11 @@ WRAPPING = ("torch.autograd.function", "torch.amp.autocast_mode")
 COMBINED = 3
 
 
-@policy(vars(Function)["apply"].__func__)
+#: A class method in Python; of torch 2.14 and later, one in C.
+APPLY = vars(Function)["apply"]
+
+
+@policy(getattr(APPLY, "__func__", APPLY))
 def apply(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a custom function. Where no gradients are recorded, it is its forward."""
     cls, given = args[0], list(args[1:])
