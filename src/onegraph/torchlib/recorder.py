@@ -107,6 +107,11 @@ class AtenRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in _QUERIES:
             return func(*args, **kwargs)
+        if func is aten._to_copy.default and isinstance(args[0], torch.SymInt | torch.SymFloat):
+            # A batching rule converts a number as the tensor that it is for native code, which holds another number.
+            kind = torch.int64 if isinstance(args[0], torch.SymInt) else torch.float64
+            with self:
+                return func(aten.scalar_tensor.default(args[0], dtype=kind), *args[1:], **kwargs)
         rule = self.rules.get(func) or over_each(func)
         if rule is not None:
             with self:

@@ -20,7 +20,7 @@ functions = predispatch
 @policy(functions._vmap_increment_nesting)
 def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     level = native._vmap_increment_nesting(*args)
-    node = tracer.recorder.graph.call_function(native._vmap_increment_nesting, args)
+    node = tracer.recorder.graph.call_function(native._vmap_increment_nesting, tracer.recorder.as_argument(args))
     tracer.open_levels[level] = node
     return level
 
@@ -51,7 +51,7 @@ def noted(tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, 
     recorder = tracer.recorder
     with DisableTorchFunction():
         result = function(tensor, *now)
-    node = recorder.graph.call_function(function, (recorder.as_argument(tensor), *later))
+    node = recorder.graph.call_function(function, recorder.as_argument((tensor, *later)))
     recorder.bind_result(node, result)
     return result
 
