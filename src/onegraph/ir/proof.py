@@ -1,0 +1,247 @@
+"""Proofs that an index expression is not negative, from others that are not.
+
+What an axis, a quotient or a minimum consists of says where it lies; conditions say more. A goal is proven by replacing
+one atom after another by what it is at least, or at most, until only sizes with positive coefficients are left. The
+search is short: what it does not find is not proven, and may be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product as combinations
+from math import gcd
+
+from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, bounds, is_not_negative
+
+Facts = tuple[Index, ...]  # expressions that are not negative
+Cases = tuple[Facts, ...]  # one of them holds
+
+STEPS = 600  # replacements that are tried for one goal
+DEPTH = 16  # and one after another
+BRANCHES = 6  # minima and maxima that are told apart
+MANY = 64  # cases that are gone through
+
+
+def is_proven(goal: Index, assumed: Sequence[Cases] = ()) -> bool:
+    """Whether `goal >= 0` follows from one case of each of the assumptions, for all of them."""
+    if is_not_negative(goal):
+        return True
+    many = 1
+    for cases in assumed:
+        many *= max(len(cases), 1)
+    if many > MANY:
+        assumed = [cases for cases in assumed if len(cases) == 1]
+    for chosen in combinations(*assumed):
+        facts = tuple(dict.fromkeys(fact for case in chosen for fact in case))
+        if not (_proven_in_branches(goal, facts, BRANCHES) or _contradict(facts)):
+            return False
+    return True
+
+
+def _contradict(facts: Facts) -> bool:
+    """Whether the facts cannot all hold."""
+    return any(_Search(facts[:number]).proves(-fact - 1) for number, fact in enumerate(facts))
+
+
+def _proven_in_branches(goal: Index, facts: Facts, left: int) -> bool:
+    """Tell apart which operand a minimum or maximum is, if the proof is not found without."""
+    if _Search(facts).proves(goal):
+        return True
+    if not left:
+        return False
+    choice = next(_choices((goal, *facts)), None)
+    if choice is None:
+        return False
+    a, b = choice.a, choice.b
+    less, more = (b - a, a - b)  # a is at most b, b is at most a
+    chosen = ((a, less), (b, more)) if choice.op == "min" else ((a, more), (b, less))
+    for value, known in chosen:
+        replaced = tuple(_replaced(fact, choice, value) for fact in facts)
+        if not _proven_in_branches(_replaced(goal, choice, value), (*replaced, known), left - 1):
+            return False
+    return True
+
+
+def _choices(expressions: Iterable[Index]) -> Iterator[Call]:
+    """The innermost minima and maxima."""
+    for expression in expressions:
+        for monomial, _ in expression.terms:
+            for atom in monomial:
+                if isinstance(atom, Call):
+                    yield from _choices((atom.a, atom.b))
+                    if atom.op in ("min", "max"):
+                        yield atom
+
+
+def _replaced(expression: Index, choice: Call, value: Index) -> Index:
+    total = ZERO
+    for monomial, coefficient in expression.terms:
+        term = Index.of(coefficient)
+        for atom in monomial:
+            if atom == choice:
+                term = term * value
+            elif isinstance(atom, Call):
+                a, b = _replaced(atom.a, choice, value), _replaced(atom.b, choice, value)
+                same = a == atom.a and b == atom.b
+                term = term * (Index((((atom,), 1),)) if same else _applied(atom.op, a, b))
+            else:
+                term = term * Index.of(atom)
+        total = total + term
+    return total
+
+
+def _applied(op: str, a: Index, b: Index) -> Index:
+    match op:
+        case "//":
+            return a // b
+        case "%":
+            return a % b
+    return Index((((Call(op, a, b),), 1),))
+
+
+class _Search:
+    """The search for one goal under facts."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.steps = STEPS
+        self.known: dict[Atom, tuple[Index, ...]] = {}
+        self.seen: set[Index] = set()
+
+    def proves(self, goal: Index, depth: int = DEPTH) -> bool:
+        goal = _reduced(goal)
+        if is_not_negative(goal):
+            return True
+        if goal.constant is not None or goal in self.seen or not self.steps or not depth:
+            return False
+        self.seen.add(goal)
+        for atom in sorted(_atoms(goal), key=_height, reverse=True):
+            step = _coefficient(goal, atom)
+            if step is None or not step.terms:
+                continue
+            rest = goal - step * _of(atom)
+            sign = 1 if is_not_negative(step) else -1 if is_not_negative(-step) else 0
+            for fact in self.about(atom) if sign else ():
+                found = self.without(rest, step, sign, atom, fact)
+                if found is not None and self.steps:
+                    self.steps -= 1
+                    if self.proves(found, depth - 1):
+                        return True
+        return False
+
+    def without(self, rest: Index, step: Index, sign: int, atom: Atom, fact: Index) -> Index | None:
+        """The goal `rest + step * atom`, made smaller by the fact, which bounds the atom on the side that it needs."""
+        slope = _coefficient(fact, atom)
+        if slope is None or not slope.terms or not is_not_negative(slope if sign > 0 else -slope):
+            return None
+        size = slope * sign  # the fact: size * atom + sign * others >= 0, or size * atom <= others
+        others = fact - slope * _of(atom)
+        ratio = _quotient(step, size)
+        if ratio is not None:
+            return rest - ratio * others * sign
+        divisor = atom.b if isinstance(atom, Call) and atom.op == "//" else None
+        if size.constant is None and size != divisor and not is_not_negative(size - 1):
+            return None
+        return (rest + 1) * size - 1 - step * others * sign  # an integer is not negative if it is above -1
+
+    def about(self, atom: Atom) -> tuple[Index, ...]:
+        """The facts in which the atom occurs."""
+        if atom not in self.known:
+            own = tuple(_reduced(fact) for fact in (*self.rounded(atom), *_facts_of(atom)))
+            self.known[atom] = tuple(dict.fromkeys((*(f for f in self.facts if atom in _atoms(f)), *own)))
+        return self.known[atom]
+
+    def rounded(self, atom: Atom) -> Iterator[Index]:
+        """A fact about what is divided is one about the quotient, with rounding."""
+        if not isinstance(atom, Call) or atom.op != "//" or (atom.b.constant or 0) <= 0:
+            return
+        for fact in self.facts:
+            low, high = -1 * (fact - atom.a), fact + atom.a
+            if low.constant is not None:
+                yield _of(atom) - low // atom.b
+            if high.constant is not None:
+                yield high // atom.b - _of(atom)
+
+
+def _quotient(a: Index, b: Index) -> Index | None:
+    """`a / b` where that is a polynomial."""
+    if b == ONE:
+        return a
+    quotient = a // b
+    return quotient if quotient * b == a else None
+
+
+def _facts_of(atom: Atom) -> Iterator[Index]:
+    """What is certain of an atom because of what it is; none of the axes around it is empty."""
+    this = _of(atom)
+    if isinstance(atom, Symbol):
+        if atom.extent is not None:
+            yield this
+            yield atom.extent - 1 - this
+        elif not atom.signed:
+            yield this
+        return
+    low, high = bounds(this)
+    if low is not None:
+        yield this - low
+    if high is not None:
+        yield high - this
+    match atom.op:
+        case "//":
+            most = bounds(atom.a)[1]
+            whole = _quotient(most + 1, atom.b) if most is not None else None
+            if whole is not None:
+                yield whole - 1 - this
+            yield atom.a - atom.b * this
+            yield atom.b * this + atom.b - 1 - atom.a
+        case "%":
+            yield atom.b - 1 - this
+            whole = atom.a // atom.b
+            yield atom.a - atom.b * whole - this
+            yield this - atom.a + atom.b * whole
+        case "min":
+            yield atom.a - this
+            yield atom.b - this
+        case "max":
+            yield this - atom.a
+            yield this - atom.b
+
+
+def _reduced(goal: Index) -> Index:
+    """The goal divided by what its coefficients have in common: it is an integer, so the constant is rounded down."""
+    common = 0
+    for monomial, coefficient in goal.terms:
+        if monomial:
+            common = gcd(common, coefficient)
+    if common <= 1:
+        return goal
+    return Index(tuple((m, c // common) for m, c in goal.terms if c // common))
+
+
+def _of(atom: Atom) -> Index:
+    return Index((((atom,), 1),))
+
+
+def _atoms(expression: Index) -> set[Atom]:
+    return {atom for monomial, _ in expression.terms for atom in monomial}
+
+
+def _coefficient(expression: Index, atom: Atom) -> Index | None:
+    """What multiplies the atom, if it occurs to the first power only; where it stands in another atom is its affair."""
+    found = ZERO
+    for monomial, coefficient in expression.terms:
+        count = monomial.count(atom)
+        if count > 1:
+            return None
+        if count:
+            others = tuple(other for other in monomial if other != atom)
+            found = found + Index(((others, coefficient),))
+    return found
+
+
+def _height(atom: Atom) -> tuple[int, str]:
+    """Which atom is replaced first: what is computed before what it is computed of, sizes last."""
+    if isinstance(atom, Symbol):
+        return (0 if atom.extent is None and not atom.signed else 1, atom.key)
+    inner = [_height(other)[0] for part in (atom.a, atom.b) for other in _atoms(part)]
+    return (2 + max(inner, default=0), atom.key)
