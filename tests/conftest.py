@@ -20,6 +20,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import Event, Events
 
 os.environ["ONEGRAPH_RAISE_COMPILER_ERRORS"] = "1"  # a defect of the compiler is to be seen
+os.environ["ONEGRAPH_VERIFY"] = "1"  # every program and every plan is checked
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 settings.register_profile("onegraph", deadline=None, derandomize=True, max_examples=50, print_blob=True)

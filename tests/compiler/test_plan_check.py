@@ -8,7 +8,8 @@ import pytest
 import torch
 from compiler.graphs import check, compiled, record
 
-from onegraph.base.context import Context
+from onegraph.base.context import EVENTS, Context
+from onegraph.base.events import BoundsChecked, Event
 from onegraph.compiler.memory.check import InvalidPlan, check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.schedule.close_gaps import close_gaps
@@ -147,6 +148,17 @@ def test_gaps_are_closed_in_the_order_of_dimensions(shape: str, strides: str, cl
     text = f"program():\n  buffer a: f32[{shape}] stride ({strides})\n  return\n"
     got = close_gaps(parse_program(text), Context()).table()["a"].type.strides
     assert ", ".join(map(str, got)) == closed
+
+
+def test_searches_of_long_sequences_are_left_to_the_sanitizer() -> None:
+    events: list[Event] = []
+    stop = EVENTS.subscribe(events.append)
+    try:
+        check(lambda x, y: torch.searchsorted(x, y), torch.arange(1000.0), torch.randn(7) * 1000)
+    finally:
+        stop()
+    (found,) = [event for event in events if isinstance(event, BoundsChecked)]
+    assert found.kernels and found.unproven
 
 
 def test_every_plan_is_checked_where_programs_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,6 +236,15 @@ class FusionDone(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class BoundsChecked(Event):
+    """Under `verify`: every access of every kernel is proven to lie in its buffer, but for the `unproven` ones."""
+
+    channel: ClassVar[str] = "bounds"
+    kernels: int = 0
+    unproven: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryPlanned(Event):
     """The execution plan: allocations, launches, library calls. `total` and `peak` are bytes, results included."""
 

@@ -7,22 +7,28 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from onegraph import _C
 from onegraph.base.context import Context
-from onegraph.base.events import FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
+from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
 from onegraph.compiler.library.recipe import check_of, keeping
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.lower.size_facts import size_facts
 from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.target import Target
+from onegraph.ir.loop import Program
+from onegraph.ir.loop_bounds import check_bounds
 from onegraph.ir.loop_check import check_program
 from onegraph.ir.loop_text import format_program
 from onegraph.ir.plan import ExecPlan
 from onegraph.ir.plan_text import format_plan, plan_bytes
+
+_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,8 @@ def compile_graph(
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
     fused = run_passes(loops, target.passes, cx, check_program, format_program, "schedule")
     cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
+    if cx.config.verify:
+        _check_bounds((loops, fused), module, lowered.constants, cx)
     start = thread_time()
     code = target.build(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
@@ -92,3 +100,16 @@ def compile_graph(
         **code.texts,
     }
     return NativeGraph(run, steps, code.addresses, len(fused.kernels), lowered.fallbacks, texts)
+
+
+def _check_bounds(
+    programs: tuple[Program, ...], module: GraphModule, constants: Mapping[str, torch.Tensor], cx: Context
+) -> None:
+    """Prove that the kernels stay within their buffers, as they were lowered and as they are compiled."""
+    facts = size_facts(module)
+    numbers = {name: x for name, x in constants.items() if x.dtype in _INTEGERS and x.numel()}
+    held = {name: (int(x.min()), int(x.max())) for name, x in numbers.items()}
+    with timed(cx, "compile: check bounds"):
+        unproven = [each for program in programs for each in check_bounds(program, facts, held)]
+    kernels = sum(len(program.kernels) for program in programs)
+    cx.emit(BoundsChecked(cx.frame, kernels, tuple(f"{each.access}: {each.reach.value}" for each in unproven)))

@@ -2,16 +2,18 @@
 
 What it proves holds for all sizes that the facts allow, and for all elements that tensors may hold: an index that was
 read from one is known by what the kernel compares it with before, in checks, choices and conditions. 64-bit arithmetic
-is taken to be exact.
+is taken to be exact. Two kinds of proofs are out of its reach, see `Reach`; the sanitizer covers these accesses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from itertools import product as combinations
 from types import MappingProxyType
 
-from onegraph.ir.index import ONE, ZERO, Index, Symbol, bounds, greatest, least
+from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, bounds, greatest, least
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
@@ -25,6 +27,7 @@ from onegraph.ir.loop import (
     Let,
     Load,
     Loop,
+    Offset,
     Operand,
     Place,
     Program,
@@ -39,20 +42,41 @@ from onegraph.ir.types import BOOL, I64, DType, TensorType
 NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
 ALWAYS: Cases = ((),)
 NEVER: Cases = ()
+CHOSEN = 4  # choices one after another that are gone through
 
 
 class OutOfBounds(InvalidProgram):
     """A load or a store that is not proven to lie in its buffer."""
 
 
-def check_bounds(program: Program, facts: Sequence[Index] = (), held: Mapping[str, tuple[int, int]] = NOTHING) -> None:
-    """Raise `OutOfBounds` unless every access of every kernel is proven.
+class Reach(Enum):
+    """The kinds of accesses for which there may be no proof."""
+
+    SIZES = "an offset with quotients of symbolic sizes"  # before they were flattened, coordinates were proven
+    CHOICES = "a number that was chosen among others in several steps"  # as in a search by halves
+
+
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """An access that is not proven, of a kind for which that is no error."""
+
+    kernel: str
+    access: str
+    reach: Reach
+
+
+def check_bounds(
+    program: Program, facts: Sequence[Index] = (), held: Mapping[str, tuple[int, int]] = NOTHING
+) -> tuple[Unproven, ...]:
+    """Raise `OutOfBounds` unless every access of every kernel is proven; returns those that are out of reach.
 
     `facts` about sizes are not negative; `held` has the least and the largest element of constants that hold integers.
     """
     types = {buffer.name: buffer.type for buffer in program.buffers}
+    found: list[Unproven] = []
     for kernel in program.kernels:
-        _Checker(kernel, types, tuple(facts), held).run()
+        found += _Checker(kernel, types, tuple(facts), held).run()
+    return tuple(found)
 
 
 class Truth:
@@ -97,12 +121,16 @@ class _Checker:
         self.numbers: dict[str, Index] = {}
         self.truths: dict[str, Truth] = {}
         self.choices: dict[Symbol, tuple[tuple[Facts, Index], ...]] = {}  # what a number is, in each case
+        self.steps: dict[Symbol, int] = {}  # how many choices one after another made the number
         self.ranges: dict[Symbol, Facts] = {}
         self.reals = RealRanges(self.number)
         self.facts = facts
+        self.unproven: list[Unproven] = []
 
-    def run(self) -> None:
+    def run(self) -> list[Unproven]:
+        """Those that are out of reach."""
         self.block(self.kernel.body, self.entered(self.kernel.axes, [(self.facts,)]))
+        return self.unproven
 
     def entered(self, axes: Sequence[Symbol], assumed: list[Cases]) -> list[Cases]:
         """What holds in loops over these axes: none of them is empty."""
@@ -140,13 +168,27 @@ class _Checker:
         for index, size in pairs:
             known = self.resolved(index)
             for goal in (known, size - 1 - known):
-                if not self.proves(goal, assumed):
-                    side = "below" if goal is known else "beyond"
-                    raise OutOfBounds(
-                        f"in kernel {self.kernel.name}: {buffer} at {index} may lie {side} its {size} elements"
-                    )
+                if self.proves(goal, assumed):
+                    continue
+                reach = self.reach(place, goal)
+                side = "below" if goal is known else "beyond"
+                message = f"{buffer} at {index} may lie {side} its {size} elements"
+                if reach is None:
+                    raise OutOfBounds(f"in kernel {self.kernel.name}: {message}")
+                self.unproven.append(Unproven(self.kernel.name, message, reach))
 
-    def proves(self, goal: Index, assumed: list[Cases], depth: int = 4) -> bool:
+    def reach(self, place: Place, goal: Index) -> Reach | None:
+        """The kind of an access that is not proven, if it is one of those."""
+        if self.steps_of_choice(goal) > 1:
+            return Reach.CHOICES
+        is_flat = isinstance(place, Offset)
+        return Reach.SIZES if is_flat and _divides_by_sizes(goal) else None
+
+    def steps_of_choice(self, value: Index) -> int:
+        """How many choices one after another the number is made by."""
+        return max((self.steps.get(symbol, 0) for symbol in value.symbols), default=0)
+
+    def proves(self, goal: Index, assumed: list[Cases], depth: int = CHOSEN) -> bool:
         """Whether the goal is not negative, in each case of the choices that it depends on."""
         if is_proven(goal):
             return True
@@ -210,13 +252,13 @@ class _Checker:
 
     def chosen(self, name: str, cases: Sequence[tuple[Facts, Index]]) -> Index:
         """A number that is another one in each case."""
-        if not cases or len(cases) > MANY:
-            return Index.of(Symbol(name, signed=True))
         values = {value for _, value in cases}
         if len(values) == 1:
             return values.pop()
         symbol = Symbol(name, signed=True)
-        self.choices[symbol] = tuple(cases)
+        self.steps[symbol] = 1 + max(map(self.steps_of_choice, values), default=CHOSEN)
+        if cases and len(cases) <= MANY:
+            self.choices[symbol] = tuple(cases)
         return Index.of(symbol)
 
     def number(self, operand: Operand) -> Index | None:
@@ -294,6 +336,11 @@ class _Checker:
         return UNKNOWN
 
 
+def _divides_by_sizes(index: Index) -> bool:
+    found = (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Call))
+    return any(call.b.constant is None or _divides_by_sizes(call.a) for call in found)
+
+
 def _arithmetic(op: str, a: Index, b: Index) -> Index | None:
     match op:
         case "add":
@@ -306,6 +353,8 @@ def _arithmetic(op: str, a: Index, b: Index) -> Index | None:
             return a // b
         case "remainder" if (b.constant or 0) > 0:
             return a % b
+        case "shr" if 0 <= (b.constant or 0) < 63:
+            return a // (1 << (b.constant or 0))
     return None
 
 

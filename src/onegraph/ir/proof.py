@@ -17,7 +17,7 @@ Facts = tuple[Index, ...]  # expressions that are not negative
 Cases = tuple[Facts, ...]  # one of them holds
 
 STEPS = 600  # replacements that are tried for one goal
-DEPTH = 16  # and one after another
+DEPTHS = (1, 3, 16)  # and one after another: short proofs are looked for first
 BRANCHES = 6  # minima and maxima that are told apart
 MANY = 64  # cases that are gone through
 
@@ -38,14 +38,18 @@ def is_proven(goal: Index, assumed: Sequence[Cases] = ()) -> bool:
     return True
 
 
+def _follows(goal: Index, facts: Facts) -> bool:
+    return any(_Search(facts).proves(goal, depth) for depth in DEPTHS)
+
+
 def _contradict(facts: Facts) -> bool:
     """Whether the facts cannot all hold."""
-    return any(_Search(facts[:number]).proves(-fact - 1) for number, fact in enumerate(facts))
+    return any(_follows(-fact - 1, facts[:number]) for number, fact in enumerate(facts))
 
 
 def _proven_in_branches(goal: Index, facts: Facts, left: int) -> bool:
     """Tell apart which operand a minimum or maximum is, if the proof is not found without."""
-    if _Search(facts).proves(goal):
+    if _follows(goal, facts):
         return True
     if not left:
         return False
@@ -108,7 +112,7 @@ class _Search:
         self.known: dict[Atom, tuple[Index, ...]] = {}
         self.seen: set[Index] = set()
 
-    def proves(self, goal: Index, depth: int = DEPTH) -> bool:
+    def proves(self, goal: Index, depth: int) -> bool:
         goal = _reduced(goal)
         if is_not_negative(goal):
             return True

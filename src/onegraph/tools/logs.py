@@ -111,6 +111,8 @@ def describe(event: Event) -> str:
             return f"lowered to {plural(kernels, 'kernel')}"
         case ev.FusionDone(kernels=kernels):
             return f"fused to {plural(kernels, 'kernel')}"
+        case ev.BoundsChecked(kernels=kernels, unproven=unproven):
+            return f"checked the bounds of {plural(kernels, 'kernel')}; {len(unproven)} accesses are not proven"
         case ev.MemoryPlanned(total=total, peak=peak):
             return f"allocates {plural(total, 'byte')}, at most {peak} at one time"
         case ev.KernelsCompiled(kernels=kernels, seconds=seconds, cached=cached):

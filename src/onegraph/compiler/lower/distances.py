@@ -65,9 +65,11 @@ def pdist(g: Lowerer, x: View, p: Any = 2.0) -> Any:
     def difference(cell: Cell, at: tuple[Index, ...]) -> Scalar:
         k = cell.index(cell.position[0])
         half = rows - 0.5
-        first = (half - s.sqrt(half * half - 2 * k.to(F64) - 1)).to(I64)
+        last = cell.index(Index.of(rows - 1))
+        first = s.minimum(s.maximum((half - s.sqrt(half * half - 2 * k.to(F64) - 1)).to(I64), 0), last)
         product = first * (first + 1)
         second = k - first * rows + Scalar(k.body, k.body.apply("shr", I64, product.operand, 1), I64) + first + 1
+        second = s.minimum(s.maximum(second, 0), last)  # as they are, but for roundings that nobody has seen
         a, b = (cell.load(x, (cell.symbol(row), *at)) for row in (first, second))
         return a.to(a.dtype.compute) - b.to(b.dtype.compute)
 

@@ -365,7 +365,7 @@ def masked_scatter(g: Lowerer, x: View, mask: View, source: View) -> Any:
         enough = (state[0] < cell.index(source.numel)) | ~wanted
         message = "Number of elements of source < number of ones in mask"
         cell.body.check(enough.operand, "RuntimeError", message)
-        taken = cell.load(flat, (cell.symbol(state[0]),), wanted & enough)
+        taken = cell.load(flat, (cell.symbol(state[0]),), wanted & enough & (state[0] >= 0))
         value = where(wanted, taken, cell.load(old, place))
         return [state[0] + wanted.to(I64)], [value]
 
