@@ -7,13 +7,13 @@
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"steps", "inputs", "constants", "registers", "objects", "slots", "room", "threads", "keep",
-                            NULL};
-    PyObject *steps, *inputs, *constants, *registers, *objects, *keep = Py_None;
+                            "sanitizer", NULL};
+    PyObject *steps, *inputs, *constants, *registers, *objects, *keep = Py_None, *sanitizer = Py_None;
     int slots, pointers, numbers, call_args;
     long long threads = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSSSO!i(iii)|LO:Plan", names, &steps, &inputs, &constants,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "SSSSO!i(iii)|LOO:Plan", names, &steps, &inputs, &constants,
                                      &registers, &PyTuple_Type, &objects, &slots, &pointers, &numbers, &call_args,
-                                     &threads, &keep)) {
+                                     &threads, &keep, &sanitizer)) {
         return NULL;
     }
     if (!tensor_make_ready()) {
@@ -24,6 +24,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (self != NULL) {
         self->vectorcall = plan_call;
         self->keep = Py_NewRef(keep);
+        self->sanitizer = sanitizer == Py_None ? NULL : Py_NewRef(sanitizer);
         self->objects = Py_NewRef(objects);
         self->steps = Py_NewRef(steps);
         self->inputs = Py_NewRef(inputs);
@@ -42,6 +43,7 @@ static int plan_traverse(PlanObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->keep);
     Py_VISIT(self->objects);
+    Py_VISIT(self->sanitizer);
     return 0;
 }
 
@@ -51,6 +53,7 @@ static void plan_dealloc(PlanObject *self)
     scratch_free(self->scratch, self->n_slots);
     Py_XDECREF(self->keep);
     Py_XDECREF(self->objects);
+    Py_XDECREF(self->sanitizer);
     Py_XDECREF(self->steps);
     Py_XDECREF(self->inputs);
     Py_XDECREF(self->constants);

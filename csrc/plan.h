@@ -68,7 +68,7 @@ typedef struct {
     int64_t target; /* a slot */
     int64_t dtype;
     int64_t itemsize;
-    int64_t base; /* of a view: a slot, and a register */
+    int64_t base; /* of a view: a slot, and a register; of a tensor: whether nobody else asks for its storage */
     int64_t offset;
     Layout layout;
 } TensorStep;
@@ -80,8 +80,15 @@ typedef struct {
     int64_t errors; /* an object: a tuple of (exception type, message) */
     int64_t n_sizes;
     int64_t n_operands;
-    Operand operands[]; /* behind them the registers of the sizes */
+    int64_t watch;      /* an object, which is told of wrong accesses; -1: they are not checked */
+    Operand operands[]; /* behind them the registers of the sizes; then what is watched of each operand */
 } LaunchStep;
+
+typedef struct {
+    int64_t span; /* a register: bytes */
+    int64_t itemsize;
+    int64_t fresh; /* nothing was written to it before */
+} WatchedOperand;
 
 /* Behind the arguments come the outputs, each a Place and a Layout. */
 typedef struct {
@@ -123,6 +130,7 @@ typedef struct {
     int n_numbers;  /* of the step with the most sizes and strides */
     int n_args;     /* of the call with the most arguments, and one; 0: there are no calls */
     int64_t threads; /* 0: torch's number */
+    PyObject *sanitizer; /* is told who wrote over a fence; NULL: there are none */
     Scratch *scratch; /* one for each slot; NULL while a call uses it */
 } PlanObject;
 

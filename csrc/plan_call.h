@@ -8,6 +8,7 @@ typedef struct {
     PyObject *object; /* a tensor; NULL: scratch memory, or empty */
     void *data;       /* of its first element; NULL: not known yet */
     int64_t bytes;    /* about; an operand's weight */
+    int64_t fenced;   /* bytes between fences; 0: there are none */
     bool owned;
 } Slot;
 
@@ -43,6 +44,19 @@ static inline void read_numbers(const Call *call, const int64_t *registers, int6
         out[i] = call->registers[registers[i]];
     }
 }
+
+/* plan_sanitize.c */
+enum { FENCE = 64 }; /* bytes before and behind */
+/* Poison the memory between the fences, and raise these. */
+void sanitize_fill(void *data, int64_t bytes);
+/* A tensor between fences, or without them where it may not have them. */
+PyObject *sanitize_alloc(const TensorStep *step, const int64_t *sizes, const int64_t *strides);
+/* -1 with an exception set if an operand has too little memory. What is written first is poisoned. */
+int sanitize_operands(Call *call, const LaunchStep *launch);
+/* Raise for a wrong access. */
+int sanitize_report(const Call *call, const LaunchStep *launch, int64_t code);
+/* -1 with an exception set if a fence was written to. */
+int sanitize_fences(Call *call, PyObject *culprit);
 
 /* plan_extern.c */
 /* A new reference to the value at a place, and what comes behind that. */

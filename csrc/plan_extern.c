@@ -145,5 +145,9 @@ int plan_run_extern(Call *call, const ExternStep *step)
     while (n > 0) {
         Py_DECREF(args[--n]);
     }
+    if (result != NULL && call->plan->sanitizer != NULL &&
+        sanitize_fences(call, plan_object(call->plan, step->callable)) < 0) {
+        Py_CLEAR(result);
+    }
     return result == NULL ? -1 : store_results(call, step, place, result);
 }

@@ -103,7 +103,9 @@ static int run_alloc(Call *call, const TensorStep *step)
 {
     int64_t ndim = step->layout.ndim, *sizes = call->numbers, *strides = sizes + ndim;
     read_numbers(call, step->layout.sizes, 2 * ndim, sizes);
-    PyObject *tensor = tensor_empty(ndim, sizes, strides, (int32_t)step->dtype, step->itemsize);
+    PyObject *tensor = call->plan->sanitizer != NULL
+                           ? sanitize_alloc(step, sizes, strides)
+                           : tensor_empty(ndim, sizes, strides, (int32_t)step->dtype, step->itemsize);
     if (tensor == NULL) {
         return -1;
     }
@@ -112,6 +114,12 @@ static int run_alloc(Call *call, const TensorStep *step)
     slot_set(slot, tensor);
     if (slot_data(slot, &memory) < 0) {
         return -1;
+    }
+    if (call->plan->sanitizer != NULL && step->base) {
+        slot->fenced = tensor_span(ndim, sizes, strides) * step->itemsize;
+        if (slot->fenced > 0) {
+            sanitize_fill(memory, slot->fenced);
+        }
     }
     prefer_large_pages(memory, slot->bytes / ORDINARY_ITEMSIZE * step->itemsize);
     return 0;
@@ -150,14 +158,14 @@ static int run_scratch(Call *call, const TensorStep *step)
         }
     }
     Scratch *scratch = &call->scratch[step->target];
-    size_t bytes;
+    size_t bytes, fence = call->plan->sanitizer != NULL ? FENCE : 0;
     if (__builtin_mul_overflow((size_t)elements, (size_t)step->itemsize, &bytes) || bytes > PTRDIFF_MAX / 2) {
         PyErr_NoMemory();
         return -1;
     }
-    if (scratch->capacity < bytes || scratch->memory == NULL) {
+    if (scratch->capacity < bytes + 2 * fence || scratch->memory == NULL) {
         free(scratch->memory);
-        scratch->capacity = (bytes + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+        scratch->capacity = (bytes + 2 * fence + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
         scratch->memory = aligned_alloc(ALIGNMENT, scratch->capacity);
         if (scratch->memory == NULL) {
             scratch->capacity = 0;
@@ -166,7 +174,12 @@ static int run_scratch(Call *call, const TensorStep *step)
         }
         prefer_large_pages(scratch->memory, (int64_t)scratch->capacity);
     }
-    call->slots[step->target] = (Slot){.data = scratch->memory, .bytes = (int64_t)bytes};
+    Slot *slot = &call->slots[step->target];
+    *slot = (Slot){.data = (char *)scratch->memory + fence, .bytes = (int64_t)bytes};
+    if (fence > 0) {
+        slot->fenced = (int64_t)bytes;
+        sanitize_fill(slot->data, slot->fenced);
+    }
     return 0;
 }
 
@@ -209,6 +222,9 @@ static int run_launch(Call *call, const LaunchStep *launch)
         bytes += slot->bytes;
     }
     read_numbers(call, (const int64_t *)(launch->operands + launch->n_operands), launch->n_sizes, call->numbers);
+    if (launch->watch >= 0 && sanitize_operands(call, launch) < 0) {
+        return -1;
+    }
     bool alone = !launch->parallel || flushes_denormals(); /* which other threads do not know of */
     int64_t threads = alone ? 1 : call->plan->threads > 0 ? call->plan->threads : torch_threads();
     PyThreadState *released = bytes >= HEAVY_LAUNCH ? PyEval_SaveThread() : NULL;
@@ -216,8 +232,11 @@ static int run_launch(Call *call, const LaunchStep *launch)
     if (released != NULL) {
         PyEval_RestoreThread(released);
     }
+    if (launch->watch >= 0 && code < 0) {
+        return sanitize_report(call, launch, code);
+    }
     if (code == 0) {
-        return 0;
+        return launch->watch >= 0 ? sanitize_fences(call, plan_object(call->plan, launch->watch)) : 0;
     }
     PyObject *errors = plan_object(call->plan, launch->errors);
     if (code < 0 || code > PyTuple_GET_SIZE(errors)) {

@@ -71,8 +71,7 @@ static PyObject *empty_large(int64_t ndim, const int64_t *sizes, const int64_t *
     return wrap_handle(handle);
 }
 
-/* The elements that the layout spans; -1 with an exception set for a negative size. */
-static int64_t span(int64_t ndim, const int64_t *sizes, const int64_t *strides)
+int64_t tensor_span(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     int64_t last = 0;
     for (int64_t i = 0; i < ndim; i++) {
@@ -90,7 +89,7 @@ static int64_t span(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 
 PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int64_t itemsize)
 {
-    int64_t elements = span(ndim, sizes, strides);
+    int64_t elements = tensor_span(ndim, sizes, strides);
     if (elements < 0) {
         return NULL;
     }

@@ -9,6 +9,8 @@ bool tensor_make_ready(void);
 
 /* A new tensor on the CPU with uninitialized memory; `itemsize`: no less than that of the dtype. */
 PyObject *tensor_empty(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype, int64_t itemsize);
+/* The elements that the layout spans; -1 with an exception set for a negative size. */
+int64_t tensor_span(int64_t ndim, const int64_t *sizes, const int64_t *strides);
 /* The memory of `base` seen otherwise; `offset` counts elements from its first. */
 PyObject *tensor_view(PyObject *base, int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset);
 /* -1 with an exception set if it has no memory. */

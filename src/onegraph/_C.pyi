@@ -203,7 +203,8 @@ class Plan:
 
     The parts are 64-bit words, written by `compiler/runtime/launcher.py` and not checked: of the steps, of where the
     inputs go, of the constants, of the registers' first values. `room`: how many pointers, sizes and arguments a step
-    needs at most. Raises NotImplementedError where this torch has not what it needs. Runs below autograd and autocast.
+    needs at most. `sanitizer` is told who wrote over a fence, and raises. Raises NotImplementedError where this torch
+    has not what it needs. Runs below autograd and autocast.
     """
 
     def __new__(
@@ -217,6 +218,7 @@ class Plan:
         room: tuple[int, int, int],
         threads: int = 0,
         keep: object = None,
+        sanitizer: Callable[[object, int], None] | None = None,
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
     def consume(self, inputs: list[Any], /) -> tuple[Any, ...]:

@@ -96,6 +96,11 @@ class Config:
 
     logs: tuple[str, ...] = _option(_NAMES, (), "event channels to print on standard error; 'all' for every one")
     verify: bool = _option(_SWITCH, False, "run the checker of each program after every pass")
+    sanitize: bool = _option(
+        _SWITCH,
+        False,
+        "kernels check each access, memory is poisoned before it is written, and fenced: to find defects, slowly",
+    )
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
     trace_limit: int = _option(

@@ -30,6 +30,10 @@ class CompileError(OnegraphError):
         self.location = location
 
 
+class InvalidAccess(BaseException):
+    """Under `sanitize`: compiled code has used memory that it was not given. No `Exception`: nobody carries on."""
+
+
 class RecompileLimitError(OnegraphError):
     """Under `fullgraph=True`: one more version of this code would exceed the recompile limit."""
 

@@ -21,6 +21,7 @@ from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.runtime.executor import Executor
 from onegraph.compiler.target import Target
+from onegraph.ir.index import Index
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_bounds import check_bounds
 from onegraph.ir.loop_check import check_program
@@ -79,15 +80,17 @@ def compile_graph(
     cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
     fused = run_passes(loops, target.passes, cx, check_program, format_program, "schedule")
     cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
+    facts = size_facts(module) if cx.config.verify else ()
     if cx.config.verify:
-        _check_bounds((loops, fused), module, lowered.constants, cx)
+        _check_bounds((loops, fused), facts, lowered.constants, cx)
     start = thread_time()
     code = target.build(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
     with timed(cx, "compile: plan memory"):
-        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes)
+        origins = lowered.origins if cx.config.sanitize else None
+        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins)
     if cx.config.verify:
-        check_plan(fused, steps, code.functions, given)
+        check_plan(fused, steps, code.functions, given, facts)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     check = check_of(cx.config)
     recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}
@@ -103,10 +106,9 @@ def compile_graph(
 
 
 def _check_bounds(
-    programs: tuple[Program, ...], module: GraphModule, constants: Mapping[str, torch.Tensor], cx: Context
+    programs: tuple[Program, ...], facts: tuple[Index, ...], constants: Mapping[str, torch.Tensor], cx: Context
 ) -> None:
     """Prove that the kernels stay within their buffers, as they were lowered and as they are compiled."""
-    facts = size_facts(module)
     numbers = {name: x for name, x in constants.items() if x.dtype in _INTEGERS and x.numel()}
     held = {name: (int(x.min()), int(x.max())) for name, x in numbers.items()}
     with timed(cx, "compile: check bounds"):

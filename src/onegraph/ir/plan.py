@@ -20,6 +20,8 @@ constants by slot, the kernels' addresses in the order of `plan.kernels`, and fi
               the kernel's C type is  int64_t kernel(void **pointers, const int64_t *sizes, int64_t threads);  it
               decides by the amount of work how many threads it uses. A code other than 0 means an error was found: it
               is `plan.kernels[launch.kernel].errors[code - 1]`, to be raised after the slots are released.
+              A kernel with checked accesses is given pointers[n + k], the bytes of operand k (`watched`), and returns
+              -1 - k for a wrong access k, with its index in pointers[2 * n].
     Extern    results = operator(*args, **kwargs); slots[outputs[k]] = results[k] (None: dropped). With `several` the
               operator returns a tuple or list, of which lists are opened; without, its one result is results[0].
               A register target takes an int.
@@ -97,11 +99,26 @@ class Pointer:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """What the sanitizer is told of an operand: its buffer, the bytes that it spans, those of an element.
+
+    `fresh`: nothing has been written to it before.
+    """
+
+    buffer: str
+    span: Int
+    itemsize: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     kernel: int
     operands: tuple[Pointer, ...]
     sizes: tuple[Int, ...] = ()
     parallel: bool = True
+    watched: tuple[Watched, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +147,22 @@ PlanStep = Compute | Alloc | ViewOf | Launch | ExternCall | Free | Return
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A compiled function. Launches of equal kernels share one. `errors` are (exception name, message)."""
+    """A compiled function. Launches of equal kernels share one. `errors` are (exception name, message).
+
+    `accesses` of a kernel that checks them are (operand, what is done there).
+    """
 
     name: str
     errors: tuple[tuple[str, str], ...] = ()
+    accesses: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExecPlan:
-    """`inputs` says where each argument of the call goes; `constants` which slot holds which constant."""
+    """`inputs` says where each argument of the call goes; `constants` which slot holds which constant.
+
+    Kernels of the program that are `left_out` would only copy a buffer into its own memory.
+    """
 
     inputs: tuple[Slot | Register, ...]
     constants: tuple[tuple[int, str], ...]
@@ -146,3 +170,5 @@ class ExecPlan:
     registers: int
     kernels: tuple[KernelInfo, ...]
     steps: tuple[PlanStep, ...]
+    sanitize: bool = False
+    left_out: frozenset[str] = frozenset()

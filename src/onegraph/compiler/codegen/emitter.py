@@ -112,6 +112,11 @@ class Emitter:
     def depth(self) -> int:
         return len(self.regions) - 1
 
+    @property
+    def floor(self) -> int:
+        """Instructions are not placed further out than this."""
+        return self._floor
+
     def fresh(self, stem: str = "v") -> str:
         self._names += 1
         return f"{stem}{self._names}"

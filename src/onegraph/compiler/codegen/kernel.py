@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onegraph.compiler.codegen.accumulators import Accumulators, is_float_sum
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
+from onegraph.compiler.codegen.fence import Fence
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.memory import Memory
@@ -53,7 +54,13 @@ class KernelWriter:
     """Writes the part: `i64 part(ptr buffers, ptr sizes, i64 begin, i64 end)`."""
 
     def __init__(
-        self, kernel: Kernel, dtypes: Mapping[str, DType], chunk: int, machine: Machine, instructions: str = ""
+        self,
+        kernel: Kernel,
+        dtypes: Mapping[str, DType],
+        chunk: int,
+        machine: Machine,
+        instructions: str = "",
+        sanitize: bool = False,
     ) -> None:
         self.kernel = kernel
         self.machine = machine
@@ -66,7 +73,7 @@ class KernelWriter:
         self.short_nan: set[str] = set()  # values computed of bfloat16: see `cast`
         self.chunk = chunk
         self.errors: list[tuple[str, str]] = []
-        self.memory = Memory(self, dtypes)
+        self.memory = Memory(self, dtypes, Fence(self) if sanitize else None)
         self.accumulators = Accumulators(self)
         self.tiles = Tiles(self)
 

@@ -25,6 +25,7 @@ class _Function:
 
     address: int
     errors: tuple[tuple[str, str], ...]
+    accesses: tuple[tuple[int, str], ...]
     engine: object
 
 
@@ -34,11 +35,12 @@ _CACHE: WeakValueDictionary[tuple[Machine, str, str], _Function] = WeakValueDict
 def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     """Compile the kernels that no living graph of this process has, all in one module."""
     dtypes = {buffer.name: buffer.type.dtype for buffer in program.buffers}
+    sanitize = cx.config.sanitize
     forms: dict[str, CanonicalKernel] = {}
     names: dict[str, str] = {}
     for kernel in program.kernels:
         form = canonical(kernel, dtypes)
-        name = f"k{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
+        name = f"{'checked' if sanitize else 'k'}{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
         names[kernel.name] = name
         forms[name] = form
     cpu = cx.config.target_cpu
@@ -46,22 +48,24 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     missing = [name for name in forms if name not in known]
     cached = True
     if missing:
-        made = module_text([_source(name, forms[name]) for name in missing], machine, instructions(cpu))
+        sources = [_source(name, forms[name]) for name in missing]
+        made = module_text(sources, machine, instructions(cpu), sanitize)
         kept = DiskCache(cx.config.cache_dir / "objects") if cx.config.cache else None
         compiled = compile_text(made.text, missing, cpu, kept)
         cached = compiled.cached
         for name in missing:
-            function = _Function(compiled.addresses[name], made.errors[name], compiled.engine)
+            function = _Function(compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine)
             known[name] = _CACHE[machine, cpu, name] = function
     found = tuple(known[name] for name in forms)
     numbers = {name: number for number, name in enumerate(forms)}
 
     def text() -> str:
-        return module_text([_source(name, form) for name, form in forms.items()], machine, instructions(cpu)).text
+        sources = [_source(name, form) for name, form in forms.items()]
+        return module_text(sources, machine, instructions(cpu), sanitize).text
 
     return Code(
         {kernel: numbers[name] for kernel, name in names.items()},
-        tuple(KernelInfo(name, function.errors) for name, function in zip(forms, found, strict=True)),
+        tuple(KernelInfo(name, each.errors, each.accesses) for name, each in zip(forms, found, strict=True)),
         tuple(function.address for function in found),
         found,
         cached,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from onegraph.compiler.codegen.casts import from_memory, to_memory
 from onegraph.compiler.codegen.emitter import Val, memory_type, suffix
+from onegraph.compiler.codegen.fence import Fence
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.writing import Writing
 from onegraph.compiler.kernels import operands
@@ -16,10 +17,14 @@ from onegraph.ir.types import BOOL, I8, I64, DType
 
 
 class Memory:
-    """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row."""
+    """`pointers[buffer]` is the address of its first element; `passes` counts the loops that have read a row.
 
-    def __init__(self, writer: Writing, dtypes: Mapping[str, DType]) -> None:
+    With a `fence`, each access is checked.
+    """
+
+    def __init__(self, writer: Writing, dtypes: Mapping[str, DType], fence: Fence | None = None) -> None:
         self.w = writer
+        self.fence = fence
         self.dtypes = dict(dtypes)
         self.pointers: dict[str, str] = {}
         self.own = {local.name for local in writer.kernel.locals}
@@ -44,6 +49,18 @@ class Memory:
             e.entry.append(f"%local{position} = alloca {memory_type(local.dtype)}, i64 {size}, align 64")
             self.pointers[local.name] = f"%local{position}"
             self.dtypes[local.name] = local.dtype
+            if self.fence is not None:
+                self.fence.own(local.name, size)
+        if self.fence is not None:
+            self.fence.bind(operands(self.w.kernel), self.dtypes)
+
+    def check(
+        self, what: str, buffer: str, index: Index, lanes: int = 1, mask: Val | None = None, depth: int | None = None
+    ) -> None:
+        """With a fence, check the elements from `index` on: one for each lane of it, or so many neighbours."""
+        if self.fence is not None:
+            at = self.w.index(index) if lanes == 1 else emit_index(self.w.e, index, self.w.values)
+            self.fence.check(f"{what} at {index}", buffer, at, lanes, mask, depth)
 
     # ---- loads -------------------------------------------------------------------------------------------------------
 
@@ -54,6 +71,7 @@ class Memory:
         if buffer in self.own and self.lanes_of_locals > 1:
             address = self.address(buffer, index * self.lanes_of_locals, stored)
             vector = Val("", stored, self.w.lanes)
+            self.check("load", buffer, index * self.lanes_of_locals, self.w.lanes)
             text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
             value = e.value(text, stored, self.w.lanes, None, pure=False)
         elif not self.varies(index):
@@ -99,6 +117,7 @@ class Memory:
         e = self.w.e
         address = self.address(buffer, index, stored, condition is None)
         operands = [address]
+        wanted = None
         if condition is not None:
             wanted = self.w.folded("vector.reduce.or", condition) if condition.lanes > 1 else condition
             e.definitions["zero"] = "@zero = internal constant [16 x i8] zeroinitializer, align 16\n"
@@ -107,6 +126,7 @@ class Memory:
             operands = [address, wanted]
         text = f"load {memory_type(stored)}, ptr {address.text}, align {stored.size}"
         place = self.depth(buffer, *operands)
+        self.check("load", buffer, index, 1, wanted, place)
         value = e.value(text, stored, 1, place, pure=place is not None)
         if condition is not None and condition.lanes > 1:
             value = e.select(condition, value, e.constant(0, stored))
@@ -120,11 +140,13 @@ class Memory:
         if mask is None:
             self.fetch_next_row(buffer, index, stored, address)
             depth = self.depth(buffer, address)
+            self.check("load", buffer, index, lanes, None, depth)
             text = f"load {vector.type}, ptr {address.text}, align {stored.size}"
             return e.value(text, stored, lanes, depth, pure=depth is not None)
         name = f"@llvm.masked.load.{suffix(vector)}.p0"
         e.declare(f"declare {vector.type} {name}(ptr, <{lanes} x i1>, {vector.type})")
         depth = self.depth(buffer, address, mask)
+        self.check("load", buffer, index, lanes, mask, depth)
         text = (
             f"call {vector.type} {name}(ptr align {stored.size} {address.text}, {mask}, {vector.type} zeroinitializer)"
         )
@@ -155,6 +177,7 @@ class Memory:
         name = f"@llvm.masked.gather.{suffix(vector)}.v{lanes}p0"
         e.declare(f"declare {vector.type} {name}(<{lanes} x ptr>, <{lanes} x i1>, {vector.type})")
         depth = self.depth(buffer, at, mask)
+        self.check("load", buffer, index, 1, mask, depth)
         text = (
             f"call {vector.type} {name}(<{lanes} x ptr> align {stored.size} {pointers}, {mask}, "
             f"{vector.type} zeroinitializer)"
@@ -186,9 +209,11 @@ class Memory:
             return
         if buffer in self.own and self.lanes_of_locals > 1:
             address = self.address(buffer, index * self.lanes_of_locals, stored)
+            self.check("store", buffer, index * self.lanes_of_locals, self.w.lanes)
             e.line(f"store {e.widened(value, self.w.lanes)}, ptr {address.text}, align {stored.size}")
         elif not self.varies(index):
             address = self.address(buffer, index, stored)
+            self.check("store", buffer, index)
             e.line(f"store {self.lane(value, 0)}, ptr {address.text}, align {stored.size}")
         elif self.stride(index) == 1:
             self.contiguous_store(buffer, index, stored, value)
@@ -199,6 +224,7 @@ class Memory:
         e, lanes, mask = self.w.e, self.w.lanes, self.w.mask
         address = self.address(buffer, index, stored)
         value = e.widened(value, lanes)
+        self.check("store", buffer, index, lanes, mask)
         if mask is None:
             e.line(f"store {value}, ptr {address.text}, align {stored.size}")
             return
@@ -211,6 +237,7 @@ class Memory:
         at = self.w.index(index)
         value = e.widened(value, lanes)
         mask = self.w.mask or e.constant(True, BOOL, lanes)
+        self.check("store", buffer, index, 1, mask)
         pointers = self.lane_addresses(buffer, at, stored)
         name = f"@llvm.masked.scatter.{suffix(value)}.v{lanes}p0"
         e.declare(f"declare void {name}({value.type}, <{lanes} x ptr>, <{lanes} x i1>)")
@@ -220,6 +247,7 @@ class Memory:
         """Scalar code only: such kernels are not vectorized."""
         assert self.w.lanes == 1
         address = self.address(buffer, index, stored)
+        self.check("addition", buffer, index)
         operation = "fadd" if stored.is_float else "add"
         self.w.e.line(f"atomicrmw {operation} ptr {address.text}, {value} monotonic, align {stored.size}")
 

@@ -86,28 +86,36 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True)
 class ModuleText:
-    """LLVM text, and for each kernel (by name) the errors that its codes stand for."""
+    """LLVM text, and for each kernel (by name) the errors that its codes stand for, and the accesses that it checks."""
 
     text: str
     errors: Mapping[str, tuple[tuple[str, str], ...]]
+    accesses: Mapping[str, tuple[tuple[int, str], ...]]
 
 
-def module_text(sources: Sequence[KernelSource], machine: Machine, instructions: str = "") -> ModuleText:
-    """The module of these kernels for a machine, in portable code or with the named instructions."""
+def module_text(
+    sources: Sequence[KernelSource], machine: Machine, instructions: str = "", sanitize: bool = False
+) -> ModuleText:
+    """The module of these kernels for a machine, in portable code or with the named instructions.
+
+    With `sanitize`, each access is checked first.
+    """
     functions: list[str] = []
     declarations: set[str] = set()
     definitions: dict[str, str] = {}
     errors: dict[str, tuple[tuple[str, str], ...]] = {}
+    accesses: dict[str, tuple[tuple[int, str], ...]] = {}
     for source in sources:
         chunk = chunk_size(source.kernel, machine)
-        writer = KernelWriter(source.kernel, source.dtypes, chunk, machine, instructions)
+        writer = KernelWriter(source.kernel, source.dtypes, chunk, machine, instructions, sanitize)
         functions.append(writer.write(f"{source.name}.part"))
         functions.append(_entry(source.name, source.kernel, chunk, machine, writer.e))
         declarations |= writer.e.declarations
         definitions |= writer.e.definitions
         errors[source.name] = tuple(writer.errors)
+        accesses[source.name] = tuple(writer.memory.fence.accesses) if writer.memory.fence is not None else ()
     text = "\n".join([RUNTIME, *sorted(declarations), "", *definitions.values(), *functions])
-    return ModuleText(text, errors)
+    return ModuleText(text, errors, accesses)
 
 
 def _entry(name: str, kernel: Kernel, chunk: int, machine: Machine, shared: Emitter) -> str:

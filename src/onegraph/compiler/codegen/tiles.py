@@ -82,6 +82,7 @@ class Tiles:
             whole = Val("", stored, width)
             text = f"load {whole.type}, ptr {address.text}, align {stored.size}"
             depth = w.memory.depth(buffer, address)
+            w.memory.check("load", buffer, index, width, depth=depth)
             rows.append(w.e.value(text, stored, width, depth, pure=depth is not None))
         w.values.update(kept)
         distance = 1

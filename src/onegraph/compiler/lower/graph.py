@@ -42,12 +42,14 @@ from onegraph.torchlib.strides import memory_order
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The program, the tensors and the recipes that are part of it, and the operators that were left to the library."""
+    """The program, the tensors and the recipes that are part of it, the operators that were left to the library, and of
+    which operator each buffer is the result."""
 
     program: Program
     constants: Mapping[str, torch.Tensor]
     recipes: Mapping[str, Recipe]
     fallbacks: tuple[str, ...]
+    origins: Mapping[str, str]
 
 
 def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
@@ -71,7 +73,7 @@ def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
     bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
     needed = tuple(size for name, size in sizes.items() if name not in bound)
     program = Program(tuple(inputs), outputs, tuple(g.buffers.values()), tuple(g.steps), needed)
-    return Lowered(program, g.constants, g.recipes, tuple(g.fallbacks))
+    return Lowered(program, g.constants, g.recipes, tuple(g.fallbacks), g.origins)
 
 
 def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict[str, SizeOf]) -> View | Index:

@@ -37,6 +37,7 @@ class Lowerer:
         self.constants: dict[str, torch.Tensor] = {}
         self.recipes: dict[str, Recipe] = {}
         self.fallbacks: list[str] = []
+        self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
         self._tensors: dict[View, str] = {}
         self._bases: dict[str, str] = {}  # of each buffer that is a view of another one
@@ -132,6 +133,8 @@ class Lowerer:
         """A new buffer."""
         name = name or f"b{len(self.buffers)}"
         self.buffers[name] = Buffer(name, type, constant)
+        where = self.node.meta.get("location")
+        self.origins[name] = f"{self.node.target}" + (f" at {where}" if where is not None else "")
         return name
 
     def constant(self, tensor: torch.Tensor) -> View:

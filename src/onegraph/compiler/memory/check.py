@@ -41,6 +41,7 @@ from onegraph.ir.plan import (
     Slot,
     ViewOf,
 )
+from onegraph.ir.proof import is_proven
 from onegraph.ir.ranges import is_least_one
 from onegraph.ir.types import TensorType
 
@@ -88,22 +89,32 @@ class Place:
 
 
 def check_plan(
-    program: Program, plan: ExecPlan, functions: Mapping[str, int], given: Mapping[int, int] | None = None
+    program: Program,
+    plan: ExecPlan,
+    functions: Mapping[str, int],
+    given: Mapping[int, int] | None = None,
+    facts: Sequence[Index] = (),
 ) -> None:
     """Raise `InvalidPlan` unless the plan computes the program within its memory.
 
-    `functions` and `given` are those that the plan was made with, see `plan`.
+    `functions` and `given` are those that the plan was made with, see `plan`; `facts` about sizes are not negative.
     """
-    _Checker(program, plan, functions, given or {}).run()
+    _Checker(program, plan, functions, given or {}, facts).run()
 
 
 class _Checker:
     """What is in the registers, the slots and the buffers before the next step."""
 
     def __init__(
-        self, program: Program, plan: ExecPlan, functions: Mapping[str, int], given: Mapping[int, int]
+        self,
+        program: Program,
+        plan: ExecPlan,
+        functions: Mapping[str, int],
+        given: Mapping[int, int],
+        facts: Sequence[Index] = (),
     ) -> None:
         self.plan = plan
+        self.facts = tuple(facts)
         self.functions = functions
         self.table = program.table()
         self.program = program
@@ -191,7 +202,7 @@ class _Checker:
     # ---- kernels -----------------------------------------------------------------------------------------------------
 
     def launch(self, step: Launch) -> None:
-        while self.is_left_out(step):
+        while self.is_left_out():
             self.leave_out(self.todo.pop())
         kernel = self.next(Kernel)
         assert isinstance(kernel, Kernel)
@@ -219,7 +230,7 @@ class _Checker:
         begin = slot.begin + pointer.offset
         end = begin + type.span * type.dtype.size
         size = slot.memory.size
-        fits = size is None or pointer.offset >= 0 and (ZERO in type.shape or _fits(end, size, type.shape))
+        fits = size is None or pointer.offset >= 0 and (ZERO in type.shape or self.fits(end, size, type.shape))
         self.require(fits, f"{kernel.name} needs {end - begin} bytes for {name} from byte {begin} on, of {size}")
         return Place(slot.memory, begin, end)
 
@@ -240,21 +251,13 @@ class _Checker:
     def places_of_owner(self, name: str) -> Memory | None:
         return next((p.memory for s, p in self.slots.items() if self.buffers_of.get(s) == name), None)
 
-    def is_left_out(self, step: Launch) -> bool:
-        """Whether the next kernel would only copy a buffer into its own memory: then the plan has no launch of it."""
-        kernel = self.todo[-1] if self.todo else None
-        pair = _copied(kernel)
-        if pair is None or pair[0] not in self.places:
-            return False
-        assert isinstance(kernel, Kernel)
-        slot = self.slots.get(step.operands[0].slot)
-        begin = slot.begin + step.operands[0].offset if slot is not None else None
-        here = self.places[pair[0]]
-        is_launch = self.functions[kernel.name] == step.kernel and len(step.operands) == 2
-        return not (is_launch and slot is not None and slot.memory == here.memory and begin == here.begin)
+    def is_left_out(self) -> bool:
+        """Whether the next kernel is not launched: it would only copy a buffer into its own memory."""
+        return bool(self.todo) and isinstance(self.todo[-1], Kernel) and self.todo[-1].name in self.plan.left_out
 
     def leave_out(self, kernel: Step) -> None:
         pair = _copied(kernel)
+        self.require(pair is not None and pair[0] in self.places, f"{kernel} is not launched")
         assert pair is not None
         operand, name = pair
         self.require(self.table[operand].type == self.table[name].type, f"{name} is no copy of {operand}")
@@ -263,6 +266,11 @@ class _Checker:
             self.require(pair in self.given, f"{name} is not written into {operand}, which is the caller's")
         self.places.pop(operand)
         self.places[name] = place
+
+    def fits(self, end: Index, size: Index, shape: Sequence[Index]) -> bool:
+        """Whether a tensor of this shape that ends there is within memory of that size, if it has elements at all."""
+        known = (*self.facts, *(extent - 1 for extent in shape if extent.constant is None))
+        return is_proven(_of_elements(size, shape) - _of_elements(end, shape), [(known,)])
 
     # ---- views and library calls -------------------------------------------------------------------------------------
 
@@ -280,14 +288,14 @@ class _Checker:
         end = begin + type.span * type.dtype.size
         size = base.memory.size
         fits = size is None or base.memory.foreign or ZERO in type.shape
-        fits = fits or (is_at_most(ZERO, begin) and size is not None and _fits(end, size, (*type.shape, *base_shape)))
+        shape = (*type.shape, *base_shape)
+        fits = fits or (self.fits(ZERO, begin, shape) and size is not None and self.fits(end, size, shape))
         self.require(fits, f"the view {view.name} ends at byte {end} of {size}")
         self.slots[step.target] = self.places[view.name] = Place(base.memory, begin, end)
         self.tensors[step.target] = replace(type, strides=self.integers(step.strides))
 
     def call(self, step: ExternCall) -> None:
-        while self.todo and isinstance(self.todo[-1], Kernel):
-            self.require(_copied(self.todo[-1]) is not None, f"{self.todo[-1]} is not launched")
+        while self.is_left_out():
             self.leave_out(self.todo.pop())
         extern = self.next(Extern)
         assert isinstance(extern, Extern)
@@ -344,20 +352,15 @@ class _Checker:
                     self.argument(extern, inner, item)
 
     def finish(self, step: Return) -> None:
-        for kernel in reversed(self.todo):
-            self.require(_copied(kernel) is not None, f"the plan ends before {kernel}")
-            self.leave_out(kernel)
+        while self.is_left_out():
+            self.leave_out(self.todo.pop())
+        self.require(not self.todo, "the plan ends before the program")
         for item, value in zip(self.program.outputs, step.values, strict=True):
             if isinstance(item, str):
                 assert isinstance(value, Slot)
                 slot = self.slots.get(value.number)
                 alive = item in self.places and slot is not None and slot.memory == self.places[item].memory
                 self.require(alive, f"the result {item} has been written over, or is not where it is looked for")
-
-
-def _fits(end: Index, size: Index, shape: Sequence[Index]) -> bool:
-    """Whether a tensor of this shape that ends there is within memory of that size, if it has elements at all."""
-    return is_at_most(_of_elements(end, shape), _of_elements(size, shape))
 
 
 def _of_elements(index: Index, shape: Sequence[Index]) -> Index:

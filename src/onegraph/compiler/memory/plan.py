@@ -30,6 +30,7 @@ from onegraph.ir.plan import (
     Return,
     Slot,
     ViewOf,
+    Watched,
 )
 from onegraph.ir.types import U8, TensorType, contiguous_strides, strides_of_new
 
@@ -46,10 +47,20 @@ OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "a
 class Planner:
     """The plan under construction."""
 
-    def __init__(self, program: Program, device: str, given: Mapping[int, int], consumes: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        device: str,
+        given: Mapping[int, int],
+        consumes: bool,
+        origins: Mapping[str, str] | None = None,
+    ) -> None:
         self.program = program
         self.device = device
         self.consumes = consumes
+        self.origins = origins
+        self.left_out: set[str] = set()
+        self.born = {b.name for b in program.buffers if b.constant} | {x for x in program.inputs if isinstance(x, str)}
         self.table = program.table()
         self.steps: list[PlanStep] = []
         self.slots: dict[str, int] = {}
@@ -170,6 +181,23 @@ class Planner:
                     births.setdefault(self.table[name].type, []).append(number)
         return births
 
+    # ---- what the sanitizer is told ----------------------------------------------------------------------------------
+
+    def watched(self, kernel: Kernel) -> tuple[Watched, ...]:
+        if self.origins is None:
+            return ()
+        found = []
+        for name in operands(kernel):
+            type = self.table[name].type
+            fresh = name not in self.born and name not in self.overwritten
+            found.append(Watched(name, self.integer(type.span * type.dtype.size), type.dtype.size, fresh))
+        return tuple(found)
+
+    def origin(self, kernel: Kernel) -> str:
+        """The kernel, and the operators whose results it writes with the lines of the program that ask for them."""
+        known = [found for name in writes(kernel) if (found := (self.origins or {}).get(name))]
+        return ", ".join((kernel.name, *known)) if self.origins is not None else ""
+
     # ---- integers ----------------------------------------------------------------------------------------------------
 
     def register(self) -> Register:
@@ -233,14 +261,15 @@ def plan(
     device: str,
     given: Mapping[int, int] | None = None,
     consumes: bool = False,
+    origins: Mapping[str, str] | None = None,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
     All that it allocates lies on the `device`. `given` are the positions of results that the caller copies to inputs:
     they may be written there at once. A plan that `consumes` its inputs lets go of each behind the last step that uses
-    it.
+    it. For the sanitizer, `origins` say of which operator each buffer is the result.
     """
-    p = Planner(program, device, given or {}, consumes)
+    p = Planner(program, device, given or {}, consumes, origins)
     inputs: list[Slot | Register] = []
     for item in program.inputs:
         if isinstance(item, Symbol):
@@ -257,6 +286,7 @@ def plan(
     for number, step in enumerate(program.steps):
         p.now = number
         _step(p, step, functions)
+        p.born |= {*writes(step)}
         p.owned = owned_after(step, p.owned, p.lives)
         p.release([*reads(step), *writes(step)])
         p.release_workspace()
@@ -266,7 +296,10 @@ def plan(
         for item in program.outputs
     )
     p.steps.append(Return(values))
-    return ExecPlan(tuple(inputs), constants, p.count, p.registers, kernels, tuple(p.steps))
+    steps = tuple(p.steps)
+    return ExecPlan(
+        tuple(inputs), constants, p.count, p.registers, kernels, steps, origins is not None, frozenset(p.left_out)
+    )
 
 
 def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
@@ -276,10 +309,12 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
                 if name not in p.slots and name not in p.space.offsets:
                     p.allocate(name)
                     if name in p.overwritten and moves_nothing(step, p.overwritten[name], name):
+                        p.left_out.add(step.name)
                         return
             pointers = tuple(map(p.pointer, operands(step)))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
-            p.steps.append(Launch(functions[step.name], pointers, sizes))
+            launch = Launch(functions[step.name], pointers, sizes, watched=p.watched(step), origin=p.origin(step))
+            p.steps.append(launch)
         case View(name, base, offset):
             shape, strides = p.layout(name)
             p.steps.append(ViewOf(p.slot(name), p.slot(base), shape, strides, p.integer(offset)))

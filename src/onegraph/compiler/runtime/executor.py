@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from onegraph.compiler.runtime.sanitizer import Watch
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
     Alloc,
@@ -124,9 +125,11 @@ class Executor:
         pointers = [slots[p.slot].data_ptr() + p.offset for p in step.operands]
         sizes = [_value(size, registers) for size in step.sizes]
         threads = (self.threads or torch.get_num_threads()) if step.parallel else 1
-        code = self.kernels[step.kernel](
-            (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(sizes))(*sizes), threads
-        )
+        spans = [_value(watched.span, registers) for watched in step.watched]
+        given = (ctypes.c_int64 * (len(pointers) + len(spans) + 1))(*pointers, *spans)
+        code = self.kernels[step.kernel](given, (ctypes.c_int64 * len(sizes))(*sizes), threads)
+        if code < 0:
+            Watch(step, self.plan.kernels[step.kernel]).outside(-1 - code, given[2 * len(spans)], spans)
         if code:
             error, message = self.plan.kernels[step.kernel].errors[code - 1]
             raise getattr(builtins, error)(message)

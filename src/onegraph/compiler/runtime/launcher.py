@@ -15,6 +15,7 @@ import torch
 
 from onegraph import _C
 from onegraph.compiler.runtime.executor import NO_RECIPES, Executor, find_operator
+from onegraph.compiler.runtime.sanitizer import Watch, fence_written, private_slots
 from onegraph.ir.loop import Named
 from onegraph.ir.plan import (
     Alloc,
@@ -69,7 +70,8 @@ def launcher(
     packed = (pack(steps), pack(inputs), pack(bound), pack(words.registers))
     room = (words.most_pointers, words.most_numbers, words.most_arguments)
     try:
-        return _C.Plan(*packed, tuple(words.objects), plan.slots, room, threads, keep)
+        sanitizer = fence_written if plan.sanitize else None
+        return _C.Plan(*packed, tuple(words.objects), plan.slots, room, threads, keep, sanitizer)
     except NotImplementedError:
         return Executor(plan, addresses, constants, threads, keep, recipes)
 
@@ -94,6 +96,7 @@ class Translation:
         self.literals: dict[int, int] = {}
         self.objects: list[Any] = []
         self.tensors = tensor_slots(plan.steps)
+        self.private = private_slots(plan) if plan.sanitize else frozenset[int]()
         self.most_pointers = self.most_numbers = self.most_arguments = 0
 
     def slot(self, number: int) -> int:
@@ -162,7 +165,8 @@ class Translation:
                 assert device == "cpu", "the launcher makes tensors there alone"
                 kind = "alloc" if target in self.tensors else "scratch"
                 number = SCALAR_TYPES.index(dtype.torch_name)
-                return (kind, self.slot(target), number, dtype.size, 0, 0, *self.layout(shape, strides))
+                private = target in self.private
+                return (kind, self.slot(target), number, dtype.size, private, 0, *self.layout(shape, strides))
             case ViewOf(target, base, shape, strides, offset):
                 where = self.slot(base), self.integer(offset)
                 return ("view", self.slot(target), 0, 0, *where, *self.layout(shape, strides))
@@ -181,8 +185,13 @@ class Translation:
         operands = [word for pointer in step.operands for word in (self.slot(pointer.slot), pointer.offset)]
         counts = len(step.sizes), len(step.operands)
         self.most_numbers = max(self.most_numbers, counts[0])
-        self.most_pointers = max(self.most_pointers, counts[1])
-        return [address, step.parallel, self.object(errors), *counts, *operands, *self.integers(step.sizes)]
+        self.most_pointers = max(self.most_pointers, 2 * counts[1] + 1)
+        watch, watched = -1, list[int]()
+        if self.plan.sanitize:
+            watch = self.object(Watch(step, self.plan.kernels[step.kernel]))
+            watched = [word for w in step.watched for word in (self.integer(w.span), w.itemsize, w.fresh)]
+        sizes = self.integers(step.sizes)
+        return [address, step.parallel, self.object(errors), *counts, watch, *operands, *sizes, *watched]
 
     def external(self, step: ExternCall) -> list[int]:
         operator = self.recipes.get(step.operator) or _BOUND.get(step.operator) or find_operator(step.operator)
