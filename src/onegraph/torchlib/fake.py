@@ -54,6 +54,7 @@ from onegraph.torchlib.general_sizes import ASKING, general_layout, general_view
 from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols, symbols_of
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
+from onegraph.torchlib.meta_tensors import laid_over, unreadable
 from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Condition, Sizes
@@ -151,11 +152,10 @@ class FakeMode(FakeTensorMode):
                     self.sizes.holds(Condition("<", ZERO, size.node.index))
             whole = self._symbolic_storage(tensor, tensor.storage_offset() + extent_of(sizes, strides))
             with self.sizes.trusted():
-                elem = torch.empty(0, dtype=tensor.dtype, device=_META)
-                elem.set_(whole, tensor.storage_offset(), sizes, strides)
+                elem = laid_over(whole, tensor.dtype, tensor.storage_offset(), sizes, strides)
         else:
-            elem = torch.empty(0, dtype=tensor.dtype, device=_META)
-            elem.set_(self._storage(tensor), tensor.storage_offset(), tensor.size(), tensor.stride())
+            whole = self._storage(tensor)
+            elem = laid_over(whole, tensor.dtype, tensor.storage_offset(), tensor.size(), tensor.stride())
         if tensor.is_conj():
             torch._C._set_conj(elem, True)
         if tensor.is_neg():
@@ -295,6 +295,8 @@ class FakeMode(FakeTensorMode):
 
     def _wrap(self, elem: Tensor, device: torch.device) -> FakeTensor:
         """A fake over a fresh meta tensor, like `FakeTensor(self, elem, device)` at a tenth of its cost."""
+        if elem._has_symbolic_sizes_strides:
+            elem = unreadable(elem, self.sizes)
         state = self._states.get(device)
         if state is None:
             fake = FakeTensor(self, elem, device)
@@ -354,10 +356,9 @@ class FakeMode(FakeTensorMode):
                     return value.node.guard_float()
                 case FakeTensor() if value._has_symbolic_sizes_strides:
                     size, stride = ([number(n) for n in sizes] for sizes in (value.shape, value.stride()))
+                    storage, offset = value.untyped_storage(), number(value.storage_offset())
                     with torch._C._DisableTorchDispatch():
-                        elem = torch.empty(0, dtype=value.dtype, device=_META)
-                        elem.set_(value.untyped_storage(), number(value.storage_offset()), size, stride)
-                    return self._wrap(elem, value.fake_device)
+                        return self._wrap(laid_over(storage, value.dtype, offset, size, stride), value.fake_device)
             return value
 
         return map_leaves(number, arguments)

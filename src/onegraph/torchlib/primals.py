@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.meta_tensors import laid_over
 
 #: Views that are made under `no_grad`, or by custom functions, are not made by an operator alone.
 _DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
@@ -23,8 +24,7 @@ _SEVERAL = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
 def primal(fake: FakeTensor) -> FakeTensor:
     """A new fake over the same memory, without history: a leaf if the other one requires grad."""
     with torch._C._DisableTorchDispatch():
-        elem = torch.empty(0, dtype=fake.dtype, device="meta")
-        elem.set_(fake.untyped_storage(), fake.storage_offset(), fake.size(), fake.stride())
+        elem = laid_over(fake.untyped_storage(), fake.dtype, fake.storage_offset(), fake.size(), fake.stride())
     fresh: Any = FakeTensor(fake.fake_mode, elem, fake.device)
     return fresh.requires_grad_(fake.requires_grad)
 
