@@ -9,8 +9,9 @@ nothing in common but parameters: a pass from one must not go on behind inputs o
                │            └─► stage        (its part of) the gradient of logits, from that of loss
                └───► loss ─────► │ ──────► loss
 
-What the backward graphs were not made for (higher derivatives, a gradient that is missing, a tangent of another kind)
-is computed by eager: the captured graph is run again, on the inputs that the first run had, and differentiated.
+What the backward graphs were not made for (higher derivatives, a gradient that is missing, a tangent of another kind,
+modes that are to see each operator) is computed by eager: the captured graph is run again, on the inputs that the first
+run had, seen by nobody, and differentiated.
 """
 
 from __future__ import annotations
@@ -36,17 +37,19 @@ from onegraph.autograd.spec import (
     Origin,
     Output,
 )
+from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
     FREED,
     below_autograd,
     given_instead,
+    has_elements,
     is_graph_kept,
     set_version,
     version_probe,
     written_since,
 )
-from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
+from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under, unseen
 
 Pattern = tuple[bool, ...]
 
@@ -334,8 +337,12 @@ def unfit(tangents: Sequence[Tensor | None]) -> str:
     if torch.is_grad_enabled():
         return "higher derivatives are eager's"
     given = [tangent for tangent in tangents if tangent is not None]
-    if any(type(t) is not Tensor or t.layout is not torch.strided or t.is_conj() or t.is_neg() for t in given):
+    if not all(map(has_elements, given)):
         return "a gradient is no plain tensor"
+    if has_dispatch_modes():
+        return "a mode sees each operator"
+    if has_forward_level():
+        return "it takes tangents along"
     if torch.is_autocast_enabled("cpu"):
         return "the backward pass is under autocast"
     if torch.is_anomaly_enabled():
@@ -354,7 +361,7 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
         raise RuntimeError(FREED)
     given = [intact(value, version) for value, version in zip(call.inputs, call.versions, strict=True)]
     wanted = [index for index, value in enumerate(given) if isinstance(value, Tensor) and value.requires_grad]
-    with torch.enable_grad(), same_numbers(call.random), under(graph.state):
+    with unseen(), torch.enable_grad(), same_numbers(call.random), under(graph.state):
         # Tensors of its own: gradients stop here, and go on from here when they are differentiated.
         inputs = [value.view_as(value) if index in wanted else value for index, value in enumerate(given)]
         for index in graph.written:

@@ -235,6 +235,19 @@ def register_hooks(node: Any, tensor: Tensor) -> None:
     torch._C._FunctionBase._register_hook_dict(node, tensor)
 
 
+def has_elements(tensor: Tensor) -> bool:
+    """Whether a tensor is a plain one whose elements lie in its memory: not zeros without memory, not one of a batch of
+    `vmap`, no subclass."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided:
+        return False
+    if tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor() or tensor.device.type == "meta":
+        return False
+    functorch = torch._C._functorch
+    if functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor):
+        return False
+    return not torch._is_functional_tensor(tensor)
+
+
 def is_graph_kept() -> bool:
     """In a backward pass: whether another one may follow over the same graph."""
     return torch._C._autograd._get_current_graph_task_keep_graph()

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import (  # type: ignore[attr-defined]
+from torch._C import (
     _functorch,
     _get_torch_function_state,
     _set_torch_function_state,
 )
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _device
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack, _pop_mode
@@ -96,6 +97,20 @@ def tracing_suspended() -> Iterator[None]:
     """No function mode and no dispatch mode sees what happens in here."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """No mode sees what happens in here, no transform of `torch.func` is open, and no batch of gradients."""
+    nesting = torch._C._vmapmode_increment_nesting()
+    for _ in range(nesting):
+        torch._C._vmapmode_decrement_nesting()
+    try:
+        with tracing_suspended(), temporarily_clear_interpreter_stack():
+            yield
+    finally:
+        for _ in range(nesting - 1):
+            torch._C._vmapmode_increment_nesting()
 
 
 def function_modes() -> list[Any]:
