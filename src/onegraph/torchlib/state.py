@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import (
+from torch._C import (  # type: ignore[attr-defined]
     _functorch,
     _get_torch_function_state,
     _set_torch_function_state,

@@ -29,6 +29,8 @@ REAL_ONLY = {
 }
 #: Methods that give the tensor itself another shape.
 SHAPE_CHANGES = frozenset("unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split())
+#: Operators that give an empty tensor to which they write the size that they need.
+ENLARGING = frozenset({"fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper"})
 #: What gives other results for tensors that are in another place of their storage.
 PLACES = frozenset({"storage_offset", "as_strided", "as_strided_"})
 #: Operators that need the contents of a tensor for a Python value.
@@ -56,13 +58,15 @@ LAYOUT_CHANGES = frozenset(
 FROM_NUMBERS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 
 
-def refused_at_once(func: Any, args: Any, is_input: Callable[[Any], bool]) -> GraphBreak | None:
+def refused_at_once(func: Any, args: Any, kwargs: Any, is_input: Callable[[Any], bool]) -> GraphBreak | None:
     """The graph break of an operator that must not even be run on fakes; `is_input` tells the inputs of the graph."""
     name = short_name(func)
     if name in SHAPE_CHANGES and is_input(args[0]):
         return operator_break(b.INPUT_SHAPE_CHANGE, func)
     if name in REAL_ONLY:
         return operator_break(REAL_ONLY[name], func)
+    if name in ENLARGING and any(map(is_empty, (*args, *(kwargs or {}).values()))):
+        return operator_break(b.MEMORY_CHANGE, func)
     if is_data_setter(func):
         return operator_break(b.MEMORY_CHANGE, func)
     if name in FROM_NUMBERS and args and isinstance(args[-1], list | tuple) and contains_tensor(args[-1]):
@@ -116,6 +120,10 @@ def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:
 def contains_tensor(value: Any) -> bool:
     """Whether the value is a tensor, or holds one in tuples, lists and dicts."""
     return holds(value, lambda each: isinstance(each, torch.Tensor))
+
+
+def is_empty(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == (0,)
 
 
 def is_data_setter(func: Any) -> bool:

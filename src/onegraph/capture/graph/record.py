@@ -164,7 +164,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        refused = refused_at_once(func, args, self.is_input)
+        refused = refused_at_once(func, args, kwargs, self.is_input)
         if refused is not None:
             raise refused
         args, kwargs = self.as_traced(args), self.as_traced(kwargs or {})
