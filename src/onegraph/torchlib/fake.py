@@ -295,8 +295,7 @@ class FakeMode(FakeTensorMode):
 
     def _wrap(self, elem: Tensor, device: torch.device) -> FakeTensor:
         """A fake over a fresh meta tensor, like `FakeTensor(self, elem, device)` at a tenth of its cost."""
-        if elem._has_symbolic_sizes_strides:
-            elem = unreadable(elem, self.sizes)
+        elem = unreadable(elem, self.sizes)
         state = self._states.get(device)
         if state is None:
             fake = FakeTensor(self, elem, device)

@@ -27,12 +27,12 @@ def laid_over(
 
 
 def unreadable(elem: Tensor, sizes: Sizes) -> Tensor:
-    """The same tensor, of symbolic sizes, as one that C++ refuses to read, if it is a list of integers: there are no
+    """The same tensor as one that C++ refuses to read, if it is a list of integers of symbolic length: there are no
     functions that look into others, and fakes are made by the thousand.
 
     Nothing is asked of its layout, as C++ would keep the answers.
     """
-    if elem.dtype not in _INTEGERS or elem.dim() != 1:
+    if elem.dtype not in _INTEGERS or elem.dim() != 1 or not elem._has_symbolic_sizes_strides:
         return elem
     storage = elem.untyped_storage()
     length = storage.nbytes()
