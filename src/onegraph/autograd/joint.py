@@ -182,7 +182,7 @@ class Tape:
         starts = [n for n in results if n not in missing]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
         views = range(len(self.tangents), len(self.points))
-        hooks += [self.points[n].register_hook(torch.zeros_like) for n in views if n != cut]
+        hooks += [self.points[n].register_hook(nothing) for n in views if n != cut]
         self.used.clear()
         with noting(writes_behind(self.results)) as written:
             found = self.gradients(starts, wanted)
@@ -248,6 +248,11 @@ def named(halves: Sequence[Half], results: Sequence[Tensor]) -> tuple[Half, ...]
 
 def instead(tangent: Tensor, gradient: Tensor) -> Tensor:
     return tangent
+
+
+def nothing(gradient: Tensor | None) -> Tensor | None:
+    """Zeros in the place of a gradient. A node of several results asks also for those that have none."""
+    return None if gradient is None else torch.zeros_like(gradient)
 
 
 def cuts_among(points: Sequence[Tensor]) -> list[int]:

@@ -19,6 +19,19 @@ def difference(x: Tensor, target: Tensor, reduction: int = 1, *_: Any) -> Layout
     return laid_out((), x.dtype) if same and reduction != _NONE else None
 
 
+@rule(
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+    aten.huber_loss_backward.default,
+    of_symbols=True,
+    general=True,
+)
+def gradient_of_difference(gradient: Tensor, x: Tensor, target: Tensor, *_: Any) -> Layout | None:
+    """Contiguous, whatever the inputs are. Torch's kernel in Python would divide by the number of elements."""
+    same = x.shape == target.shape and x.dtype == target.dtype == gradient.dtype and x.is_floating_point()
+    return laid_out(x.shape, x.dtype) if same and gradient.shape in ((), x.shape) else None
+
+
 @rule(aten.binary_cross_entropy.default)
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1) -> Layout | None:
     return difference(x, target, reduction) if weight is None else None
