@@ -14,7 +14,7 @@ def checked(
 ) -> tuple[Unproven, ...]:
     """Check a kernel that reads `x`, and `p: i64[8]`, and writes `y` of 8 elements."""
     lines = "\n    ".join(kernel.strip().splitlines())
-    text = f"""program(x, p, q, n):
+    text = f"""program(x, p, q, n, m):
   buffer x: {x}
   buffer p: i64[8] stride (1)
   buffer q: u8[8] stride (1)
@@ -122,6 +122,23 @@ def test_facts_about_sizes_are_used() -> None:
     assert checked(kernel, x, (Index.of(Symbol("n")) - 8,)) == ()
     with pytest.raises(OutOfBounds):
         checked(kernel, x, (Index.of(Symbol("n")) - 7,))
+
+
+def test_facts_about_steps_are_used() -> None:
+    """Images of symbolic sides: the step from one to the next is not negative where a fact says so."""
+    area = Index.of(Symbol("n")) * Index.of(Symbol("m")) - Index.of(Symbol("n")) * 2 - Index.of(Symbol("m")) * 2 + 4
+    kernel = body("v: f32 = load x @ i0 * 4 - i0 * n * 2 + i0 * n * m - i0 * m * 2")
+    x = "f32[8, n * m - n * 2 - m * 2 + 4] stride (n * m - n * 2 - m * 2 + 4, 1)"
+    assert checked(kernel, x, (area - 1,)) == ()
+    with pytest.raises(OutOfBounds):
+        checked(kernel, x)
+
+
+def test_squares_are_compared_with_what_they_are_multiples_of() -> None:
+    kernel, n = "kernel k0(i0: n):\n  v: f32 = load x @ i0 + n\n  store y @ 0 = v", Index.of(Symbol("n"))
+    assert checked(kernel, "f32[n, n] stride (n, 1)", (n - 2,)) == ()  # the second row
+    with pytest.raises(OutOfBounds):
+        checked(kernel, "f32[n, n] stride (n, 1)", (n - 1,))
 
 
 def test_a_search_by_halves_is_out_of_reach() -> None:

@@ -114,17 +114,15 @@ class _Search:
 
     def proves(self, goal: Index, depth: int) -> bool:
         goal = _reduced(goal)
-        if is_not_negative(goal):
+        if self.is_known(goal):
             return True
         if goal.constant is not None or goal in self.seen or not self.steps or not depth:
             return False
         self.seen.add(goal)
         for atom in sorted(_atoms(goal), key=_height, reverse=True):
             step = _coefficient(goal, atom)
-            if step is None or not step.terms:
-                continue
             rest = goal - step * _of(atom)
-            sign = 1 if is_not_negative(step) else -1 if is_not_negative(-step) else 0
+            sign = 1 if self.is_known(step) else -1 if self.is_known(-step) else 0
             for fact in self.about(atom) if sign else ():
                 found = self.without(rest, step, sign, atom, fact)
                 if found is not None and self.steps:
@@ -133,15 +131,19 @@ class _Search:
                         return True
         return False
 
+    def is_known(self, number: Index) -> bool:
+        """Whether a number is not negative, by itself or because it is at least what a fact is about."""
+        return is_not_negative(number) or any(is_not_negative(number - fact) for fact in self.facts)
+
     def without(self, rest: Index, step: Index, sign: int, atom: Atom, fact: Index) -> Index | None:
         """The goal `rest + step * atom`, made smaller by the fact, which bounds the atom on the side that it needs."""
         slope = _coefficient(fact, atom)
-        if slope is None or not slope.terms or not is_not_negative(slope if sign > 0 else -slope):
+        if not slope.terms or not is_not_negative(slope if sign > 0 else -slope):
             return None
         size = slope * sign  # the fact: size * atom + sign * others >= 0, or size * atom <= others
         others = fact - slope * _of(atom)
         ratio = _quotient(step, size)
-        if ratio is not None:
+        if ratio is not None and self.is_known(ratio * sign):
             return rest - ratio * others * sign
         divisor = atom.b if isinstance(atom, Call) and atom.op == "//" else None
         if size.constant is None and size != divisor and not is_not_negative(size - 1):
@@ -230,16 +232,13 @@ def _atoms(expression: Index) -> set[Atom]:
     return {atom for monomial, _ in expression.terms for atom in monomial}
 
 
-def _coefficient(expression: Index, atom: Atom) -> Index | None:
-    """What multiplies the atom, if it occurs to the first power only; where it stands in another atom is its affair."""
+def _coefficient(expression: Index, atom: Atom) -> Index:
+    """What one factor of the atom multiplies; where the atom stands in another one is that one's affair."""
     found = ZERO
     for monomial, coefficient in expression.terms:
-        count = monomial.count(atom)
-        if count > 1:
-            return None
-        if count:
-            others = tuple(other for other in monomial if other != atom)
-            found = found + Index(((others, coefficient),))
+        if atom in monomial:
+            at = monomial.index(atom)
+            found = found + Index(((monomial[:at] + monomial[at + 1 :], coefficient),))
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onegraph.compiler.kernels import operands, size_symbols
-from onegraph.compiler.memory.reuse import FRESH_RESULTS, OF_PARAMETERS, may_overwrite, moves_nothing
+from onegraph.compiler.memory.reuse import makes_memory, may_overwrite, moves_nothing
 from onegraph.ir.index import ZERO, Index, Symbol, apply, is_at_most
 from onegraph.ir.loop import (
     Argument,
@@ -317,9 +317,8 @@ class _Checker:
                 self.require(not slot.meets(self.places[operand]), f"{extern.operator} reads what it fills, {operand}")
             self.write(extern.operator, name, slot)
             return
-        fresh = extern.operator in FRESH_RESULTS or extern.operator.startswith(OF_PARAMETERS)
         may_be = frozenset[int]()
-        for operand in () if fresh else argument_buffers(wanted):
+        for operand in () if makes_memory(extern) else argument_buffers(wanted):
             may_be |= self.places[operand].memory.may_be
         for name_, target in zip(extern.outputs, step.outputs, strict=True):
             if name_ is not None:

@@ -48,6 +48,11 @@ FAILING_FOR_MEMORY = FRESH_RESULTS - {"aten.embedding.default"}
 OF_PARAMETERS = "recipe."  # so are those called that make what is kept of parameters
 
 
+def makes_memory(extern: Extern) -> bool:
+    """Whether the results of a library call certainly are no operand's memory."""
+    return extern.operator in FRESH_RESULTS or extern.operator.startswith(OF_PARAMETERS)
+
+
 def may_overwrite(kernel: Kernel, operand: str, result: str) -> bool:
     """Whether the kernel reads each element of the operand before it writes the result's element in the same place."""
     order = list(_accesses(kernel.body, ()))
@@ -116,6 +121,7 @@ def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int
         return {}
     table = program.table()
     pairs = {program.outputs[result]: program.inputs[index] for result, index in given.items()}
+    elsewhere = _used_through_libraries(program, lives)
     found: dict[str, str] = {}
     for number, step in enumerate(program.steps):
         if not isinstance(step, Kernel):
@@ -125,12 +131,27 @@ def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int
             if not isinstance(operand, str) or operand in lives.leaving or operand not in reads(step):
                 continue
             last = lives.last[operand] == number and program.outputs.count(name) == 1
+            last = last and elsewhere.get(operand, -1) < number
             if not (last and table[operand].type == table[name].type and may_overwrite(step, operand, name)):
                 continue
             if not any(map(may_fail, program.steps[number:])) or is_repeatable(
                 program, number, (operand, name), pairs.keys(), lives
             ):
                 found[name] = operand
+    return found
+
+
+def _used_through_libraries(program: Program, lives: Lifetimes) -> dict[str, int]:
+    """The last step that uses each buffer as the result of a library call, which may have returned its operand."""
+    found: dict[str, int] = {}
+    for step in reversed(program.steps):
+        if isinstance(step, Extern) and not makes_memory(step):
+            roots = [lives.root[name] for name in writes(step)]
+            ends = [len(program.steps) if root in lives.leaving else lives.last[root] for root in roots]
+            end = max((*ends, *(found.get(root, -1) for root in roots)), default=-1)
+            for name in reads(step):
+                root = lives.root[name]
+                found[root] = max(found.get(root, -1), end)
     return found
 
 
