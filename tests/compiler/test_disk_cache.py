@@ -2,90 +2,323 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import itertools
+import logging
 import os
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 
 import pytest
+import torch
+from compiler.hostile_cache import race, search
 
+import onegraph
+from onegraph.base.config import Config
+from onegraph.base.context import Context
 from onegraph.compiler.codegen import disk_cache
-from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
+from onegraph.compiler.codegen.disk_cache import DiskCache, cache_of, key_of
 from onegraph.compiler.codegen.native import compile_text
 
 TEXT = "define i64 @answer(i64 %x) {{\n  %r = add i64 %x, {}\n  ret i64 %r\n}}\n"
+KEY, OTHER = key_of("one"), key_of("other")
 
 
-def test_what_was_stored_is_found(tmp_path: Path) -> None:
-    cache = DiskCache(tmp_path / "objects")
-    assert cache.load("key") is None
-    cache.store("key", b"content")
-    assert DiskCache(tmp_path / "objects").load("key") == b"content"
-    assert cache.load("other") is None
-    assert os.stat(tmp_path / "objects").st_mode & 0o077 == 0
-    assert [path.name for path in (tmp_path / "objects").iterdir()] == ["key"]
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_was_stored_is_found(folder: Path) -> None:
+    cache = DiskCache(folder)
+    assert cache.load(KEY) is None
+    cache.store(KEY, b"content")
+    assert DiskCache(folder).load(KEY) == b"content"
+    assert cache.load(OTHER) is None
+    assert os.stat(folder).st_mode & 0o077 == 0
+    assert names(folder) == {KEY}
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"x" + d[1:], lambda d: d[:-1] + b"!", lambda d: b""])
-def test_what_is_not_whole_is_not_used(tmp_path: Path, damage) -> None:
-    cache = DiskCache(tmp_path)
-    tmp_path.chmod(0o700)
-    cache.store("key", b"content")
-    (tmp_path / "key").write_bytes(damage((tmp_path / "key").read_bytes()))
-    assert cache.load("key") is None
-    cache.store("key", b"content")
-    assert cache.load("key") == b"content"
-
-
-def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
-    folder = tmp_path / "objects"
+def test_what_is_not_whole_is_not_used(folder: Path, damage) -> None:
     cache = DiskCache(folder)
-    cache.store("key", b"content")
-    folder.chmod(0o777)
-    assert cache.load("key") is None
-    cache.store("new", b"content")
-    assert not (folder / "new").exists()
+    cache.store(KEY, b"content")
+    (folder / KEY).write_bytes(damage((folder / KEY).read_bytes()))
+    assert cache.load(KEY) is None
+    cache.store(KEY, b"content")
+    assert cache.load(KEY) == b"content"
+
+
+def test_an_entry_under_the_name_of_another_is_not_used(folder: Path) -> None:
+    """A restored backup, a file manager that gave them names."""
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+    cache.store(OTHER, b"another content")
+    os.replace(folder / OTHER, folder / KEY)
+    assert cache.load(KEY) is None
+
+
+def test_a_program_whose_entries_were_swapped_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEGRAPH_CACHE_DIR", str(tmp_path))
+    x = torch.randn(8, 9)
+    functions = (lambda x: x.sin() * 2.125, lambda x: (x.exp() + 3.125).sum(0))
+
+    def run() -> None:
+        onegraph.reset()
+        gc.collect()  # what was compiled before is freed
+        for f in functions:
+            torch.testing.assert_close(onegraph.compile(f)(x), f(x))
+
+    run()
+    one, other = (tmp_path / "objects").iterdir()
+    swapped = other.read_bytes(), one.read_bytes()
+    one.write_bytes(swapped[0])
+    other.write_bytes(swapped[1])
+    run()
+    assert (one.read_bytes(), other.read_bytes()) == (swapped[1], swapped[0])
+
+
+@pytest.mark.parametrize("place", ["objects", "."])
+def test_a_folder_that_others_can_write_is_not_used(folder: Path, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+    (folder.parent / place).chmod(0o777)
+    for _ in range(3):
+        assert cache.load(KEY) is None
+        cache.store(OTHER, b"content")
+    assert not (folder / OTHER).exists()
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("onegraph", logging.WARNING)
+    assert f"others can write to {folder.parent / place} (mode 777)" in record.getMessage()
+
+
+def test_what_is_no_entry_is_refused_and_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is waited for: a pipe, a file that is larger than any entry."""
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+    (folder / KEY).unlink()
+    os.mkfifo(folder / KEY)
+    cache.store(OTHER, b"content")
+    os.truncate(folder / OTHER, 4 << 30)
+    for key in (KEY, OTHER):
+        assert cache.load(key) is None
+        cache.store(key, b"again")
+        assert cache.load(key) == b"again"
+    assert [f"{KEY} is no plain file" in caplog.text, f"{OTHER} has {4 << 30} bytes" in caplog.text] == [True, True]
+
+
+def test_what_is_larger_than_an_entry_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "LARGEST", 1000)
+    DiskCache(folder).store(KEY, bytes(1000))
+    assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = DiskCache(tmp_path / "file" / "objects")
-    cache.store("key", b"content")
-    assert cache.load("key") is None
+    cache.store(KEY, b"content")
+    assert cache.load(KEY) is None
 
 
-def test_the_least_recently_used_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o700)
+def test_a_folder_that_can_only_be_read_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer of an image: neither times of files nor new files are written."""
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+
+    def refused(*args: object, **named: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("utime", "replace", "unlink", "mkdir"):
+        monkeypatch.setattr(os, name, refused)
+    assert cache.load(KEY) == b"content"
+    cache.store(OTHER, b"content")
+    assert cache.load(OTHER) is None
+
+
+def test_a_full_disk_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+    for error in (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), KeyboardInterrupt()):
+
+        def fail(*args: object, error: BaseException = error, **named: object) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", fail)
+            try:
+                cache.store(OTHER, b"content")
+            except KeyboardInterrupt:
+                assert isinstance(error, KeyboardInterrupt)
+        assert names(folder) == {KEY}
+
+
+def pruning(monkeypatch: pytest.MonkeyPatch, stores: int = 0) -> None:
+    """The next store but so many looks for what can be removed."""
+    monkeypatch.setattr(disk_cache, "_STORES", itertools.count(-stores))
+
+
+def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "LIMIT", 350)
-    monkeypatch.setattr(disk_cache, "PRUNE_EVERY", 1)
-    cache = DiskCache(tmp_path, 1)
-    for number in range(3):
-        cache.store(f"k{number}", bytes(50))
-        os.utime(tmp_path / f"k{number}", (number, number))
-    cache.load("k0")
-    monkeypatch.setattr(disk_cache, "PRUNE_EVERY", 4)
-    cache.store("k3", bytes(50))
-    assert {path.name for path in tmp_path.iterdir()} == {"k0", "k2", "k3"}
+    pruning(monkeypatch, 3)
+    cache = DiskCache(folder)
+    keys = [key_of(str(number)) for number in range(4)]
+    for number, key in enumerate(keys[:3]):
+        cache.store(key, bytes(50))
+        os.utime(folder / key, (number, number))
+    cache.load(keys[0])
+    cache.store(keys[3], bytes(50))
+    assert names(folder) == {keys[0], keys[2], keys[3]}
 
 
-def test_a_file_that_goes_meanwhile_leaves_nothing_open(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    os.symlink("gone", tmp_path / "another")
-    cache = DiskCache(tmp_path)
+def test_stores_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking through the folder takes as long as there are entries."""
+    looked: list[int] = []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *args: (looked.append(1), scan(*args))[1])
+    monkeypatch.setattr(disk_cache, "LARGE", 1000)
+    pruning(monkeypatch, 10)
+    for number in range(10):
+        DiskCache(folder).store(key_of(str(number)), b"content")
+    assert len(looked) == 0
+    for number in range(2 * disk_cache.PRUNE_EVERY):
+        DiskCache(folder).store(key_of(str(number)), b"content")
+    assert len(looked) == 2
+    DiskCache(folder).store(KEY, bytes(1000))
+    assert len(looked) == 3
+
+
+def test_processes_start_to_count_anywhere() -> None:
+    """Most end before they have made as many stores as lie between two looks."""
+    program = "from onegraph.compiler.codegen import disk_cache; print(next(disk_cache._STORES))"
+    starts = [int(subprocess.check_output([sys.executable, "-c", program])) for _ in range(2)]
+    assert all(0 <= start < disk_cache.PRUNE_EVERY for start in starts)
+
+
+def test_what_was_never_finished_is_swept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves the file that it was writing."""
+    cache = DiskCache(folder)
+    cache.store(KEY, b"content")
+    old, future = time.time() - 2 * disk_cache.ABANDONED, time.time() + 2 * disk_cache.ABANDONED
+    for name, when in ((".new1", old), (".newabc", future), (".newer", time.time()), ("old", old)):
+        (folder / name).write_bytes(bytes(50))
+        os.utime(folder / name, (when, when))
+    pruning(monkeypatch)
+    cache.store(OTHER, b"content")
+    assert names(folder) == {KEY, OTHER, ".newer", "old"}
+
+
+def test_files_of_others_in_the_folder_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that was named for the cache may have been in use."""
+    monkeypatch.setattr(disk_cache, "LIMIT", 100)
+    pruning(monkeypatch)
+    (folder / "inner").mkdir(parents=True)
+    (folder / "thesis.tex").write_bytes(bytes(1000))
+    (folder / OTHER).mkdir()
+    DiskCache(folder).store(KEY, b"content")
+    assert names(folder) == {KEY, OTHER, "inner", "thesis.tex"}
+
+
+def test_a_file_that_goes_meanwhile_leaves_nothing_open(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(folder)
+    cache.store(OTHER, b"content")
+    pruning(monkeypatch)
+    before = len(os.listdir("/proc/self/fd"))
+    scan = os.scandir
+
+    class Scan:
+        """Each entry is gone before it is looked at."""
+
+        def __init__(self, folder: int) -> None:
+            self.entries = scan(folder)
+
+        def __enter__(self):
+            return (os.unlink(entry.name, dir_fd=folder) or entry for entry in self.entries for folder in [opened[0]])
+
+        def __exit__(self, *error: object) -> None:
+            self.entries.close()
+
+    opened: list[int] = []
+    monkeypatch.setattr(os, "scandir", lambda folder: (opened.append(folder), Scan(folder))[1])
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        cache.store("key", b"content")
+        cache.store(KEY, b"content")
         gc.collect()
-    assert not warned
-    assert cache.load("key") == b"content"
+    assert not warned and opened and names(folder) == set()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_module_is_compiled_once(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    cache = DiskCache(tmp_path)
+def test_a_module_is_compiled_once(folder: Path) -> None:
+    cache = DiskCache(folder)
     first = compile_text(TEXT.format(1), ["answer"], kept=cache)
     second = compile_text(TEXT.format(1), ["answer"], kept=cache)
     other = compile_text(TEXT.format(2), ["answer"], kept=cache)
     assert [first.cached, second.cached, other.cached] == [False, True, False]
     assert all(code.addresses["answer"] for code in (first, second, other))
     assert key_of("a", "b") != key_of("ab")
+
+
+def test_another_release_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passes are not in the text of a module: its key has the version, and what the compiler's source is."""
+    before = key_of("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(onegraph, "__version__", "99")
+        assert key_of("a") != before
+    monkeypatch.setattr(disk_cache, "_SOURCE", "changed")
+    assert key_of("a") != before
+
+
+def test_the_digest_of_the_source_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "compiler" / "codegen" / "disk_cache.py"
+    (tmp_path / "compiler" / "lower" / "__pycache__").mkdir(parents=True)
+    file.parent.mkdir()
+    monkeypatch.setattr(disk_cache, "__file__", str(file))
+    digests = [disk_cache._source()]
+    for name in ("codegen/native.py", "lower/sums.py", "lower/sums.pyc"):
+        for text in ("a = 1", "a = 2"):
+            (tmp_path / "compiler" / name).write_text(text)
+            digests.append(disk_cache._source())
+    (tmp_path / "compiler" / "lower" / "sums.py").rename(tmp_path / "compiler" / "lower" / "means.py")
+    digests.append(disk_cache._source())
+    assert len(set(digests)) == len(digests)
+    (tmp_path / "compiler" / "lower" / "__pycache__" / "sums.cpython-311.pyc").write_text("made by any import")
+    assert disk_cache._source() == digests[-1]
+
+
+def test_without_a_home_nothing_is_kept_and_one_line_says_so() -> None:
+    program = """
+import os, pwd
+os.environ["HOME"] = ""
+import torch, onegraph
+x = torch.ones(8)
+for k in range(3):
+    assert torch.equal(onegraph.compile(lambda x: x * (k + 3.0625))(x), x * (k + 3.0625))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == [
+        "onegraph does not use its cache on disk: there is no home folder; ONEGRAPH_CACHE_DIR names another one"
+    ]
+
+
+def test_where_the_cache_is(tmp_path: Path) -> None:
+    assert cache_of(Config(cache_dir=tmp_path), "objects") == DiskCache(tmp_path / "objects")
+    assert cache_of(Config(cache_dir=None), "objects") is None
+    assert cache_of(Context(Config(cache=False)).config, "objects") is None
+
+
+def test_hostile_entries_and_folders(tmp_path: Path) -> None:
+    found = search(60, 1, tmp_path)
+    assert (found.foreign, found.used, found.lost) == (0, 0, 0)
+    assert sum(found.done.values()) == 60 and len(found.done) > 12
+
+
+def test_a_folder_that_is_swapped_while_it_is_read(tmp_path: Path) -> None:
+    served, wrong = race(2000, tmp_path)
+    assert served and not wrong

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pwd
 import pydoc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,15 @@ def _parse_calls(text: str) -> str:
     return text
 
 
+def _parse_folder(text: str) -> Path:
+    if not text:
+        raise ValueError(text)
+    try:
+        return Path(text).expanduser().absolute()
+    except (RuntimeError, OSError):  # no such user, no home, or no current folder any more
+        raise ValueError(text) from None
+
+
 def _parse_functions(text: str) -> tuple[Callable[..., Any], ...]:
     found = tuple(pydoc.locate(name) for name in _parse_names(text))
     if not all(map(callable, found)):
@@ -78,7 +88,7 @@ def _are_functions(value: object) -> bool:
 _SWITCH = Kind("True or False", _parse_switch, lambda v: isinstance(v, bool))
 _COUNT = Kind("an integer of 0 or more", _parse_count, lambda v: type(v) is int and v >= 0)
 _NAMES = Kind("names separated by commas", _parse_names, lambda v: isinstance(v, tuple))
-_FOLDER = Kind("a path", lambda text: Path(text).expanduser(), lambda v: isinstance(v, Path))
+_FOLDER = Kind("a path", _parse_folder, lambda v: isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
@@ -88,6 +98,24 @@ _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 
 def _option(kind: Kind, default: Any, doc: str) -> Any:
     return field(default=default, metadata={"kind": kind, "doc": doc})
+
+
+def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Where the user's caches are by the rules of XDG, None without a home. Paths that are not absolute are ignored.
+
+    Source: XDG Base Directory Specification. Where HOME is not set at all, the user's entry in passwd has it.
+    """
+    environment = os.environ if environment is None else environment
+    given = Path(environment.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "onegraph"
+    home = environment.get("HOME")
+    if home is None:
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return None
+    return Path(home) / ".cache" / "onegraph" if Path(home).is_absolute() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +159,10 @@ class Config:
         _FUNCTIONS, (), "functions like print, whose calls in compiled code are left out"
     )
     cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
-    cache_dir: Path = _option(_FOLDER, Path("~/.cache/onegraph").expanduser(), "where compiled kernels are kept")
+    cache_dir: Path | None = field(
+        default_factory=user_cache,
+        metadata={"kind": _FOLDER, "doc": "where compiled kernels are kept, if not with the user's other caches"},
+    )
     library_calls: str = _option(
         _CALLS,
         "measured",
@@ -167,7 +198,7 @@ class Config:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Config:
         """The defaults, overridden by the variables `ONEGRAPH_<FIELD>`."""
         environment = os.environ if environment is None else environment
-        given = {}
+        given: dict[str, Any] = {"cache_dir": user_cache(environment)}
         for item in dataclasses.fields(cls):
             variable = PREFIX + item.name.upper()
             if variable not in environment:

@@ -1,82 +1,154 @@
 """Compiled modules on disk, found by their content.
 
-A file is named by a hash of everything that its code depends on, holds a checksum of its own, and appears by a rename:
-readers see all of it or nothing. The folder belongs to the user alone; if somebody else could write there, it is not
-used, because what it holds is run. Whatever goes wrong with the cache, the module is compiled.
+A file is named by a hash of everything that its code depends on, holds a checksum of its name and content, and appears
+by a rename: readers see all of it or nothing. What it holds is run, so it is used only if nobody but the user, or the
+system, can have put it there. Whatever goes wrong with the cache, the module is compiled.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-import stat
-import tempfile
+import re
+import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
+from secrets import randbelow, token_hex
 
-MAGIC = b"onegraph object 1\n"
+from onegraph.base.config import Config
+from onegraph.base.trusted_folder import Untrusted, open_file, open_folder
+
+MAGIC = b"onegraph object 2\n"
 DIGEST = 32
 LIMIT = 256 << 20  # bytes, of all files together
-PRUNE_EVERY = 64  # stores
+LARGEST = 64 << 20  # bytes, of one file
+PRUNE_EVERY = 64  # stores, and whenever one is large
+LARGE = 1 << 20  # bytes
+ABANDONED = 3600  # seconds, after which nobody is still writing a file
+_KEY = re.compile(r"[0-9a-f]{32}")
+_NEW = re.compile(r"\.new.*")
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_STORES = count(randbelow(PRUNE_EVERY))  # of this process, from anywhere: most processes end before they make so many
 
 
-@dataclass(slots=True)
+def _source() -> str:
+    """A digest of the compiler's source: what it does with a text is not in the text."""
+    compiler = Path(__file__).parents[1]
+    digest = blake2b(digest_size=16)
+    for path in sorted(path for path in compiler.rglob("*.py*") if path.parent.name != "__pycache__"):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(compiler)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+_SOURCE = _source()  # as it was imported: another version may be installed while this process runs
+LOGGER = logging.getLogger("onegraph")
+REFUSED = "onegraph does not use its cache on disk: %s"
+
+
+@dataclass(frozen=True, slots=True)
 class DiskCache:
     """Objects by key, in a folder that is made when the first one is stored."""
 
     folder: Path
-    _stores: int = 0
 
     def load(self, key: str) -> bytes | None:
-        """The object of this key, or None if there is none that is whole."""
-        path = self.folder / key
+        """The object of this key, or None if there is none that is whole and trusted."""
         try:
-            if not _is_private(self.folder):
-                return None
-            data = path.read_bytes()
-            os.utime(path)  # the least recently used go first
+            with open_folder(self.folder) as folder, open_file(folder, key) as file:
+                size = os.fstat(file).st_size
+                if size > LARGEST:
+                    raise Untrusted(f"{key} has {size} bytes")
+                with os.fdopen(file, "rb", closefd=False) as reader:
+                    data = reader.read(LARGEST)
+                with suppress(OSError):  # a folder that can only be read
+                    os.utime(file)  # the least recently used go first
+        except Untrusted as why:
+            _tell(f"{why} (in {self.folder})")
+            return None
         except OSError:
             return None
         head, content = data[: len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
-        return content if head == MAGIC + _digest(content) else None
+        return content if head == MAGIC + _digest(key, content) else None
 
     def store(self, key: str, content: bytes) -> None:
         """Keep an object. A cache that cannot be written is no error."""
+        data = MAGIC + _digest(key, content) + content
+        if len(data) > LARGEST:
+            return
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_private(self.folder):
-                return
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new")
-            with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + _digest(content) + content)
-            os.replace(name, self.folder / key)
-            self._stores += 1
-            if self._stores % PRUNE_EVERY == 1:
-                self._prune()
+            with open_folder(self.folder, make=True) as folder:
+                _write(folder, key, data)
+                if next(_STORES) % PRUNE_EVERY == 0 or len(data) > LARGE:
+                    _prune(folder)
+        except Untrusted as why:
+            _tell(f"{why} (in {self.folder})")
         except OSError:
             return
 
-    def _prune(self) -> None:
-        """Remove the least recently used files until the rest is within the limit."""
-        with os.scandir(self.folder) as entries:  # closed also where another process has removed a file meanwhile
-            files = sorted(((entry.stat(), entry.path) for entry in entries), key=lambda f: -f[0].st_mtime)
-        total = 0
-        for status, path in files:
-            total += status.st_size
-            if total > LIMIT:
-                os.unlink(path)
 
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=DIGEST).digest()
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether the folder is the user's own, and nobody else can write to it."""
-    status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def cache_of(config: Config, kind: str) -> DiskCache | None:
+    """Where objects of this kind are kept, if they are to be and there is a place for them."""
+    if not config.cache:
+        return None
+    if config.cache_dir is None:
+        _tell("there is no home folder; ONEGRAPH_CACHE_DIR names another one")
+        return None
+    return DiskCache(config.cache_dir / kind)
 
 
 def key_of(*parts: str) -> str:
-    """The name of what depends on these texts and on nothing else."""
-    return blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    """The name of what depends on these texts and on this onegraph, and on nothing else."""
+    release = f"{sys.modules['onegraph'].__version__} {_SOURCE}"
+    return blake2b("\0".join((release, *parts)).encode(), digest_size=16).hexdigest()
+
+
+@cache
+def _tell(why: str) -> None:
+    """Say it once in a process."""
+    LOGGER.warning(REFUSED, why)
+
+
+def _write(folder: int, key: str, data: bytes) -> None:
+    new = f".new{token_hex(8)}"
+    file = os.open(new, _WRITE, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(file, "wb") as writer:
+            writer.write(data)
+        os.replace(new, key, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:  # a full disk, an interrupt
+        with suppress(OSError):
+            os.unlink(new, dir_fd=folder)
+        raise
+
+
+def _prune(folder: int) -> None:
+    """Remove what was never finished, and the least recently used files until the rest is within the limit.
+
+    Only what has such a name: the folder that was chosen for the cache may hold other things.
+    """
+    kept = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # another process has removed it meanwhile
+                status = entry.stat(follow_symlinks=False)
+                if _KEY.fullmatch(entry.name):
+                    kept.append((status.st_mtime, status.st_size, entry.name))
+                elif _NEW.fullmatch(entry.name) and abs(time.time() - status.st_mtime) > ABANDONED:
+                    os.unlink(entry.name, dir_fd=folder)
+    total = 0
+    for _, size, name in sorted(kept, reverse=True):
+        if size > LARGEST or total + size > LIMIT:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+        else:
+            total += size
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    return blake2b(content, digest_size=DIGEST, key=key.encode()).digest()

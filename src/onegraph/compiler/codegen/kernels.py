@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from onegraph.base.context import Context
 from onegraph.compiler.canonical import CanonicalKernel, canonical
-from onegraph.compiler.codegen.disk_cache import DiskCache
+from onegraph.compiler.codegen.disk_cache import cache_of
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import assembly, compile_text, instructions
 from onegraph.compiler.target import Code, Machine
@@ -50,8 +50,7 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     if missing:
         sources = [_source(name, forms[name]) for name in missing]
         made = module_text(sources, machine, instructions(cpu), sanitize)
-        kept = DiskCache(cx.config.cache_dir / "objects") if cx.config.cache else None
-        compiled = compile_text(made.text, missing, cpu, kept)
+        compiled = compile_text(made.text, missing, cpu, cache_of(cx.config, "objects"))
         cached = compiled.cached
         for name in missing:
             function = _Function(compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from onegraph.base.config import Config
-from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
+from onegraph.compiler.codegen.disk_cache import cache_of, key_of
 from onegraph.compiler.codegen.native import description
 from onegraph.torchlib.state import untraced
 
@@ -44,7 +44,7 @@ def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Confi
     """
     key = key_of("times", what, *description(), str(torch.get_num_threads()), torch.__version__)
     if key not in _KNOWN:
-        disk = DiskCache(config.cache_dir / "times") if config.cache else None
+        disk = cache_of(config, "times")
         found = disk.load(key) if disk is not None else None
         if found is not None:
             _KNOWN[key] = json.loads(found)
