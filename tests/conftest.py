@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import os
 import random
 import sys
@@ -19,9 +20,25 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events
 
-os.environ["ONEGRAPH_RAISE_COMPILER_ERRORS"] = "1"  # a defect of the compiler is to be seen
+os.environ.setdefault("ONEGRAPH_RAISE_COMPILER_ERRORS", "1")  # a defect of the compiler is to be seen
 os.environ["ONEGRAPH_VERIFY"] = "1"  # every program and every plan is checked
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+class Defects(logging.Handler):
+    """Every message of onegraph that says that it has a defect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "defect" in (message := record.getMessage()):
+            self.messages.append(message)
+
+
+DEFECTS = Defects()  # there from the start: what is said between two tests is found by the next one
+logging.getLogger("onegraph").addHandler(DEFECTS)
 
 settings.register_profile("onegraph", deadline=None, derandomize=True, max_examples=50, print_blob=True)
 settings.load_profile("onegraph")
@@ -50,6 +67,14 @@ def _seeded() -> None:
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def defects() -> Iterator[list[str]]:
+    """What onegraph has said of defects of its own. A test that makes one takes it out; any other message is a bug."""
+    yield DEFECTS.messages
+    said, DEFECTS.messages[:] = DEFECTS.messages[:], []
+    assert not said, "onegraph has a defect; ONEGRAPH_RAISE_COMPILER_ERRORS=1 shows where it is from"
 
 
 @pytest.fixture(autouse=True)
