@@ -28,6 +28,9 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "of a product": lambda x: torch.cat([x, x]).view(2, x.shape[0], -1),
     "may be empty": lambda x: x[2:].view(-1, 3, 4),
     "of one column": lambda x: x[:, :1].view(-1),
+    "of a transposed batch": lambda x: x[None].transpose(1, 2).reshape(1, 12, x.shape[0], 1),
+    "of two dimensions as one": lambda x: x[None, :, :6].transpose(0, 1).unflatten(2, (1, 2, 3)),
+    "of what is repeated": lambda x: x[:, None].expand(x.shape[0], 2, 12).unflatten(2, (3, 4)),
     "conjugated": lambda x: torch.complex(x, x).conj().view(-1, 6).resolve_conj().real,
 }
 #: torch asks of their sizes whether they are one, zero, or another one, and eager's strides depend on that.
@@ -49,6 +52,21 @@ def test_views_of_any_size(how: str) -> None:
             shares = view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
             assert shares or how in ("of a product", "conjugated")
     assert how in ASKING or len(watch.of(ev.GraphCaptured)) == 1
+
+
+def test_a_map_of_tokens_goes_into_a_convolution_as_eager_lays_it_out() -> None:
+    """The strides of the batch, of size 1, decide which layout the convolution gives."""
+    layer = torch.nn.Conv2d(4, 3, 3, padding=1)
+
+    def f(x: Tensor) -> Tensor:
+        side = int(x.shape[1] ** 0.5)
+        return layer((x * 2).transpose(1, 2).reshape(1, 4, side, side))
+
+    compiled = onegraph.compile(f, fullgraph=True)
+    with torch.no_grad():
+        for count in (64, 256, 100, 400):
+            x = torch.rand(1, count, 4)
+            assert compiled(x).stride() == f(x).stride()
 
 
 def test_a_view_that_cannot_be_is_an_error_as_in_eager() -> None:

@@ -138,7 +138,7 @@ class _Search:
     def without(self, rest: Index, step: Index, sign: int, atom: Atom, fact: Index) -> Index | None:
         """The goal `rest + step * atom`, made smaller by the fact, which bounds the atom on the side that it needs."""
         slope = _coefficient(fact, atom)
-        if not slope.terms or not is_not_negative(slope if sign > 0 else -slope):
+        if not slope.terms or not self.is_known(slope if sign > 0 else -slope):
             return None
         size = slope * sign  # the fact: size * atom + sign * others >= 0, or size * atom <= others
         others = fact - slope * _of(atom)

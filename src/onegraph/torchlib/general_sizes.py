@@ -25,6 +25,7 @@ from onegraph.torchlib.symbolic_views import (
     permuted,
     selected,
     sliced,
+    strided_view,
     transposed,
     unsqueezed,
 )
@@ -61,7 +62,10 @@ def general_view(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: An
     if args and isinstance(args[0], Tensor) and (args[0].is_conj() or args[0].is_neg()):
         return None
     rule = _VIEWS.get(func)
-    return contiguous_view(sizes, func, args) if rule is None else rule(sizes, *args, **kwargs)
+    if rule is not None:
+        return rule(sizes, *args, **kwargs)
+    found = contiguous_view(sizes, func, args)
+    return strided_view(sizes, func, args) if found is None else found
 
 
 def is_itself(func: OpOverload, tensors: Sequence[Tensor]) -> bool:

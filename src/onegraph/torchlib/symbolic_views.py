@@ -1,4 +1,4 @@
-"""Views of contiguous tensors whose sizes are symbols: other sizes over the same memory, where nothing has to be asked.
+"""Views of tensors whose sizes are symbols: other sizes over the same memory.
 
 torch's kernel goes from the old sizes to the new ones dimension by dimension and asks at each step, which takes most of
 the time of a trace with symbols.
@@ -39,6 +39,32 @@ def contiguous_view(sizes: Sizes, func: OpOverload, args: Sequence[Any]) -> Tens
     if product(after) != sizes.simplify(count) or not all(sizes.certain(Condition("<=", ZERO, n)) for n in after):
         return None
     return over(sizes, x, [number(sizes, size) for size in after])
+
+
+def strided_view(sizes: Sizes, func: OpOverload, args: Sequence[Any]) -> Tensor | None:
+    """The meta tensor that a view of any strides is: those of eager, in dimensions of size 1, too.
+
+    Whether the dimensions fit is asked in the order of `computeStride` in ATen/TensorUtils.cpp.
+    """
+    if func not in VIEWS or not args[0].dim():
+        return None
+    x, wanted = args
+    shape, steps = x.shape, x.stride()
+    if any(size == 0 for size in shape) or any(size < 0 for size in wanted):
+        return None
+    strides: list[Any] = []  # from the last one on
+    base, old, new = steps[-1], 1, 1
+    for dim in reversed(range(x.dim())):
+        old = old * shape[dim]
+        if dim and (shape[dim - 1] == 1 or steps[dim - 1] == old * base):
+            continue
+        while len(strides) < len(wanted) and (new < old or wanted[~len(strides)] == 1):
+            strides.append(new * base)
+            new = new * wanted[len(wanted) - len(strides)]
+        if new != old:
+            return None
+        base, old, new = steps[dim - 1], 1, 1
+    return over(sizes, x, wanted, strides[::-1]) if len(strides) == len(wanted) else None
 
 
 def sliced(sizes: Sizes, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor | None:

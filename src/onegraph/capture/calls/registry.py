@@ -20,8 +20,9 @@ from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import refusing
 from onegraph.capture.calls.tracing import Handler, PassingHandler
-from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class
+from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class, plain
 from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
+from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import NATIVE
 
 Depth = Literal["identity", "level", "pairs", "deep"]
@@ -49,6 +50,7 @@ class Row:
             raise GraphBreak(reason, name=name, what=name)
 
 
+EMPTY_CELL = types.CellType()
 _ROWS: dict[int, Row] = {}  # by the identity of functions, which they keep alive
 NOTHING_KNOWN = Row(None)
 
@@ -165,6 +167,7 @@ INTERPRETED = (
     "torch.nn.attention",
     "torch.optim",
     "torch.utils._foreach_utils",
+    "torch.utils._pytree",
     "torch.distributions",
     "torch.utils._contextlib",
     "torch.autograd.grad_mode",
@@ -203,6 +206,26 @@ def runs_natively(function: FunctionType) -> bool:
     module = function.__globals__.get("__name__") or ""
     ours = module.partition(".")[0] == "torch" and not module.startswith(INTERPRETED)
     return ours and not touches_state(function.__code__) and not warns_unseen(function.__code__)
+
+
+def runs_programs(function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of torch is given code of the program, or has it in its cells: to be followed, not called.
+
+    What such code reads and writes is seen by the interpreter only.
+    """
+    cells = (cell.cell_contents for cell in function.__closure__ or () if cell != EMPTY_CELL)
+    return any(map(_is_program, (*args, *kwargs.values(), *cells)))
+
+
+def _is_program(value: Any) -> bool:
+    match plain(value):
+        case FunctionType():
+            return not runs_natively(value)
+        case types.MethodType():
+            return _is_program(value.__func__)
+        case functools.partial():
+            return _is_program(FUNC_OF(value))
+    return False
 
 
 @functools.cache

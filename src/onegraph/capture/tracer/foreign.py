@@ -67,6 +67,12 @@ def unwrapped_kernel(
     return args[0]
 
 
+def call_first(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The body of a `torch.compiler.nested_compile_region` is a part of this graph."""
+    body, *others = args
+    return tracer.call(body, tuple(others), kwargs, rest)
+
+
 def call_compiled(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `torch.compile` has made of a function: the function is a part of this graph."""
     return tracer.call(function._torchdynamo_orig_callable, args, kwargs, rest)
@@ -108,6 +114,7 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, f"substitute_in_graph.{_LOCAL}.wrapper.{_LOCAL}.wrapped"): call_polyfill,
     **dict.fromkeys(triton.LAUNCHERS, triton.launch),
     ("torch._library.triton", "wrap_triton"): unwrapped_kernel,
+    ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): call_first,
     ("torch.compiler", "set_stance"): policy.forbidden,
     (EVAL_FRAME, "_set_stance"): policy.forbidden,
     (DECORATORS, "run"): spelled(stance.run),

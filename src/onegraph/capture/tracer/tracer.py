@@ -40,6 +40,7 @@ from onegraph.capture.calls.registry import (
     is_library,
     row_of,
     runs_natively,
+    runs_programs,
 )
 from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.handlers import call_region, find_disabled, is_strict, keep_identity, run_eagerly
@@ -251,7 +252,7 @@ class Tracer(Frames, Containers):
                 mark = foreign_mark(function)
                 if mark is not None:
                     return mark(self, rest, function, args, kwargs)
-                if runs_natively(function):
+                if runs_natively(function) and not runs_programs(function, args, kwargs):
                     return self.run_torch(function, args, kwargs)
                 if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
                     return function(*args, **kwargs)  # what is native to the program
