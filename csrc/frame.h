@@ -1,6 +1,8 @@
 /* The frame of the running CPython. Each version's header says where its code, its function and its next instruction
    are, and what that is before the first one runs (FRAME_...), and gives
 
+   frame_code, frame_function   borrowed
+   frame_put_code           exchange the code, with an empty stack; the reference is stolen
    frame_abandon            end a fresh frame with the exception that is set; returns NULL
    frame_discard            end a fresh frame that was not needed
    code_frame_size          words that a frame of this code takes on the data stack
@@ -13,6 +15,9 @@
 
 #define Py_BUILD_CORE
 #include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030e0000
+#include <internal/pycore_interpframe.h>
+#endif
 #undef Py_BUILD_CORE
 
 typedef struct _PyInterpreterFrame Frame;
@@ -23,12 +28,10 @@ typedef struct _PyInterpreterFrame Frame;
 #include "frame_312.h"
 #endif
 
-static inline PyCodeObject *frame_code(Frame *frame) { return (PyCodeObject *)frame->FRAME_CODE; }
-static inline PyFunctionObject *frame_function(Frame *frame) { return (PyFunctionObject *)frame->FRAME_FUNCTION; }
 /* The Python frame object, if one was made. */
 static inline PyFrameObject *frame_object(Frame *frame) { return frame->frame_obj; }
 /* Arguments, locals, cells and free variables. */
-static inline PyObject **frame_slots(Frame *frame) { return frame->localsplus; }
+static inline FrameSlot *frame_slots(Frame *frame) { return (FrameSlot *)frame->localsplus; }
 /* How many more Python frames the thread may enter. */
 static inline int *frames_left(PyThreadState *tstate) { return &tstate->FRAMES_LEFT; }
 
@@ -41,11 +44,8 @@ static inline bool frame_is_fresh(Frame *frame)
 /* Set the code and go to its first instruction; the reference is stolen. */
 static inline void frame_set_code(Frame *frame, PyCodeObject *code)
 {
-    PyCodeObject *old = frame_code(frame);
-    frame->FRAME_CODE = (void *)code;
     frame->FRAME_NEXT = FRAME_FIRST(code);
-    frame->stacktop = code->co_nlocalsplus;
-    Py_DECREF(old);
+    frame_put_code(frame, code);
 }
 
 /* Let future frames of this code take at least so many words. */
@@ -61,7 +61,7 @@ PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *
 /* The same for residual code: where its graph fails without a trace, the frame runs as it was written. */
 PyObject *frame_run_residual(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement);
 /* Note that the graph of the running frame, of code `replacement`, has failed; `slots` holds its arguments. */
-void failed_frame_set(PyCodeObject *replacement, PyObject **slots);
+void failed_frame_set(PyCodeObject *replacement, const FrameSlot *slots);
 
 /* ---- the chain of hooks (chain.c) ---- */
 PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing);

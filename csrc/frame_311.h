@@ -9,6 +9,8 @@
 #define FRAME_FIRST(code) (_PyCode_CODE(code) - 1)
 #define FRAMES_LEFT recursion_remaining
 
+#include "frame_counted.h"
+
 static inline PyObject *frame_abandon(PyThreadState *UNUSED(tstate), Frame *UNUSED(frame)) { return NULL; }
 
 /* End a fresh frame that was not needed: nothing to do, its caller clears it. */

@@ -3,8 +3,11 @@
 #define code_set_extra PyUnstable_Code_SetExtra
 #define code_request_extra PyUnstable_Eval_RequestCodeExtraIndex
 
-#define FRAME_FUNCTION f_funcobj
 #define FRAMES_LEFT py_recursion_remaining
+#if PY_VERSION_HEX >= 0x030e0000
+#include "frame_314.h"
+#else
+#define FRAME_FUNCTION f_funcobj
 #if PY_VERSION_HEX < 0x030d0000
 #define FRAME_CODE f_code
 #define FRAME_NEXT prev_instr
@@ -13,6 +16,8 @@
 #define FRAME_CODE f_executable
 #define FRAME_NEXT instr_ptr
 #define FRAME_FIRST(code) _PyCode_CODE(code)
+#endif
+#include "frame_counted.h"
 #endif
 
 static inline PyObject *frame_abandon(PyThreadState *tstate, Frame *frame)

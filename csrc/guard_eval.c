@@ -321,7 +321,7 @@ static PyObject *contents_of(PyObject *cell)
 #define K consts[ip->v]
 #define V ip->v
 
-static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *function, const FrameSlot *slots,
                            Py_ssize_t n_slots, PyObject **r, int64_t *i)
 {
     int64_t scratch;
@@ -337,7 +337,7 @@ static Py_ssize_t evaluate(GuardProgramObject *program, PyFunctionObject *functi
     }
 }
 
-Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, const FrameSlot *slots,
                              Py_ssize_t n_slots)
 {
     PyObject *few_objects[FEW_REGISTERS];

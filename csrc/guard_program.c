@@ -63,14 +63,14 @@ static Py_ssize_t run_on_values(GuardProgramObject *self, PyObject *args)
     }
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
     Py_ssize_t n_slots = Py_MIN(PyTuple_GET_SIZE(values), code->co_nlocalsplus - code->co_nfreevars);
-    PyObject **slots = PyMem_Calloc((size_t)n_slots + 1, sizeof(PyObject *));
+    FrameSlot *slots = PyMem_Calloc((size_t)n_slots + 1, sizeof(FrameSlot));
     if (slots == NULL) {
         PyErr_NoMemory();
         return GUARD_ERROR;
     }
     for (Py_ssize_t i = 0; i < n_slots; i++) {
         PyObject *value = PyTuple_GET_ITEM(values, i);
-        slots[i] = value == og_null ? NULL : value;
+        slots[i] = frame_slot_of(value == og_null ? NULL : value);
     }
     Py_ssize_t failing = guard_program_run(self, (PyFunctionObject *)function, slots, n_slots);
     PyMem_Free(slots);

@@ -16,12 +16,12 @@ static PyObject *start_values(Frame *frame)
 {
     PyCodeObject *code = frame_code(frame);
     PyObject *closure = frame_function(frame)->func_closure;
-    PyObject **slots = frame_slots(frame);
+    const FrameSlot *slots = frame_slots(frame);
     int n_bound = code->co_nlocalsplus - code->co_nfreevars;
     PyObject *values = PyTuple_New(code->co_nlocalsplus);
     if (values != NULL) {
         for (int i = 0; i < code->co_nlocalsplus; i++) {
-            PyObject *value = i < n_bound ? slots[i] : PyTuple_GET_ITEM(closure, i - n_bound);
+            PyObject *value = i < n_bound ? frame_slot_get(slots[i]) : PyTuple_GET_ITEM(closure, i - n_bound);
             PyTuple_SET_ITEM(values, i, Py_NewRef(value == NULL ? og_null : value));
         }
     }
@@ -283,9 +283,9 @@ PyObject *module_looking(PyObject *UNUSED(module), PyObject *flag)
 static bool is_asked_for_class(Frame *frame)
 {
     PyCodeObject *code = frame_code(frame);
-    PyObject **slots = frame_slots(frame);
-    return code->co_name == getattribute_name && code->co_argcount == 2 && slots[0] != NULL &&
-           slots[1] == class_name && frame_is_fresh(frame);
+    const FrameSlot *slots = frame_slots(frame);
+    return code->co_name == getattribute_name && code->co_argcount == 2 && frame_slot_get(slots[0]) != NULL &&
+           frame_slot_get(slots[1]) == class_name && frame_is_fresh(frame);
 }
 
 PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
@@ -302,7 +302,7 @@ PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
             return run_in_context(tstate, frame, state);
         }
         if (state->looking && is_asked_for_class(frame)) {
-            PyObject *cls = Py_NewRef(Py_TYPE(frame_slots(frame)[0]));
+            PyObject *cls = Py_NewRef(Py_TYPE(frame_slot_get(frame_slots(frame)[0])));
             frame_discard(tstate, frame);
             return cls;
         }

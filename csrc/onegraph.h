@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030e0000
-#error "onegraph knows the frames of CPython 3.11 to 3.13"
+#if PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030f0000
+#error "onegraph knows the frames of CPython 3.11 to 3.14"
 #endif
 #ifdef Py_GIL_DISABLED
 #error "onegraph needs a CPython with the global interpreter lock: it replaces code and frames without locks of its own"
@@ -23,6 +23,20 @@ extern PyObject *const og_null;
 
 /* What a function of a module of the package gives for a tuple of arguments, in the format of Py_BuildValue. */
 PyObject *ask_python(const char *module_name, const char *question, const char *format, ...);
+
+/* ---- a slot of a frame: an object or NULL, borrowed here ---- */
+#if PY_VERSION_HEX < 0x030e0000
+typedef PyObject *FrameSlot;
+
+static inline PyObject *frame_slot_get(FrameSlot slot) { return slot; }
+static inline FrameSlot frame_slot_of(PyObject *object) { return object; }
+#else /* the lowest bit says that the frame does not count its reference; NULL has it too */
+#define FRAME_SLOT_TAG ((uintptr_t)1)
+typedef uintptr_t FrameSlot;
+
+static inline PyObject *frame_slot_get(FrameSlot slot) { return (PyObject *)(slot & ~FRAME_SLOT_TAG); }
+static inline FrameSlot frame_slot_of(PyObject *object) { return (uintptr_t)object | FRAME_SLOT_TAG; }
+#endif
 
 /* ---- Context: one compiled region, the owner of all that was compiled for it (context.c) ---- */
 struct CodeRecord;
@@ -66,7 +80,7 @@ Py_ssize_t guard_program_size(GuardProgramObject *program);
 
 /* The index of the first failing instruction, GUARD_PASSED, or GUARD_ERROR with an exception set.
    `slots` holds the frame's arguments: `n_slots` of them, NULL where unset. */
-Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, PyObject *const *slots,
+Py_ssize_t guard_program_run(GuardProgramObject *program, PyFunctionObject *function, const FrameSlot *slots,
                              Py_ssize_t n_slots);
 
 /* ---- Fact: that a class or a namespace is as it was (fact.c) ---- */

@@ -23,14 +23,14 @@ static PyObject *function_like(PyFunctionObject *function, PyCodeObject *code)
     return made;
 }
 
-static PyObject *positional_arguments(PyCodeObject *code, PyObject **slots)
+static PyObject *positional_arguments(PyCodeObject *code, const FrameSlot *slots)
 {
-    PyObject *rest = code->co_flags & CO_VARARGS ? slots[count_positions(code)] : NULL;
+    PyObject *rest = code->co_flags & CO_VARARGS ? frame_slot_get(slots[count_positions(code)]) : NULL;
     Py_ssize_t n_rest = rest == NULL ? 0 : PyTuple_GET_SIZE(rest);
     PyObject *args = PyTuple_New(code->co_argcount + n_rest);
     if (args != NULL) {
         for (int i = 0; i < code->co_argcount; i++) {
-            PyTuple_SET_ITEM(args, i, Py_NewRef(slots[i]));
+            PyTuple_SET_ITEM(args, i, Py_NewRef(frame_slot_get(slots[i])));
         }
         for (Py_ssize_t i = 0; i < n_rest; i++) {
             PyTuple_SET_ITEM(args, code->co_argcount + i, Py_NewRef(PyTuple_GET_ITEM(rest, i)));
@@ -39,12 +39,12 @@ static PyObject *positional_arguments(PyCodeObject *code, PyObject **slots)
     return args;
 }
 
-static PyObject *keyword_arguments(PyCodeObject *code, PyObject **slots)
+static PyObject *keyword_arguments(PyCodeObject *code, const FrameSlot *slots)
 {
-    PyObject *rest = code->co_flags & CO_VARKEYWORDS ? slots[count_arguments(code) - 1] : NULL;
+    PyObject *rest = code->co_flags & CO_VARKEYWORDS ? frame_slot_get(slots[count_arguments(code) - 1]) : NULL;
     PyObject *kwargs = rest == NULL ? PyDict_New() : PyDict_Copy(rest);
     for (int i = code->co_argcount; kwargs != NULL && i < count_positions(code); i++) {
-        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(code->co_localsplusnames, i), slots[i]) < 0) {
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(code->co_localsplusnames, i), frame_slot_get(slots[i])) < 0) {
             Py_CLEAR(kwargs);
         }
     }
@@ -78,7 +78,7 @@ static PyObject *run_beside(PyThreadState *tstate, Frame *frame, PyCodeObject *r
 PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *replacement)
 {
     PyCodeObject *code = frame_code(frame);
-    PyObject **slots = frame_slots(frame);
+    FrameSlot *slots = frame_slots(frame);
     /* The frame is the top of the data stack, so it may grow. That it finds no room is rare, as the code object
        reserves room from its first entry on. A frame object that was made already has room for the original only. */
     PyObject **end = (PyObject **)frame + code_frame_size(replacement);
@@ -91,7 +91,7 @@ PyObject *frame_run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *
         return result;
     }
     for (int i = count_arguments(code); i < replacement->co_nlocalsplus; i++) {
-        slots[i] = NULL;
+        slots[i] = frame_slot_of(NULL);
     }
     tstate->datastack_top = end;
     frame_set_code(frame, replacement);
@@ -113,7 +113,7 @@ static void failed_frame_clear(void)
     Py_CLEAR(failed_frame.kwargs);
 }
 
-void failed_frame_set(PyCodeObject *replacement, PyObject **slots)
+void failed_frame_set(PyCodeObject *replacement, const FrameSlot *slots)
 {
     failed_frame_clear();
     failed_frame.args = positional_arguments(replacement, slots);
