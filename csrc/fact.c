@@ -1,19 +1,12 @@
 /* Fact: that a class has the methods and bases that it had, or a namespace the names. */
 #include "onegraph.h"
 
-/* The class's version tag, which changes whenever an attribute of it or of a base does; 0: it has none. */
+/* The class's version tag, which changes whenever an attribute of it or of a base does; 0: it has none. From 3.14 on no
+   flag says whether the tag is valid: one that is not is 0. */
 static unsigned int class_version(PyTypeObject *cls)
 {
-    return PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG) ? cls->tp_version_tag : 0;
-}
-
-/* The dict's version, which changes whenever the dict does. In its low bits, Python 3.12 tells who watches it. */
-static uint64_t dict_version(PyObject *dict)
-{
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    return ((PyDictObject *)dict)->ma_version_tag;
-#pragma GCC diagnostic pop
+    bool is_valid = PY_VERSION_HEX >= 0x030e0000 || PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG);
+    return is_valid ? cls->tp_version_tag : 0;
 }
 
 /* The version of a class or a dict; 0: it has none. */

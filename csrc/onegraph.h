@@ -93,6 +93,8 @@ typedef struct {
 extern PyTypeObject Fact_Type;
 
 PyObject *module_class_version(PyObject *module, PyObject *cls);
+/* The dict's version, which changes whenever the dict does; 0: it has none (dict_version.c). */
+uint64_t dict_version(PyObject *dict);
 /* 1, 0, or -1 with an exception set. */
 int fact_holds(FactObject *self, PyObject *object);
 

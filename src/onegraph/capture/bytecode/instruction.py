@@ -1,4 +1,4 @@
-"""The normal form of bytecode: one instruction set for CPython 3.11, 3.12 and 3.13.
+"""The normal form of bytecode: one instruction set for CPython 3.11 to 3.14.
 
 Names and meanings are CPython 3.13's; `decode` and `encode` translate from and to the running version. Arguments are
 resolved (a name instead of an index, the constant itself, an operator's symbol) and jumps hold the index of their

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from onegraph.capture.bytecode import py311, py312, py313
+from onegraph.capture.bytecode import py311, py312, py313, py314
 
-_TABLES = {(3, 11): py311, (3, 12): py312, (3, 13): py313}
+_TABLES = {(3, 11): py311, (3, 12): py312, (3, 13): py313, (3, 14): py314}
 
 native: ModuleType = _TABLES[sys.version_info[:2]]
 

@@ -53,6 +53,7 @@ READ: dict[str, Reader] = JUMPS | {
     "PRINT_EXPR": _intrinsic("CALL_INTRINSIC_1", "PRINT", "POP_TOP"),
     "PREP_RERAISE_STAR": _intrinsic("CALL_INTRINSIC_2", "PREP_RERAISE_STAR"),
     "SEND": _send,
+    "WITH_EXCEPT_START": rows.with_except_start,
     "JUMP_IF_TRUE_OR_POP": _jump_or_pop("POP_JUMP_IF_TRUE"),
     "JUMP_IF_FALSE_OR_POP": _jump_or_pop("POP_JUMP_IF_FALSE"),
     "POP_JUMP_FORWARD_IF_TRUE": rows.ahead("TO_BOOL", "POP_JUMP_IF_TRUE"),
@@ -130,4 +131,5 @@ WRITE: dict[str, WriteRow] = {
     "FORMAT_SIMPLE": rows.write_format,
     "FORMAT_WITH_SPEC": rows.write_format,
     "END_SEND": _write_nothing,
+    "WITH_EXCEPT_START": rows.write_bare,
 }

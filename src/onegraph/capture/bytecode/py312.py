@@ -49,6 +49,7 @@ SHARED_READ: dict[str, Reader] = JUMPS | {
     "STORE_SLICE": _slice("STORE_SUBSCR"),
     "RETURN_CONST": rows.return_const,
     "END_FOR": rows.nothing,
+    "WITH_EXCEPT_START": rows.with_except_start,
 }
 
 READ: dict[str, Reader] = SHARED_READ | {
@@ -107,6 +108,7 @@ SHARED_WRITE: dict[str, WriteRow] = {
     "LOAD_ATTR": _write_attr,
     "LOAD_METHOD": _write_attr,
     "CALL_INTRINSIC_1": rows.write_chosen(INTRINSICS_1),
+    "WITH_EXCEPT_START": rows.write_bare,
 }
 
 WRITE: dict[str, WriteRow] = SHARED_WRITE | {

@@ -31,7 +31,7 @@ def _pop_top(x: Operand) -> Pieces:
     return () if x.previous == "END_FOR" else (("POP_TOP", None, None),)
 
 
-def _pair(first: Reader, second: Reader) -> Reader:
+def pair(first: Reader, second: Reader) -> Reader:
     def read(x: Operand) -> Pieces:
         both = x.arg
         x.arg = both >> 4
@@ -59,9 +59,9 @@ READ: dict[str, Reader] = py312.SHARED_READ | {
     "LOAD_CONST": _load_const,
     "POP_TOP": _pop_top,
     "LOAD_GLOBAL": _load_global,
-    "LOAD_FAST_LOAD_FAST": _pair(_load, _load),
-    "STORE_FAST_LOAD_FAST": _pair(rows.read_store_fast, _load),
-    "STORE_FAST_STORE_FAST": _pair(rows.read_store_fast, rows.read_store_fast),
+    "LOAD_FAST_LOAD_FAST": pair(_load, _load),
+    "STORE_FAST_LOAD_FAST": pair(rows.read_store_fast, _load),
+    "STORE_FAST_STORE_FAST": pair(rows.read_store_fast, rows.read_store_fast),
     "CALL_KW": rows.call,
     "SET_FUNCTION_ATTRIBUTE": _function_attribute,
     "COMPARE_OP": _compare,

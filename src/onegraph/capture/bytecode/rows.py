@@ -152,6 +152,11 @@ def format_value(x: Operand) -> Pieces:
     return (*convert, ("FORMAT_WITH_SPEC", None, None))
 
 
+def with_except_start(x: Operand) -> Pieces:
+    """One slot holds what leaves the block, a bound method."""
+    return (("WITH_EXCEPT_START", False, None),)
+
+
 def read_unpack_ex(x: Operand) -> Pieces:
     return (("UNPACK_EX", (x.arg & 0xFF, x.arg >> 8), None),)
 
@@ -282,7 +287,7 @@ BINARY = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^",
           "+=", "&=", "//=", "<<=", "@=", "*=", "%=", "|=", "**=", ">>=", "-=", "/=", "^=")  # fmt: skip
 COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 CONVERSIONS = ("", "str", "repr", "ascii")
-FUNCTION_ATTRIBUTES = {"closure": 8, "annotations": 4, "kwdefaults": 2, "defaults": 1}  # in the order of setting
+FUNCTION_ATTRIBUTES = {"closure": 8, "annotate": 16, "annotations": 4, "kwdefaults": 2, "defaults": 1}  # as set
 
 #: How instructions are read and written that have an argument of this kind.
 ARGUMENTS: dict[str, tuple[Callable[[str], Reader], WriteRow]] = {

@@ -194,10 +194,12 @@ class Calls(Part):
     # ---- functions ---------------------------------------------------------------------------------------------------
 
     def make_function(self, frame: Frame, code: CodeType, attributes: dict[str, Any]) -> FunctionType:
-        """The statement `def`, `lambda`: attributes may be closure, annotations, kwdefaults, defaults."""
+        """The statement `def`, `lambda`: attributes may be closure, annotate, annotations, kwdefaults, defaults."""
         made = FunctionType(code, frame.globals, code.co_name, attributes.get("defaults"), attributes.get("closure"))
         if "kwdefaults" in attributes:
             made.__kwdefaults__ = attributes["kwdefaults"]
+        if "annotate" in attributes:
+            made.__annotate__ = attributes["annotate"]  # type: ignore[attr-defined]
         if "annotations" in attributes:
             pairs = attributes["annotations"]
             made.__annotations__ = pairs if type(pairs) is dict else dict(zip(pairs[::2], pairs[1::2], strict=True))
@@ -216,9 +218,22 @@ class Calls(Part):
         leaving = self.bind_special(leave, manager)
         return leaving, self.call(entering, (), {}, entering_rest(leaving))
 
-    def leave_context(self, leave: Any, raised: BaseException) -> Any:
+    def special_method(self, manager: Any, name: str) -> Any:
+        """The method of this name that the statement `with` calls, bound."""
+        cls = type(manager)
+        found = self.type_lookup(cls, name)
+        if found is NULL:
+            missing = f"'{type_name(cls)}' object does not support the context manager protocol (missed {name} method)"
+            if all(callable(self.type_lookup(cls, other)) for other in ("__aenter__", "__aexit__")):
+                missing += (
+                    " but it supports the asynchronous context manager protocol. Did you mean to use 'async with'?"
+                )
+            raise TypeError(missing)
+        return self.bind_special(found, manager)
+
+    def leave_context(self, leave: Any, args: tuple[Any, ...], raised: BaseException) -> Any:
         """The end of a `with` block that raises; whether it is handled."""
-        return self.call(leave, (type(raised), raised, self.traceback_of(raised)), {}, LEFT)
+        return self.call(leave, (*args, type(raised), raised, self.traceback_of(raised)), {}, LEFT)
 
 
 def _most_derived(meta: type, bases: tuple[Any, ...]) -> type:
@@ -244,9 +259,8 @@ def binder_code(code: CodeType) -> CodeType:
     names = code.co_varnames[:count]
     instrs = (
         Instr("RESUME", 0),
-        *(Instr("LOAD_FAST", name) for name in names),
-        Instr("LOAD_CONST", names),
-        Instr("BUILD_CONST_KEY_MAP", count),
+        *(each for name in names for each in (Instr("LOAD_CONST", name), Instr("LOAD_FAST", name))),
+        Instr("BUILD_MAP", count),
         Instr("RETURN_VALUE"),
     )
     return encode(

@@ -6,7 +6,13 @@ from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.native import NULL_FIRST
 from onegraph.capture.bytecode.opcode import opcode
+
+
+def null_pair(function: Any) -> tuple[Any, Any]:
+    """A callable pair without self, in the native order."""
+    return (NULL, function) if NULL_FIRST else (function, NULL)
 
 
 def split_pair(pair: list[Any], args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Instr
 from onegraph.capture.bytecode.opcode import opcode, operation
+from onegraph.capture.bytecode.ops.calls import null_pair, split_pair
 
 
 @opcode("RAISE_VARARGS number: operand*number --", "ends")
@@ -52,6 +53,17 @@ def check_eg_match(machine: Any, frame: Frame, instr: Instr) -> None:
 
 operation("BEFORE_WITH: manager -- exit entered", lambda machine, _, manager: machine.enter_context(manager))
 operation(
-    "WITH_EXCEPT_START: exit lasti previous exception -- exit lasti previous exception result",
-    lambda machine, _, leave, lasti, previous, exception: machine.leave_context(leave, exception),
+    "LOAD_SPECIAL special: object -- callable self",
+    lambda machine, name, obj: null_pair(machine.special_method(obj, name)),
+    "stays",
 )
+
+
+@opcode(
+    "WITH_EXCEPT_START flag: exit self*flag lasti previous exception -- exit self*flag lasti previous exception result"
+)
+def with_except_start(machine: Any, frame: Frame, instr: Instr) -> None:
+    """With the flag, what leaves the block is a callable pair."""
+    stack = frame.stack
+    leave, args = split_pair(stack[-5:-3], ()) if instr.arg else (stack[-4], ())
+    stack.append(machine.leave_context(leave, args, stack[-1]))

@@ -23,7 +23,7 @@ def make_function(machine: Any, frame: Frame, instr: Instr) -> None:
     frame.stack[-1] = machine.make_function(frame, frame.stack[-1], attributes)
 
 
-# 'closure', 'annotations', 'kwdefaults' or 'defaults', in this order; MAKE_FUNCTION has taken it.
+# 'closure', 'annotate', 'annotations', 'kwdefaults' or 'defaults', in this order; MAKE_FUNCTION has taken it.
 operation("SET_FUNCTION_ATTRIBUTE attribute: value function -- function", lambda machine, _, value, function: function)
 
 

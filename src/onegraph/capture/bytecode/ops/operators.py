@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegraph.capture.bytecode.frame import NULL
-from onegraph.capture.bytecode.native import NULL_FIRST
-from onegraph.capture.bytecode.opcode import operation
+from onegraph.capture.bytecode.frame import Frame
+from onegraph.capture.bytecode.instruction import Instr
+from onegraph.capture.bytecode.opcode import opcode, operation
+from onegraph.capture.bytecode.ops.calls import null_pair
 from onegraph.capture.bytecode.rows import read_super, write_super
-
-
-def _pair(value: Any) -> tuple[Any, Any]:
-    """A callable pair without self, in the native order."""
-    return (NULL, value) if NULL_FIRST else (value, NULL)
 
 
 def _super_attribute(machine: Any, arg: tuple[str, bool], function: Any, cls: Any, obj: Any) -> Any:
@@ -23,15 +19,16 @@ def _super_attribute(machine: Any, arg: tuple[str, bool], function: Any, cls: An
 
 operation("LOAD_ATTR name: object -- value", lambda machine, name, obj: machine.getattr(obj, name))
 operation(
-    "LOAD_METHOD name: object -- callable self", lambda machine, name, obj: _pair(machine.getattr(obj, name)), "stays"
-)
+    "LOAD_METHOD name: object -- callable self",
+    lambda machine, name, obj: null_pair(machine.getattr(obj, name)), "stays",
+)  # fmt: skip
 operation(
     "LOAD_SUPER_ATTR name explicit: super class object -- value", _super_attribute, "stays",
     read=read_super, write=write_super,
 )  # fmt: skip
 operation(
     "LOAD_SUPER_METHOD name explicit: super class object -- callable self",
-    lambda machine, arg, *values: _pair(_super_attribute(machine, arg, *values)), "stays",
+    lambda machine, arg, *values: null_pair(_super_attribute(machine, arg, *values)), "stays",
     write=write_super,
 )  # fmt: skip
 operation("STORE_ATTR name: value object --", lambda machine, name, value, obj: machine.setattr(obj, name, value))
@@ -63,3 +60,18 @@ operation(
     lambda machine, _, value: value if type(value) is str else machine.format(value, ""),
 )
 operation("FORMAT_WITH_SPEC: value format -- text", lambda machine, _, value, spec: machine.format(value, spec))
+
+
+@opcode("BUILD_INTERPOLATION conversion flag: value expression format*flag -- interpolation")
+def build_interpolation(machine: Any, frame: Frame, instr: Instr) -> None:
+    """A part of a template string (3.14); with the flag it has a format."""
+    stack = frame.stack
+    base = len(stack) - 2 - instr.arg[1]
+    result = machine.native_instruction(instr, tuple(stack[base:]))
+    stack[base:] = (result,)
+
+
+operation(
+    "BUILD_TEMPLATE: strings interpolations -- template",
+    lambda machine, _, *values: machine.native_instruction(Instr("BUILD_TEMPLATE"), values),
+)
