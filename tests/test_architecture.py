@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,9 @@ STOCK_COMPILER = (
 # Heavy packages that only some programs need.
 LATE_IMPORTS = {"llvmlite", "networkx", "triton"}
 
+# Where private names of torch are looked up.
+PRIVATE = "onegraph.torchlib.private"
+
 Rule = Callable[[str, ast.Module], Iterator[str]]
 
 
@@ -82,19 +87,84 @@ def stock_compiler_is_not_used(name: str, tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {target} is part of the stock compiler"
 
 
-def private_torch_only_in_torchlib(name: str, tree: ast.Module) -> Iterator[str]:
-    if layer(name) == "torchlib":
+def private_torch_in_one_file(name: str, tree: ast.Module) -> Iterator[str]:
+    """Imports, and attributes of what is imported: `autocast_mode._x` behind `from torch.amp import autocast_mode`."""
+    if name == PRIVATE:
         return
+    imported = {local: target for node in run_time_nodes(tree) for local, target in bound_names(node)}
     for node in run_time_nodes(tree):
         for target in imported_names(node):
             if is_private(target):
-                yield f"line {node.lineno}: {target} is private to torch; only torchlib/ imports it"
-        if (
-            isinstance(node, ast.Attribute)
-            and is_private(target := dotted(node))
-            and not is_private(dotted(node.value))
-        ):
-            yield f"line {node.lineno}: {target} is private to torch; torchlib/private.py has what is used"
+                yield f"line {node.lineno}: {target} is private to torch; only torchlib/private.py imports it"
+        if isinstance(node, ast.Attribute) and (written := dotted(node)):
+            root, _, rest = written.partition(".")
+            target = f"{imported.get(root, root)}.{rest}"
+            if is_private(target) and not is_private(target.rpartition(".")[0]):
+                yield f"line {node.lineno}: {target} is private to torch; torchlib/private.py has what is used"
+
+
+def bound_names(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import statement binds, and what they are."""
+    match node:
+        case ast.Import(names=names):
+            yield from ((a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0]) for a in names)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            yield from ((a.asname or a.name, f"{module}.{a.name}") for a in names)
+
+
+def private_attributes_are_listed(name: str, tree: ast.Module) -> Iterator[str]:
+    """`tensor._version`: what no class of the package has is torch's (or Python's), and is looked up at import."""
+    if name == PRIVATE:
+        return
+    imported = {local: target for node in run_time_nodes(tree) for local, target in bound_names(node)}
+    standard = {local for local, target in imported.items() if target.split(".")[0] in sys.stdlib_module_names}
+    for node in run_time_nodes(tree):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        written = dotted(node)
+        if is_foreign_attribute(node.attr) and written.split(".")[0] not in standard and not is_operator(written):
+            yield f"line {node.lineno}: {node.attr} is private to others; torchlib/private.py lists what is used"
+
+
+def is_operator(name: str) -> bool:
+    """`aten._softmax`, in the files that call `torch.ops.aten` so."""
+    return name.removeprefix("torch.ops.").partition(".")[0] in ("aten", "mkldnn")
+
+
+#: Private attributes of Python's own objects, and marks of the stock compiler, which are asked for where it is loaded.
+OF_OTHERS = frozenset(
+    "_fields _missing_ _find_and_load _get_polyfill_handlers _stance _torchdynamo_orig_callable".split()
+)
+
+
+def is_foreign_attribute(attribute: str) -> bool:
+    own = attribute in attributes_of_package() or attribute in OF_OTHERS or attribute in listed_attributes()
+    return attribute.startswith("_") and not attribute.startswith("__") and not own
+
+
+@cache
+def attributes_of_package() -> frozenset[str]:
+    """The private names that the package gives to attributes, functions and variables of its own."""
+    found = set()
+    for path in modules().values():
+        for node in ast.walk(parse(path)):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                    found.add(name)
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    found.add(name)
+    return frozenset(found)
+
+
+@cache
+def listed_attributes() -> frozenset[str]:
+    (table,) = (
+        node.value
+        for node in parse(modules()[PRIVATE]).body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "ATTRIBUTES"
+    )
+    strings = (node.value for node in ast.walk(table) if isinstance(node, ast.Constant))
+    return frozenset(name for text in strings for name in text.split())
 
 
 def is_private(name: str) -> bool:
@@ -177,7 +247,8 @@ def rooms_are_kept(name: str, tree: ast.Module) -> Iterator[str]:
 
 RULES: list[Rule] = [
     stock_compiler_is_not_used,
-    private_torch_only_in_torchlib,
+    private_torch_in_one_file,
+    private_attributes_are_listed,
     environment_only_in_config,
     python_version_only_in_bytecode,
     imports_at_the_top,
@@ -250,9 +321,16 @@ def test_names_say_what_a_file_is_about() -> None:
         (stock_compiler_is_not_used, "onegraph.base.x", "import torch._dynamo"),
         (stock_compiler_is_not_used, "onegraph.base.x", "import torch\ntorch.compile(f)"),
         (stock_compiler_is_not_used, "onegraph.torchlib.x", "from torch._functorch import partitioners"),
-        (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch._subclasses import FakeTensorMode"),
-        (private_torch_only_in_torchlib, "onegraph.capture.x", "from torch.fx import _pytree"),
-        (private_torch_only_in_torchlib, "onegraph.capture.x", "torch._C._get_nested_int()"),
+        (private_torch_in_one_file, "onegraph.capture.x", "from torch._subclasses import FakeTensorMode"),
+        (private_torch_in_one_file, "onegraph.capture.x", "from torch.fx import _pytree"),
+        (private_torch_in_one_file, "onegraph.capture.x", "torch._C._get_nested_int()"),
+        (
+            private_torch_in_one_file,
+            "onegraph.torchlib.x",
+            "from torch.amp import autocast_mode as m\nm._enter_autocast",
+        ),
+        (private_torch_in_one_file, "onegraph.torchlib.x", "from torch import Tensor\nTensor._make_subclass"),
+        (private_attributes_are_listed, "onegraph.ir.x", "def f(tensor):\n    return tensor._typed_storage()"),
         (environment_only_in_config, "onegraph.ir.x", "import os\nos.environ['A']"),
         (environment_only_in_config, "onegraph.ir.x", "from os import environ"),
         (environment_only_in_config, "onegraph.ir.x", "import os\nos.getenv('A')"),

@@ -15,7 +15,6 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
@@ -51,6 +50,7 @@ from onegraph.capture.resume.resume_function import forget_dead
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.private import call_impl, set_grad_enabled
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
@@ -223,7 +223,7 @@ def unrecordable(cx: Context) -> str:
     """Why a graph that needs gradients cannot be compiled; empty if nothing is known against it."""
     if not cx.config.compile_gradients:
         return "the option compile_gradients is off"
-    if forward_ad._current_level >= 0:
+    if private.forward_level() >= 0:
         return "it takes tangents along"
     if not torch.is_grad_enabled():
         return "it begins under no_grad"
@@ -265,7 +265,7 @@ def overlapping(examples: list[Any]) -> tuple[tuple[int, int], ...]:
 
 def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
     """Whether PyTorch's autograd would record anything in this graph, or take tangents along."""
-    if forward_ad._current_level >= 0:
+    if private.forward_level() >= 0:
         return True
     recording = torch.is_grad_enabled()
     for node in module.graph.nodes:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C import DisableTorchFunction, _DisableTorchDispatch, _functorch
-from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
+
+from onegraph.torchlib import private
+from onegraph.torchlib.private import DeviceContext, DisableTorchDispatch, DisableTorchFunction
 
 Numbers = tuple[int | None, ...]
 #: dtype, device, layout, conj, neg, requires_grad; sizes; strides, or None. None among the numbers: any.
@@ -77,12 +77,12 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
     "autocast_cuda_dtype": lambda: torch.get_autocast_dtype("cuda"),
     "deterministic": torch.are_deterministic_algorithms_enabled,
     "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
-    "deterministic_fill": torch._C._get_deterministic_fill_uninitialized_memory,
-    "function_modes": torch._C._len_torch_function_stack,
-    "dispatch_modes": torch._C._len_torch_dispatch_stack,
-    "functorch_level": _functorch.maybe_current_level,
-    "forward_level": lambda: forward_ad._current_level,
-    "tracing": torch._C._is_tracing,
+    "deterministic_fill": private.deterministic_fill,
+    "function_modes": private.count_function_modes,
+    "dispatch_modes": private.count_dispatch_modes,
+    "functorch_level": private.transform_level,
+    "forward_level": private.forward_level,
+    "tracing": private.is_jit_tracing,
 }
 
 
@@ -92,7 +92,7 @@ def state() -> dict[str, Any]:
 
 def devices() -> tuple[Any, ...]:
     """What the modes of torch functions give to new tensors, outermost first: a device, or what they are."""
-    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    modes = map(private.function_mode_at, range(private.count_function_modes()))
     return tuple(mode.device if type(mode) is DeviceContext else mode for mode in modes)
 
 
@@ -101,7 +101,7 @@ def devices() -> tuple[Any, ...]:
 
 def keys_at(read_tensor: Callable[[torch.Tensor], tuple[Any, ...]], read_state: Callable[[], tuple[Any, ...]]) -> int:
     """Where a tensor of libtorch has its dispatch keys among its words; -1 where libtorch reads anything else wrong."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
+    with DisableTorchFunction(), DisableTorchDispatch():
         tensors = (
             (torch.empty_strided((2, 3), (3, 1), dtype=torch.float32), 6),
             (torch.empty_strided((4, 5), (1, 4), dtype=torch.int64).as_strided((2, 2), (3, 1), 5), 4),
@@ -116,12 +116,12 @@ def keys_at(read_tensor: Callable[[torch.Tensor], tuple[Any, ...]], read_state: 
             where = tensor.storage_offset(), tensor.data_ptr()
             if facts != [dtype, 14 * tensor.is_meta, tensor.requires_grad, *where, shape, strides]:
                 return -1
-            keys = torch._C._dispatch_keys(tensor).raw_repr()
+            keys = private.dispatch_keys(tensor).raw_repr()
             found = {index for index, word in enumerate(words) if word == keys}
             places = found if places is None else places & found
         now = state()
         names = "grad_mode", "inference_mode", "deterministic", "deterministic_warn_only", "deterministic_fill"
-        expected = *(now[name] for name in (*names, "autocast_cpu")), torch._C._len_torch_function_stack()
+        expected = *(now[name] for name in (*names, "autocast_cpu")), private.count_function_modes()
         return places.pop() if places and len(places) == 1 and read_state() == expected else -1
 
 
@@ -129,17 +129,17 @@ def key_sets() -> tuple[int, int, int]:
     """The dispatch keys of autograd, those of autocast, and those that the thread excludes now."""
 
     def bits(names: list[str]) -> int:
-        keys = (getattr(torch._C.DispatchKey, name) for name in names)
-        return sum(torch._C.DispatchKeySet(key).raw_repr() for key in keys)
+        keys = (getattr(private.DispatchKey, name) for name in names)
+        return sum(private.DispatchKeySet(key).raw_repr() for key in keys)
 
     autograd = bits(["AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView"])
-    autocast = bits([name for name in dir(torch._C.DispatchKey) if name.startswith("Autocast")])
-    return autograd, autocast, torch._C._dispatch_tls_local_exclude_set().raw_repr()
+    autocast = bits([name for name in dir(private.DispatchKey) if name.startswith("Autocast")])
+    return autograd, autocast, private.excluded_keys().raw_repr()
 
 
 def is_below_autograd() -> bool:
     """Whether operators run below autograd and autocast."""
-    with DisableTorchFunction(), _DisableTorchDispatch():
+    with DisableTorchFunction(), DisableTorchDispatch():
         product = torch.ones(2, requires_grad=True) * 2
         written = torch.ones(2).mul_(2)
         autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
@@ -149,12 +149,12 @@ def is_below_autograd() -> bool:
 def is_made_right(made: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether they are a tensor of size (2, 3), strides (1, 2) and type float64, and each second element from 1."""
     wanted = (torch.float64, torch.device("cpu"), torch.strided, False, False, False), (2, 3), (1, 2)
-    with DisableTorchFunction(), _DisableTorchDispatch():
+    with DisableTorchFunction(), DisableTorchDispatch():
         made.fill_(7)
         return (
             type(made) is torch.Tensor
             and described(made) == wanted
-            and torch._C._dispatch_keys(made) == torch._C._dispatch_keys(torch.empty(1))
+            and private.dispatch_keys(made) == private.dispatch_keys(torch.empty(1))
             and view.tolist() == [7.0, 7.0]
             and view.storage_offset() == 1
             and view.untyped_storage().data_ptr() == made.untyped_storage().data_ptr()

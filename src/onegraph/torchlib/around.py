@@ -9,13 +9,8 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch._C import _functorch
-from torch.autograd import forward_ad
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._device import DeviceContext
-
 from onegraph.torchlib import private
+from onegraph.torchlib.private import DeviceContext
 
 
 class Treatment(enum.Enum):
@@ -43,23 +38,19 @@ class State:
 
 
 def has_unknown_function_modes() -> bool:
-    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
+    return any(type(mode) is not DeviceContext for mode in private.function_mode_stack())
 
 
 def has_dispatch_modes() -> bool:
-    return torch._C._len_torch_dispatch_stack() > 0
+    return private.count_dispatch_modes() > 0
 
 
 def has_forward_level() -> bool:
-    return forward_ad._current_level >= 0
+    return private.forward_level() >= 0
 
 
 def has_transforms() -> bool:
-    return _functorch.maybe_current_level() is not None
-
-
-def is_traced_by_fx() -> bool:
-    return private.is_traced_by_fx()
+    return private.transform_level() is not None
 
 
 COMPARED, ASKED, NODE, EAGER, IRRELEVANT = Treatment
@@ -88,14 +79,14 @@ STATES: tuple[State, ...] = (
         EAGER,
         "it records the operators that run",
         compared=("tracing",),
-        is_there=torch._C._is_tracing,
+        is_there=private.is_jit_tracing,
     ),
     State(
         "symbolic tracing by FX",
         ("torch.fx.symbolic_trace",),
         EAGER,
         "it runs the program on stand-ins for tensors, which fit no guard",
-        is_there=is_traced_by_fx,
+        is_there=private.is_traced_by_fx,
     ),
     State(
         "function transforms",

@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload as OpOverload
-from torch._ops import OpOverloadPacket as OpOverloadPacket
+
+from onegraph.torchlib import private
+from onegraph.torchlib.private import OpOverload as OpOverload
+from onegraph.torchlib.private import OpOverloadPacket as OpOverloadPacket
 
 
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -41,9 +43,7 @@ def is_mutable(op: Any) -> bool:
 @cache
 def is_composite(op: Any) -> bool:
     """Is this operator defined by others at every level, so that it never needs to be recorded?"""
-    return isinstance(op, OpOverload) and torch._C._dispatch_has_kernel_for_dispatch_key(
-        op.name(), "CompositeImplicitAutograd"
-    )
+    return isinstance(op, OpOverload) and private.has_kernel_for(op.name(), "CompositeImplicitAutograd")
 
 
 @cache

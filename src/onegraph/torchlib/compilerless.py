@@ -18,25 +18,25 @@ from types import CellType, FunctionType
 from typing import Any
 
 import torch
-import torch._compile
-import torch._decomp
-import torch._refs.fft
-import torch._refs.linalg
-import torch._refs.nn.functional
-import torch._refs.special
-from torch._library.simple_registry import singleton
-from torch._subclasses.fake_tensor import FakeTensor
+
+from onegraph.torchlib.private import (
+    FakeTensor,
+    decomposition_table,
+    meta_table,
+    operator_registry,
+    without_compiler,
+)
 
 _PREFIXES = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
 _EXCLUDED = "__dynamo_disable"  # the attribute where torch's wrapper looks
-_WRAPPER_CODE = torch._compile._disable_dynamo(lambda: None).__code__  # one code object for every wrapper
+_WRAPPER_CODE = without_compiler(lambda: None).__code__  # one code object for every wrapper
 
 
 @cache
 def prepare() -> None:
     """Make every wrapped operator callable without the stock compiler. Costs a few milliseconds, once."""
     device = torch.ops.prim.device.default
-    singleton.find(device.__qualname__).torch_dispatch_rules.register(FakeTensor, _device)
+    operator_registry.find(device.__qualname__).torch_dispatch_rules.register(FakeTensor, _device)
     seen: set[int] = set()
     pending = [value for value in _operators() if isinstance(value, FunctionType)]
     while pending:
@@ -71,5 +71,5 @@ def _operators() -> Iterator[Any]:
     for name, module in list(sys.modules.items()):
         if name.startswith(_PREFIXES):
             yield from vars(module).values()
-    yield from torch._decomp.decomposition_table.values()
-    yield from torch._decomp.meta_table.values()
+    yield from decomposition_table.values()
+    yield from meta_table.values()

@@ -13,30 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-import torch._library
 from torch import Tensor
-from torch._decomp import decomposition_table, meta_table
-from torch._ops import HigherOrderOperator, OpOverload
-from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import (
-    _DISPATCH_HANDLE_DIRECTLY,
-    _DISPATCH_META_HANDLERS,
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-    run_fallback_kernel,
-    should_allow_numbers_as_tensors,
-)
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from onegraph.ir.index import ZERO
-from onegraph.torchlib import compilerless, fake_convolution
+from onegraph.torchlib import compilerless, fake_convolution, private
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
 from onegraph.torchlib.fake_routes import (
@@ -55,6 +37,26 @@ from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols,
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.meta_tensors import laid_over, unreadable
+from onegraph.torchlib.private import (
+    FAKE_MODE_KEY,
+    HIGHER_ORDER,
+    TRIVIAL_FAKES,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    HigherOrderOperator,
+    OpOverload,
+    TorchDispatchMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    decomposition_table,
+    fake_impls,
+    meta_table,
+    run_fallback_kernel,
+    should_allow_numbers_as_tensors,
+    tree_flatten,
+)
 from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Condition, Sizes
@@ -76,7 +78,6 @@ aten = torch.ops.aten
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 _META = torch.device("meta")
 _CPU = torch.device("cpu")
-_MODE_KEY = torch._C._TorchDispatchModeKey.FAKE
 
 
 class FakeMode(FakeTensorMode):
@@ -101,7 +102,7 @@ class FakeMode(FakeTensorMode):
         self.in_kernel_invocation = False
         self.enter_stack = []
         self._stack = ""
-        self._mode_key = _MODE_KEY
+        self._mode_key = FAKE_MODE_KEY
         self.fake_tensor_converter = Converter()
         self._fakes = WeakTensorKeyDictionary()
         self._storages: dict[StorageWeakRef, torch.UntypedStorage] = {}
@@ -131,8 +132,8 @@ class FakeMode(FakeTensorMode):
         return fake
 
     def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
-        with _disable_current_modes():
-            with torch._C._DisableTorchDispatch():
+        with private.disable_current_modes():
+            with private.DisableTorchDispatch():
                 fake: Any = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
             fake = recorded_as(tensor, fake)
         if isinstance(tensor, torch.nn.Parameter):
@@ -157,9 +158,9 @@ class FakeMode(FakeTensorMode):
             whole = self._storage(tensor)
             elem = laid_over(whole, tensor.dtype, tensor.storage_offset(), tensor.size(), tensor.stride())
         if tensor.is_conj():
-            torch._C._set_conj(elem, True)
+            private.set_conj(elem, True)
         if tensor.is_neg():
-            torch._C._set_neg(elem, True)
+            private.set_neg(elem, True)
         return elem
 
     def _storage(self, tensor: Tensor) -> torch.UntypedStorage:
@@ -185,17 +186,17 @@ class FakeMode(FakeTensorMode):
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Any = (), kwargs: Any = None) -> Any:
-        if torch._C._len_torch_function_stack() and not is_mutable(func):
+        if private.count_function_modes() and not is_mutable(func):
             # Called by TorchScript or C++, past all function modes: what is called here is none of their business.
             # Writes must not be missed, and the modes see what is called for them.
-            with torch._C.DisableTorchFunction():
+            with private.DisableTorchFunction():
                 return self._dispatch(func, args, kwargs or _NO_KWARGS)
         return self._dispatch(func, args, kwargs or _NO_KWARGS)
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if (answer := _DISPATCH_META_HANDLERS.get(func)) is not None:
+        if (answer := private.META_HANDLERS.get(func)) is not None:
             return answer(args)
-        if func in _DISPATCH_HANDLE_DIRECTLY:
+        if func in private.HANDLED_DIRECTLY:
             return self._meta(func, args, kwargs)
         tensors: list[Any] = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if any(is_foreign(tensor) for tensor in tensors):
@@ -206,7 +207,7 @@ class FakeMode(FakeTensorMode):
         if func in LIFTS and type(tensors[0]) is Tensor:
             return self._constant(tensors[0])
         if not tensors and should_allow_numbers_as_tensors(func):
-            with torch._C._DisableTorchDispatch():
+            with private.DisableTorchDispatch():
                 return self._constant(func(*args, **kwargs))
         for tensor in tensors:
             if not isinstance(tensor, FakeTensor) or tensor.fake_mode is not self:
@@ -241,10 +242,10 @@ class FakeMode(FakeTensorMode):
         plain = all(is_plain(tensor) for tensor in tensors)
         refuse(func, args, kwargs, plain)
         if (listed := over_each(func)) is not None:
-            with self, torch._C.DisableTorchFunction():
+            with self, private.DisableTorchFunction():
                 return listed(*args, **kwargs)
         if plain and is_lenient(func) and (symbolic or is_mutable(func)):
-            with torch._C._DisableTorchDispatch():
+            with private.DisableTorchDispatch():
                 try_on_numbers(func, args, kwargs)
                 if not symbolic and fits_in_place(func, tensors):
                     return args[0]
@@ -257,7 +258,7 @@ class FakeMode(FakeTensorMode):
                 if are_settled(args, kwargs) and not is_mutable(func):
                     return self._settled(func, args, kwargs)
         if tensors and plain and (not symbolic or func in OF_SYMBOLS or is_elementwise(func)):
-            with torch._C._DisableTorchDispatch():
+            with private.DisableTorchDispatch():
                 layout = quick_layout(func, args, kwargs, tensors)
             if layout is not None:
                 return self._laid_out(layout)
@@ -267,7 +268,7 @@ class FakeMode(FakeTensorMode):
 
     def _of_any_size(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """The results of an operator, if they are known without asking whether sizes are 0 and 1."""
-        with torch._C._DisableTorchDispatch():
+        with private.DisableTorchDispatch():
             if is_itself(func, tensors):
                 return args[0]
             if (view := general_view(self.sizes, func, args, kwargs)) is not None:
@@ -281,7 +282,7 @@ class FakeMode(FakeTensorMode):
         if isinstance(layout[0], tuple) and len(layout[0]) == 3 and isinstance(layout[0][2], torch.dtype):
             return tuple([self._laid_out(each) for each in layout])
         size, stride, dtype = layout
-        with torch._C._DisableTorchDispatch():
+        with private.DisableTorchDispatch():
             elem = torch.empty_strided(size, stride, dtype=dtype, device=_META)
         return self._wrap(elem, _CPU)
 
@@ -289,7 +290,7 @@ class FakeMode(FakeTensorMode):
         """New fakes with the properties of earlier ones."""
         if isinstance(result, Several):
             return result.kind([self._recall(item) if isinstance(item, Described) else item for item in result.items])
-        with torch._C._DisableTorchDispatch():
+        with private.DisableTorchDispatch():
             elem = torch.empty_strided(result.size, result.stride, dtype=result.dtype, device=_META)
         return self._wrap(elem, result.device)
 
@@ -301,8 +302,8 @@ class FakeMode(FakeTensorMode):
             fake = FakeTensor(self, elem, device)
             self._states[device] = dict(fake.__dict__)
             return fake
-        fake = Tensor._make_subclass(FakeTensor, elem, False, dispatch_device=True, device_for_backend_keys=device)
-        torch._C._set_throw_on_mutable_data_ptr(fake)
+        fake = private.make_subclass(FakeTensor, elem, False, dispatch_device=True, device_for_backend_keys=device)
+        private.set_throw_on_mutable_data_ptr(fake)
         fake.__dict__.update(state)
         return fake
 
@@ -356,7 +357,7 @@ class FakeMode(FakeTensorMode):
                 case FakeTensor() if value._has_symbolic_sizes_strides:
                     size, stride = ([number(n) for n in sizes] for sizes in (value.shape, value.stride()))
                     storage, offset = value.untyped_storage(), number(value.storage_offset())
-                    with torch._C._DisableTorchDispatch():
+                    with private.DisableTorchDispatch():
                         return self._wrap(laid_over(storage, value.dtype, offset, size, stride), value.fake_device)
             return value
 
@@ -383,10 +384,10 @@ class FakeMode(FakeTensorMode):
         if func.namespace == "prims" and hasattr(func, "prim_meta_impl"):
             with self:
                 return func.prim_meta_impl(*args, **kwargs)
-        kernel = torch._library.simple_registry.singleton.find(func.name()).fake_impl.kernel
+        kernel = private.operator_registry.find(func.name()).fake_impl.kernel
         if kernel is not None:
-            context = torch._library.fake_impl.FakeImplCtx(self, func)
-            with torch._library.fake_impl.set_ctx_getter(lambda: context), self:
+            context = private.fake_impl.FakeImplCtx(self, func)
+            with private.fake_impl.set_ctx_getter(lambda: context), self:
                 return kernel(*args, **kwargs)
         for accepts, implementation in fake_impls.op_implementations_checks:
             if accepts(func):
@@ -400,9 +401,9 @@ class FakeMode(FakeTensorMode):
     def _meta(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run the meta kernel: fakes answer as meta tensors meanwhile."""
         outer = self.in_kernel_invocation
-        with torch._C._DisableTorchDispatch(), torch._C._PreserveDispatchKeyGuard():
+        with private.DisableTorchDispatch(), private.PreserveDispatchKeyGuard():
             self.in_kernel_invocation = True
-            torch._C._set_meta_in_tls_dispatch_include(True)
+            private.set_meta_included(True)
             try:
                 return func(*args, **kwargs)
             finally:
@@ -417,7 +418,7 @@ class FakeMode(FakeTensorMode):
             result = CORRECTIONS[func](result, *args, **kwargs)
         device = kwargs.get("device")
         if device is not None:
-            device = FakeTensor._normalize_fake_device(device)
+            device = private.normalized_device(device)
 
         def wrap(value: Any) -> Any:
             if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
@@ -428,8 +429,8 @@ class FakeMode(FakeTensorMode):
 
     def _fallback(self, func: OpOverload, args: Any, kwargs: Any, error: Any) -> Any:
         """No meta kernel: run the real one on zeros, where that is safe."""
-        if torch._library.utils.can_generate_trivial_fake_impl(func):
-            return torch._library.utils.generate_trivial_fake_impl(func, *args, **kwargs)
+        if TRIVIAL_FAKES.is_there and TRIVIAL_FAKES.are_possible(func):
+            return TRIVIAL_FAKES.generate(func, *args, **kwargs)
         if has_symbols(args, kwargs) or not self.can_run_unsafe_fallback(func):
             raise UnsupportedOperatorException(func)
         flat, spec = tree_flatten((args, dict(kwargs)))
@@ -439,18 +440,17 @@ class FakeMode(FakeTensorMode):
             return run_fallback_kernel(self, func, flat, spec, error)
 
     def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
-        implementations = torch._higher_order_ops.utils.registered_hop_fake_fns
-        if func not in implementations:
+        if func not in HIGHER_ORDER:
             raise UnsupportedOperatorException(func)
         with self:
-            return implementations[func](*args, **kwargs)
+            return HIGHER_ORDER[func](*args, **kwargs)
 
     # --- constants -----------------------------------------------------------------------------------------------
 
     def _constant(self, value: Tensor) -> FakeTensor:
         """The fake of a tensor made from literals while tracing: it remembers its value while nobody writes to it."""
         small = value.numel() <= CONSTANT_LIMIT
-        with torch._C._DisableTorchDispatch():
+        with private.DisableTorchDispatch():
             fake = FakeTensor(
                 self,
                 torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_META),
@@ -488,7 +488,7 @@ class FakeMode(FakeTensorMode):
             return value.item()
         result = self._dispatch_static(func, args, kwargs, tensors)
         if isinstance(result, FakeTensor) and result.numel() <= CONSTANT_LIMIT:
-            with torch._C._DisableTorchDispatch(), contextlib.suppress(Exception):  # which the graph raises
+            with private.DisableTorchDispatch(), contextlib.suppress(Exception):  # which the graph raises
                 value = lambda leaf: leaf.constant if isinstance(leaf, FakeTensor) else leaf  # noqa: E731
                 result.constant = func(*map_leaves(value, args), **map_leaves(value, dict(kwargs)))
             self._constants.append(result)
@@ -497,4 +497,4 @@ class FakeMode(FakeTensorMode):
 
 def is_faking() -> bool:
     """Whether operators that are called now run on fakes of ours, as a part of a trace."""
-    return isinstance(torch._C._get_dispatch_mode(_MODE_KEY), FakeMode)
+    return isinstance(private.get_dispatch_mode(FAKE_MODE_KEY), FakeMode)

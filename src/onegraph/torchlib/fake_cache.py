@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor
 
 from onegraph.torchlib.aten import is_mutable, leaves, may_view
+from onegraph.torchlib.private import FakeTensor, OpOverload
 
 Key = tuple[Hashable, ...]
 
@@ -55,7 +54,7 @@ def call_key(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     if func.namespace != "aten" or is_mutable(func) or may_view(func):
         return None
     # Where warnings are looked for, the result of a call that has given its warning elsewhere would hide it.
-    found: list[Any] = [func, torch.get_default_dtype(), torch._C._get_warnAlways()]
+    found: list[Any] = [func, torch.get_default_dtype(), torch.is_warn_always_enabled()]
     try:
         symbolic = _describe_arguments(args, found)
         if kwargs:

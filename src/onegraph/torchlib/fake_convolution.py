@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from onegraph.torchlib import private
 from onegraph.torchlib.layouts.registry import each, in_format
 from onegraph.torchlib.overlaps import hint_of
+from onegraph.torchlib.private import CONVOLUTIONS, FakeTensor, FakeTensorMode, OpOverload
 
 FUNC = torch.ops.aten.convolution.default
 BACKWARD = torch.ops.aten.convolution_backward.default
@@ -36,7 +36,7 @@ def convolution(mode: FakeTensorMode, args: Any, kwargs: Any) -> Tensor | None:
     if x.dtype != weight.dtype and not x.is_mkldnn:
         raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
     shape = _sizes(**given)
-    if shape is None or (_is_symbolic(given) and weight.dim() > 4):
+    if shape is None or not CONVOLUTIONS.is_there or (_is_symbolic(given) and weight.dim() > 4):
         return None
     return _made(shape, _format(mode, given), x.dtype)
 
@@ -46,7 +46,7 @@ def convolution_backward(mode: FakeTensorMode, args: Any, kwargs: Any) -> list[T
     given = arguments_of(BACKWARD, args, kwargs)
     grad, bias_sizes, asked = given.pop("grad_output"), given.pop("bias_sizes"), given.pop("output_mask")
     x, weight = given["input"], given["weight"]
-    if weight.dim() > 4:
+    if weight.dim() > 4 or not CONVOLUTIONS.is_there:
         return None
     form = _format(mode, {**given, "bias": None}, bias_sizes)
     forms = ((x.shape, form), (weight.shape, form), (grad.shape[1:2], torch.contiguous_format))
@@ -80,16 +80,16 @@ def _format(mode: FakeTensorMode, given: dict[str, Any], bias_sizes: Any = None)
     given = {name: _example(mode, value) if _is_symbolic(value) else value for name, value in given.items()}
     x, weight = given["input"], given["weight"]
     with mode:  # so that fakes answer with the devices of what they stand for
-        backend = torch._C._select_conv_backend(**given, **({} if bias_sizes is None else {"bias_sizes": bias_sizes}))
+        backend = CONVOLUTIONS.backend(**given, **({} if bias_sizes is None else {"bias_sizes": bias_sizes}))
         if weight.dim() == 3 and not x.is_mkldnn and not x.is_xpu:
             x, weight = x.contiguous().unsqueeze(2), weight.unsqueeze(2)
-        form: torch.memory_format = torch._C._conv_determine_backend_memory_format(x, weight, backend)
+        form: torch.memory_format = CONVOLUTIONS.memory_format(x, weight, backend)
         return form
 
 
 def _made(shape: Sequence[int], form: torch.memory_format, dtype: torch.dtype) -> Tensor:
     """A meta tensor in a memory format."""
-    with torch._C._DisableTorchDispatch():
+    with private.DisableTorchDispatch():
         if len(shape) == 3 and form is torch.channels_last:  # rows, seen as images
             _, strides, _ = in_format((*shape[:2], 1, shape[2]), form, dtype)
             strides = (*strides[:2], strides[3])
@@ -132,6 +132,6 @@ def _sizes(
 def _example(mode: FakeTensorMode, x: FakeTensor) -> FakeTensor:
     """A tensor of the sizes that the program has at present."""
     size, stride = ([hint_of(n) for n in numbers] for numbers in (x.shape, x.stride()))
-    with torch._C._DisableTorchDispatch():
+    with private.DisableTorchDispatch():
         elem = torch.empty_strided(size, stride, dtype=x.dtype, device="meta")
     return FakeTensor(mode, elem, x.fake_device)

@@ -7,13 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
-from torch._ops import OpOverload
-from torch._subclasses import fake_impls
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, UnsupportedFakeTensorException
 
-from onegraph.torchlib import fake_convolution
+from onegraph.torchlib import fake_convolution, private
 from onegraph.torchlib.aten import has_device_argument
+from onegraph.torchlib.private import (
+    FakeTensor,
+    FakeTensorConverter,
+    OpOverload,
+    UnsupportedFakeTensorException,
+    decomposition_table,
+    fake_impls,
+)
 from onegraph.torchlib.strides import suggested_format
 
 aten = torch.ops.aten
@@ -158,7 +162,7 @@ def static_route(func: OpOverload) -> str:
         return "special"
     if any(accepts(func) for accepts, _ in fake_impls.op_implementations_checks[1:]):
         return "special"
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+    if private.has_kernel_for(func.name(), "CompositeImplicitAutograd"):
         return "decompose"
     if fake_impls.has_meta(func):
         return "meta"
@@ -168,7 +172,7 @@ def static_route(func: OpOverload) -> str:
 def is_plain(tensor: FakeTensor) -> bool:
     """A dense tensor on the CPU, neither conjugated nor negated."""
     return (
-        tensor._fake_device.type == "cpu"
+        tensor.fake_device.type == "cpu"
         and tensor.layout is torch.strided
         and not (tensor.is_conj() or tensor.is_neg())
     )
@@ -204,7 +208,7 @@ def is_foreign(tensor: Tensor) -> bool:
 def refuse_unsupported(tensor: Tensor) -> None:
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise UnsupportedFakeTensorException(f"no fake of a {tensor.layout} tensor of {tensor.dtype}")
-    if is_foreign(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_foreign(tensor) or private.is_functorch_wrapped_tensor(tensor):
         raise UnsupportedFakeTensorException(f"no fake of a {type(tensor).__name__}")
 
 

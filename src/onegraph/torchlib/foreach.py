@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+
+from onegraph.torchlib.private import OpOverload
 
 PREFIX = "aten::_foreach_"
 #: What the kernels for lists call by another name than their own.

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from onegraph.torchlib.iterator import certain_broadcast
 from onegraph.torchlib.layouts import GENERAL, RULES, Layout
 from onegraph.torchlib.layouts.registry import laid_out
+from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.quick_meta import MADE_LIKE, has_numbers, is_elementwise, is_in_place, is_lenient, sample
 from onegraph.torchlib.shapes import Sizes
 from onegraph.torchlib.strides import contiguous, is_certainly, is_certainly_dense, is_certainly_equal

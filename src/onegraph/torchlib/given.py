@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
+from onegraph.torchlib.private import FakeTensor
 from onegraph.torchlib.size_expression import Whole
 
 

@@ -6,10 +6,10 @@ import linecache
 from types import CodeType
 
 import torch
-from torch.fx import graph_module
-from torch.fx._lazy_graph_module import _LazyGraphModule as LazyGraphModule
 
 from onegraph.base.gone import when_gone
+from onegraph.torchlib import private
+from onegraph.torchlib.private import LazyGraphModule
 
 __all__ = ["LazyGraphModule", "release_source"]
 
@@ -21,5 +21,5 @@ def release_source(module: torch.fx.GraphModule) -> None:
 
 
 def forget_source(name: str) -> None:
-    graph_module._loader.eval_cache.pop(name, None)
+    private.forget_source(name)
     linecache.cache.pop(name, None)

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.base.text import Printer
 from onegraph.ir.types import dtype_of_torch
+from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import CustomFunction
 
 
@@ -76,7 +77,7 @@ def _value(node: Node) -> str:
 
 
 def _function_name(function: Callable[..., Any] | str) -> str:
-    if isinstance(function, torch._ops.OpOverload):
+    if isinstance(function, private.OpOverload):
         return str(function)
     name = getattr(function, "__name__", None) or repr(function)
     module = getattr(function, "__module__", None) or ""

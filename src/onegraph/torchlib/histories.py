@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from onegraph.torchlib import private
+
 
 def version_of(tensor: Tensor) -> int | None:
     """How often the tensor was written to, asked past function modes; None for one of inference mode."""
-    with torch._C.DisableTorchFunction():
+    with private.DisableTorchFunction():
         return None if tensor.is_inference() else tensor._version
 
 
@@ -19,13 +21,13 @@ def is_leaf(tensor: Tensor) -> bool:
     """
     base = tensor._base
     if base is not None and base.requires_grad:
-        return torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.NO_GRAD_MODE
+        return private.get_creation_meta(tensor) == private.CreationMeta.NO_GRAD_MODE
     return tensor.is_leaf
 
 
 def has_plain_base(tensor: Tensor) -> bool:
     """Whether gradients are recorded for a view, and not for what it views: its own views in `no_grad` have none."""
-    with torch._C.DisableTorchFunction():
+    with private.DisableTorchFunction():
         return tensor.requires_grad and tensor._base is not None and not tensor._base.requires_grad
 
 
@@ -40,6 +42,6 @@ def recorded_as(tensor: Tensor, fake: Tensor) -> Tensor:
         if is_leaf(tensor):
             return fake.requires_grad_()
         computed = fake.clone().requires_grad_().clone()
-    with torch._C._DisableTorchDispatch():
+    with private.DisableTorchDispatch():
         computed.data = fake  # the clone of what is not dense has other strides, and memory of its own
     return computed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from torch._logging._internal import getArtifactLogger, log_registry
+from onegraph.torchlib.private import LOGS
 
 
 def artifact_logger(parent: str, artifact: str) -> logging.Logger | None:
@@ -12,6 +12,7 @@ def artifact_logger(parent: str, artifact: str) -> logging.Logger | None:
 
     Its level follows what is asked for, at import and later: torch configures all loggers of an artifact alike.
     """
-    if artifact not in log_registry.artifact_names:
+    if not LOGS.is_there or artifact not in LOGS.registry.artifact_names:
         return None
-    return getArtifactLogger(f"{parent}.onegraph", artifact)
+    logger: logging.Logger = LOGS.logger(f"{parent}.onegraph", artifact)
+    return logger

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.private import DisableTorchDispatch
 from onegraph.torchlib.shapes import Sizes
 
 _INTEGERS = frozenset({torch.int64, torch.int32})
@@ -38,6 +39,6 @@ def unreadable(elem: Tensor, sizes: Sizes) -> Tensor:
     length = storage.nbytes()
     if isinstance(length, int) and length < elem.element_size():
         return elem
-    with torch._C._DisableTorchDispatch(), sizes.trusted():
+    with DisableTorchDispatch(), sizes.trusted():
         one = laid_over(storage, elem.dtype, 0, (1,), (1,))
         return one.as_strided_(elem.shape, elem.stride(), elem.storage_offset())

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.exceptions import TooHardError
-from torch._ops import OpOverload
 
 from onegraph.torchlib.aten import leaves
+from onegraph.torchlib.private import OpOverload
 
 aten = torch.ops.aten
 #: They write one value everywhere, so they may do it twice.

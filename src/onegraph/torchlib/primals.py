@@ -13,17 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.torchlib import private
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.meta_tensors import laid_over
 
 #: Views that are made under `no_grad`, or by custom functions, are not made by an operator alone.
-_DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
-_SEVERAL = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+_DEFAULT = private.CreationMeta.DEFAULT
+_SEVERAL = private.CreationMeta.MULTI_OUTPUT_NODE
 
 
 def primal(fake: FakeTensor) -> FakeTensor:
     """A new fake over the same memory, without history: a leaf if the other one requires grad."""
-    with torch._C._DisableTorchDispatch():
+    with private.DisableTorchDispatch():
         elem = laid_over(fake.untyped_storage(), fake.dtype, fake.storage_offset(), fake.size(), fake.stride())
     fresh: Any = FakeTensor(fake.fake_mode, elem, fake.device)
     return fresh.requires_grad_(fake.requires_grad)
@@ -37,18 +38,18 @@ def tangent(result: Any) -> Tensor:
 
 def is_one_of_several(tensor: Tensor) -> bool:
     """Whether a tensor is a view that an operator has given beside others, or one of such a view."""
-    return tensor._is_view() and torch._C._autograd._get_creation_meta(tensor) == _SEVERAL
+    return tensor._is_view() and private.get_creation_meta(tensor) == _SEVERAL
 
 
 def is_plain_view(tensor: Tensor) -> bool:
     """Whether operators alone make such a tensor with gradients being recorded."""
-    return not tensor._is_view() or torch._C._autograd._get_creation_meta(tensor) in (_DEFAULT, _SEVERAL)
+    return not tensor._is_view() or private.get_creation_meta(tensor) in (_DEFAULT, _SEVERAL)
 
 
 def set_version(tensor: Tensor, version: int) -> None:
     """Let autograd have counted so many writes to the tensor."""
     if not tensor.is_inference():
-        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        private.set_version_counter((tensor,), (version,))
 
 
 class below_autograd:  # noqa: N801 - it is used as a function
@@ -59,13 +60,13 @@ class below_autograd:  # noqa: N801 - it is used as a function
 
     def __enter__(self) -> None:
         self.was_enabled = torch.is_grad_enabled()
-        self.guard = torch._C._AutoDispatchBelowADInplaceOrView()
-        torch._C._set_grad_enabled(True)
+        self.guard = private.AutoDispatchBelowADInplaceOrView()
+        private.set_grad_enabled(True)
         self.guard.__enter__()
 
     def __exit__(self, *_: object) -> None:
         self.guard.__exit__(None, None, None)
-        torch._C._set_grad_enabled(self.was_enabled)
+        private.set_grad_enabled(self.was_enabled)
 
 
 class Saves(dict[int, tuple[Tensor, Any]]):
@@ -88,7 +89,7 @@ def counting_saves() -> Iterator[dict[int, tuple[Tensor, Any]]]:
     def unpack(packed: tuple[int, Tensor, int]) -> Tensor:
         number, tensor, version = packed
         if (saves := living()) is not None:
-            saves[number] = tensor, torch._C._current_autograd_node()
+            saves[number] = tensor, private.current_node()
         if tensor._version != version:
             raise RuntimeError(written_since(tensor, version, tensor.shape))
         return tensor
@@ -102,7 +103,7 @@ def seen_by_hooks(tensor: Tensor) -> Callable[[], Tensor]:
 
     What collects that which backward passes look at sees it all the same, by a number in a tuple.
     """
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    hooks = private.top_saved_tensors_hooks(False)
     if hooks is None:
         return lambda: tensor
     pack, unpack = hooks
@@ -232,7 +233,7 @@ class Hooks(OrderedDict[int, Any]):
 
 def register_hooks(node: Any, tensor: Tensor) -> None:
     tensor._backward_hooks = Hooks()
-    torch._C._FunctionBase._register_hook_dict(node, tensor)
+    private.register_hook_dict(node, tensor)
 
 
 def has_elements(tensor: Tensor) -> bool:
@@ -242,12 +243,11 @@ def has_elements(tensor: Tensor) -> bool:
         return False
     if tensor.is_conj() or tensor.is_neg() or tensor._is_zerotensor() or tensor.device.type == "meta":
         return False
-    functorch = torch._C._functorch
-    if functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor):
+    if private.is_functorch_wrapped_tensor(tensor) or private.is_batch_of_gradients(tensor):
         return False
-    return not torch._is_functional_tensor(tensor)
+    return not private.is_functional_tensor(tensor)
 
 
 def is_graph_kept() -> bool:
     """In a backward pass: whether another one may follow over the same graph."""
-    return torch._C._autograd._get_current_graph_task_keep_graph()
+    return bool(private.is_graph_kept())

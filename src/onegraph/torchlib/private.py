@@ -1,58 +1,379 @@
-"""What the rest of the package uses of torch that is private to torch: to be looked at for each release of torch."""
+"""All that the package uses of torch that is private to torch: the one file to look at for a new release of torch.
+
+What everything needs is imported as it is: without it the import of this file fails, `onegraph.support` says so in one
+sentence, and calls run eagerly. What a single feature needs is `optional`: without it the feature is off.
+"""
 
 from __future__ import annotations
 
+import logging
+import pkgutil
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import torch
-import torch.fx._symbolic_trace as _fx
 from torch import _C
-from torch._C import DisableTorchFunction, ScriptFunction, ScriptMethod, TensorBase
-from torch._functorch import predispatch
-from torch._functorch.autograd_function import custom_function_call
-from torch.utils import _device
+from torch._C import (
+    DisableTorchFunction,
+    DispatchKey,
+    DispatchKeySet,
+    ScriptFunction,
+    ScriptMethod,
+    TensorBase,
+)
+from torch._C import _DisableTorchDispatch as DisableTorchDispatch
+from torch._decomp import decomposition_table, meta_table
+from torch._functorch import pyfunctorch
+from torch._library import fake_impl
+from torch._library.simple_registry import singleton as operator_registry
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import _DISPATCH_HANDLE_DIRECTLY as HANDLED_DIRECTLY
+from torch._subclasses.fake_tensor import _DISPATCH_META_HANDLERS as META_HANDLERS
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorConverter,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    run_fallback_kernel,
+    should_allow_numbers_as_tensors,
+)
+from torch.amp import autocast_mode
+from torch.autograd import forward_ad
+from torch.fx import _symbolic_trace
+from torch.nn.modules import module as module_internals
+from torch.overrides import _get_current_function_mode_stack as function_mode_stack
+from torch.utils import _device, _python_dispatch
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_mode_stack
+from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 __all__ = [
-    "FUNCTORCH",
-    "NATIVE",
-    "AutoDispatchBelowAutograd",
+    "HANDLED_DIRECTLY",
+    "META_HANDLERS",
+    "DataDependentOutputException",
+    "DeviceContext",
+    "DisableTorchDispatch",
     "DisableTorchFunction",
+    "DispatchKey",
+    "DispatchKeySet",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorConverter",
+    "FakeTensorMode",
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
     "ScriptFunction",
     "ScriptMethod",
     "TensorBase",
-    "custom_function_call",
-    "predispatch",
+    "TorchDispatchMode",
+    "UnsupportedFakeTensorException",
+    "UnsupportedOperatorException",
+    "decomposition_table",
+    "disable_current_modes",
+    "dispatch_mode_stack",
+    "fake_impl",
+    "fake_impls",
+    "function_mode_stack",
+    "meta_table",
+    "operator_registry",
+    "pop_dispatch_mode",
+    "run_fallback_kernel",
+    "should_allow_numbers_as_tensors",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
 ]
 
-#: All of torch's native functions, and those of torch.func.
-NATIVE = _C
-FUNCTORCH = _C._functorch
+LOGGER = logging.getLogger("onegraph")
 
-AutoDispatchBelowAutograd = _C._AutoDispatchBelowAutograd
-assert_async = torch._assert_async
-call_impl = torch.nn.Module._call_impl
-check_tensor_all = torch._check_tensor_all
+
+def optional(path: str, without: str, instead: Any = None) -> Any:
+    """What torch has at a path. If it has nothing there, a log line says what is done `without`, and `instead` is used.
+
+    By default, that is a function of its own, which nobody calls: what is known of it in a table is never asked for.
+    """
+    try:
+        return pkgutil.resolve_name(path)
+    except (ImportError, AttributeError):
+        LOGGER.warning("torch %s has no %s: %s", torch.__version__, path, without)
+        return absent(path) if instead is None else instead
+
+
+class Feature(SimpleNamespace):
+    """What torch has at several paths, of which none is of use without the others: `is_there` says whether all are."""
+
+    is_there: bool
+
+
+def feature(without: str, **paths: str) -> Feature:
+    missing: Any = object()
+    found = {name: optional(path, without, missing) for name, path in paths.items()}
+    if missing not in found.values():
+        return Feature(is_there=True, **found)
+    return Feature(is_there=False, **{name: absent(path) for name, path in paths.items()})
+
+
+def absent(path: str) -> Callable[..., Any]:
+    def missing(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"torch {torch.__version__} has no {path}")
+
+    missing.__name__ = path.rpartition(".")[2]
+    return missing
+
+
+#: All of torch's native functions.
+NATIVE = _C
 foreach_copy_ = torch._foreach_copy_
-DeviceContext = _device.DeviceContext
+
+# ---- dispatch and modes ----------------------------------------------------------------------------------------------
+
+AutoDispatchBelowADInplaceOrView = _C._AutoDispatchBelowADInplaceOrView
+AutoDispatchBelowAutograd = _C._AutoDispatchBelowAutograd
+PreserveDispatchKeyGuard = _C._PreserveDispatchKeyGuard
+FAKE_MODE_KEY = _C._TorchDispatchModeKey.FAKE
+count_dispatch_modes = _C._len_torch_dispatch_stack
 count_function_modes = _C._len_torch_function_stack
+dispatch_keys = _C._dispatch_keys
+excluded_keys = _C._dispatch_tls_local_exclude_set
+function_mode_at = _C._get_function_stack_at
+get_dispatch_mode = _C._get_dispatch_mode
+get_torch_function_state = _C._get_torch_function_state  # type: ignore[attr-defined]
 has_function_modes = _C._is_torch_function_mode_enabled
+has_kernel_for = _C._dispatch_has_kernel_for_dispatch_key
 has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic
-increment_version = _C._increment_version
-is_compiling = torch._utils.is_compiling
-is_functorch_wrapped_tensor = _C._functorch.is_functorch_wrapped_tensor
-is_scripting = torch._jit_internal.is_scripting
-is_tracing = torch.jit._trace.is_tracing
+is_jit_tracing = _C._is_tracing
+pop_function_mode = _C._pop_torch_function_stack
+push_function_mode = _C._push_on_torch_function_stack
+set_meta_included = _C._set_meta_in_tls_dispatch_include
+set_torch_function_state = _C._set_torch_function_state  # type: ignore[attr-defined]
+
+# ---- tensors ---------------------------------------------------------------------------------------------------------
+
+#: Of torch 2.12 and later: before it, fakes of any device are normalized by their constructor alone.
+normalized_device: Callable[[torch.device], torch.device] = getattr(FakeTensor, "_normalize_fake_device", torch.device)
+is_alias_of = _C._is_alias_of  # type: ignore[attr-defined]
 make_subclass = torch.Tensor._make_subclass
-make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
-native_multi_head_attention = torch._native_multi_head_attention
-profiler_enabled = _C._autograd._profiler_enabled
+is_functional_tensor = torch._is_functional_tensor
+set_conj = _C._set_conj
+set_neg = _C._set_neg
+set_throw_on_mutable_data_ptr = _C._set_throw_on_mutable_data_ptr
+
+# ---- autograd --------------------------------------------------------------------------------------------------------
+
+CreationMeta = _C._autograd.CreationMeta
+current_node = _C._current_autograd_node
+get_creation_meta = _C._autograd._get_creation_meta
+increment_version = _C._increment_version
+pop_saved_tensors_hooks = _C._autograd._pop_saved_tensors_default_hooks
+push_saved_tensors_hooks = _C._autograd._push_saved_tensors_default_hooks
+register_hook_dict = _C._FunctionBase._register_hook_dict
 set_grad_enabled = _C._set_grad_enabled
-to_dlpack = _C._to_dlpack
-typed_storage = torch.Tensor._typed_storage
-vmap_increment_nesting = _C._functorch._vmap_increment_nesting
+set_version_counter = _C._autograd._unsafe_set_version_counter
+top_saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
+
+# ---- autocast, modules, function transforms --------------------------------------------------------------------------
+
+enter_autocast = autocast_mode._enter_autocast
+exit_autocast = autocast_mode._exit_autocast
+UnmanagedAutocast = getattr(autocast_mode, "_UnmanagedAutocast", autocast_mode.autocast)  # torch 2.12 and later
+call_impl = torch.nn.Module._call_impl
+is_functorch_wrapped_tensor = _C._functorch.is_functorch_wrapped_tensor
+is_batch_of_gradients = _C._functorch.is_legacy_batchedtensor
+enter_batch_of_gradients = _C._vmapmode_increment_nesting
+leave_batch_of_gradients = _C._vmapmode_decrement_nesting
+transform_level = _C._functorch.maybe_current_level
+transforms_depth = _C._functorch.get_dynamic_layer_stack_depth
+without_transforms = pyfunctorch.temporarily_clear_interpreter_stack
+leave_transforms = _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth
+
+# ---- attributes that are read where they are used --------------------------------------------------------------------
+
+#: Private attributes that are read of objects of torch, and public ones of its private classes: all of them are there.
+ATTRIBUTES: tuple[tuple[Any, str], ...] = (
+    (torch.Tensor, "_backward_hooks _base _has_symbolic_sizes_strides _is_view _is_zerotensor _version"),
+    (torch.UntypedStorage, "_cdata"),
+    (torch.autograd.Function, "_backward_cls"),
+    (_C._FunctionBase, "_register_hook_dict _sequence_nr"),
+    (torch.autocast("cpu"), "_cache_enabled _enabled device fast_dtype"),
+    (torch.ops.aten.add.Tensor, "_overloadpacket _schema decompose name namespace tags"),
+    (FakeTensor, "device"),
+    (FakeTensorMode, "can_run_unsafe_fallback cpp_meta_supports_symint _unbacked_special_fake_handling_ops"),
+    (FakeTensorConverter, "from_meta_and_device from_real_tensor"),
+    (fake_impls, "get_fast_op_impls has_meta op_implementations_checks op_implementations_dict"),
+    (fake_impls, "_is_tensor_constructor _like_tensor_constructors"),
+    (fake_impl, "FakeImplCtx set_ctx_getter"),
+    (operator_registry, "find"),
+    (forward_ad, "_current_level"),
+    (_device, "CURRENT_DEVICE"),
+)
+
+for _owner, _names in ATTRIBUTES:
+    for _name in _names.split():
+        getattr(_owner, _name)
 
 
-def is_traced_by_fx() -> bool:
-    """Whether FX traces symbolically in this thread. (torch's public function that tells warns.)"""
-    asked = getattr(_fx, "_get_is_fx_tracing", None)  # torch 2.14 and later: a state of the thread
-    return bool(_fx._is_fx_tracing_flag if asked is None else asked())
+def forward_level() -> int:
+    """How many levels of forward-mode differentiation are open, less one."""
+    return forward_ad._current_level
+
+
+def default_device() -> torch.device | None:
+    """What `torch.set_default_device` has set."""
+    return _device.CURRENT_DEVICE
+
+
+def set_default_device(device: torch.device | None) -> None:
+    _device.CURRENT_DEVICE = device
+
+
+#: Whether FX traces symbolically in this thread (torch's public function that tells warns): of torch 2.14 and later, a
+#: state of the thread, before it a global of the module.
+if hasattr(_symbolic_trace, "_get_is_fx_tracing"):
+    is_traced_by_fx: Callable[[], bool] = _symbolic_trace._get_is_fx_tracing
+else:
+    _FX_GLOBALS = vars(_symbolic_trace)
+    _FX_GLOBALS["_is_fx_tracing_flag"]
+
+    def is_traced_by_fx() -> bool:
+        return bool(_FX_GLOBALS["_is_fx_tracing_flag"])
+
+
+#: What torch's Python code says of the dispatch modes that have been entered.
+MODE_FLAGS = (
+    "_is_in_torch_dispatch_mode",
+    "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)
+
+
+def mode_flags() -> dict[str, bool]:
+    names = vars(_python_dispatch)
+    return {name: names[name] for name in MODE_FLAGS if name in names}
+
+
+def set_mode_flags(flags: dict[str, bool]) -> None:
+    """A program that is traced is told of its own modes, not of the tracer's. Leaving a mode sets what was before."""
+    vars(_python_dispatch).update(flags)
+
+
+GLOBAL_HOOKS = (
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
+    "_global_parameter_registration_hooks",
+)
+for _name in GLOBAL_HOOKS:
+    getattr(module_internals, _name)
+
+
+def has_global_hooks() -> bool:
+    """Whether there are hooks for the calls of all modules, or for what all modules are given."""
+    return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
+
+
+# ---- what only one feature needs -------------------------------------------------------------------------------------
+
+_ROW = "calls of it break the graph"
+assert_async = optional("torch._assert_async", _ROW)
+check_tensor_all = optional("torch._check_tensor_all", _ROW)
+get_module_name = optional("torch.nn.Module._get_name", "it is interpreted")
+is_compiling = optional("torch._utils.is_compiling", "it is interpreted")
+is_scripting = optional("torch._jit_internal.is_scripting", "it is interpreted")
+is_tracing = optional("torch.jit._trace.is_tracing", "it is interpreted")
+make_wrapper_subclass = optional("torch.Tensor._make_wrapper_subclass", _ROW)
+native_multi_head_attention = optional("torch._native_multi_head_attention", _ROW)
+number_of_optimizer = optional("torch.optim.optimizer._get_value", "it is interpreted")
+numbers_of_optimizer = optional("torch.optim.optimizer._stack_if_compiling", "it is interpreted")
+profiler_enabled = optional("torch._C._autograd._profiler_enabled", _ROW)
+to_dlpack = optional("torch._C._to_dlpack", _ROW)
+typed_storage = optional("torch.Tensor._typed_storage", _ROW)
+wrapped_call_impl = optional("torch.nn.Module._wrapped_call_impl", "modules are called through what there is")
+custom_function_call = optional(
+    "torch._functorch.autograd_function.custom_function_call", "custom functions in transforms break the graph"
+)
+
+
+#: torch.vmap: its Python functions, and what they do; all of them, or none.
+VMAP = feature(
+    "torch.vmap breaks the graph",
+    increment="torch._functorch.predispatch._vmap_increment_nesting",
+    decrement="torch._functorch.predispatch._vmap_decrement_nesting",
+    add="torch._functorch.predispatch._add_batch_dim",
+    remove="torch._functorch.predispatch._remove_batch_dim",
+    load="torch._functorch.predispatch.lazy_load_decompositions",
+    increment_native="torch._C._functorch._vmap_increment_nesting",
+    decrement_native="torch._C._functorch._vmap_decrement_nesting",
+    add_native="torch._C._functorch._add_batch_dim",
+    remove_native="torch._C._functorch._remove_batch_dim",
+)
+vmap_impl = optional("torch._functorch.vmap.vmap_impl", "it is interpreted")
+
+#: Which library computes a convolution, and in which order of memory.
+CONVOLUTIONS = feature(
+    "torch's own fakes say how the results of convolutions lie in memory",
+    backend="torch._C._select_conv_backend",
+    memory_format="torch._C._conv_determine_backend_memory_format",
+)
+
+_SETTING = "compiled code neither chooses among kernels of attention nor puts the choice back"
+#: What chooses among the kernels of attention, and how it is asked for.
+ATTENTION_CHOICES: dict[Callable[..., Any], Callable[..., Any]] = {
+    chosen.set: chosen.get
+    for chosen in (
+        *(
+            feature(_SETTING, set=f"torch._C._set_sdp_use_{name}", get=f"torch._C._get_{name}_sdp_enabled")
+            for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+        ),
+        feature(_SETTING, set="torch._C._set_sdp_priority_order", get="torch._C._get_sdp_priority_order"),
+    )
+    if chosen.is_there
+}
+
+deterministic_fill = optional(
+    "torch._C._get_deterministic_fill_uninitialized_memory",
+    "the public setting is asked",
+    lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+)
+is_graph_kept = optional(
+    "torch._C._autograd._get_current_graph_task_keep_graph", "what backward passes keep is freed late", lambda: True
+)
+LazyGraphModule: type[torch.fx.GraphModule] = optional(
+    "torch.fx._lazy_graph_module._LazyGraphModule", "code of graphs is written at once", torch.fx.GraphModule
+)
+_SOURCES = optional("torch.fx.graph_module._loader.eval_cache", "sources of graphs are kept for good", {})
+HIGHER_ORDER = optional(
+    "torch._higher_order_ops.utils.registered_hop_fake_fns", "operators of higher order break the graph", {}
+)
+TRIVIAL_FAKES = feature(
+    "custom operators without results break the graph",
+    are_possible="torch._library.utils.can_generate_trivial_fake_impl",
+    generate="torch._library.utils.generate_trivial_fake_impl",
+)
+#: The wrapper of torch's own operators that imports the stock compiler when it is called first.
+without_compiler = optional("torch._compile._disable_dynamo", "torch's own operators import the stock compiler")
+for _module in ("fft", "linalg", "nn.functional", "special"):
+    optional(f"torch._refs.{_module}", "its operators have no kernels for fakes")
+LOGS = feature(
+    "torch's own logging knows nothing of onegraph",
+    logger="torch._logging._internal.getArtifactLogger",
+    registry="torch._logging._internal.log_registry",
+)
+
+
+def forget_source(name: str) -> None:
+    """Let go of the source of a graph module, which FX keeps for good by the name of a file."""
+    _SOURCES.pop(name, None)

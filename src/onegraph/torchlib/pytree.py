@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils._pytree import tree_leaves, tree_map
+from onegraph.torchlib.private import tree_leaves, tree_map
 
 __all__ = ["leaves_of", "map_leaves_of"]
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
+from onegraph.torchlib import private
 from onegraph.torchlib.aten import is_mutable, is_random, may_view
 from onegraph.torchlib.iterator import broadcast, iterator_strides
 from onegraph.torchlib.layouts import RULES, Layout
 from onegraph.torchlib.layouts.shapes import like
+from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.strides import contiguous, is_dense
 
 aten = torch.ops.aten
@@ -123,7 +124,7 @@ def _shares_memory(tensors: Sequence[Tensor]) -> bool:
         _hint(stride) == 0 and _hint(size) > 1 for size, stride in zip(written.shape, written.stride(), strict=True)
     ):
         return True
-    aliases = torch._C._is_alias_of  # type: ignore[attr-defined]
+    aliases = private.is_alias_of
     return any(other is not written and aliases(other, written) for other in others)
 
 
@@ -214,7 +215,7 @@ def _sample(value: Any) -> Any:
 
 @cache
 def _one(dtype: torch.dtype, rank: int) -> Tensor:
-    with torch.utils._python_dispatch._disable_current_modes():
+    with private.disable_current_modes():
         return torch.ones((1,) * rank, dtype=dtype)
 
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import _DISPATCH_HANDLE_DIRECTLY, _DISPATCH_META_HANDLERS
 from torch.fx import Graph, Node
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from onegraph.ir.index import Call, Index
+from onegraph.torchlib import private
 from onegraph.torchlib.aten import is_composite, leaves, map_leaves
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.foreach import over_each
+from onegraph.torchlib.private import TorchDispatchMode
 from onegraph.torchlib.shapes import Float, SizeNode, Sizes
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
 
 # Questions about a tensor that the trace answers itself.
-_QUERIES = frozenset({*_DISPATCH_META_HANDLERS, *_DISPATCH_HANDLE_DIRECTLY})
+_QUERIES = frozenset({*private.META_HANDLERS, *private.HANDLED_DIRECTLY})
 
 
 class AtenRecorder(TorchDispatchMode):

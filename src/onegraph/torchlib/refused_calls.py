@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
+from onegraph.torchlib import private
 from onegraph.torchlib.aten import map_leaves
 from onegraph.torchlib.iterator import broadcast
+from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.quick_meta import INDEXING, check_masks
 
 aten = torch.ops.aten
@@ -39,7 +40,7 @@ def refuse(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], pla
     if func in INDEXING:
         check_masks(args[0], args[1])
     if plain and (func in _SMALL_TOO or func in _CHECKS):
-        with torch._C._DisableTorchDispatch():
+        with private.DisableTorchDispatch():
             _try(func, args, kwargs)
 
 

@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from onegraph.torchlib import private
 from onegraph.torchlib.aten import PURE_NAMESPACES, is_random, leaves, written_arguments
 from onegraph.torchlib.overlaps import refuse_overlaps
+from onegraph.torchlib.private import OpOverload
 
 aten = torch.ops.aten
 #: Operators that write to arguments though their schemas do not say so: the positions of those.
@@ -61,7 +62,7 @@ class SideEffects:
                     storage = tensor.untyped_storage()._cdata
                     self.writes[storage] = self.writes.get(storage, False) or adds(op, args, kwargs)
                     if op._schema.name.startswith("aten::_foreach_") and not tensor.is_inference():
-                        torch._C._increment_version((tensor,))  # as their kernels do, which fakes do not run
+                        private.increment_version((tensor,))  # as their kernels do, which fakes do not run
         if is_random(op) and named(op, "dropout_p", args, kwargs) != 0:
             self.random = True
             self.unknown = self.unknown or any(

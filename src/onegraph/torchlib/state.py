@@ -10,23 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import (  # type: ignore[attr-defined]
-    _functorch,
-    _get_torch_function_state,
-    _set_torch_function_state,
-)
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils import _device
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack, _pop_mode
+
+from onegraph.torchlib import private
+from onegraph.torchlib.private import ATTENTION_CHOICES
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
-#: What chooses among the kernels of attention, and how it is asked for.
-ATTENTION_CHOICES = {
-    getattr(torch._C, f"_set_sdp_use_{name}"): getattr(torch._C, f"_get_{name}_sdp_enabled")
-    for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
-    if hasattr(torch._C, f"_set_sdp_use_{name}")
-} | {torch._C._set_sdp_priority_order: torch._C._get_sdp_priority_order}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +44,26 @@ class GlobalState:
             torch.get_default_dtype(),
             (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
             tuple(ask() for ask in ATTENTION_CHOICES.values()),
-            _get_torch_function_state(),
-            _device.CURRENT_DEVICE,
-            tuple(_get_current_function_mode_stack()),
-            tuple(_get_current_dispatch_mode_stack()),
-            _functorch.get_dynamic_layer_stack_depth(),
+            private.get_torch_function_state(),
+            private.default_device(),
+            tuple(private.function_mode_stack()),
+            tuple(private.dispatch_mode_stack()),
+            private.transforms_depth(),
         )
 
     def restore(self) -> None:
         """Put everything back; modes and transforms that were left open are closed."""
-        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.functorch_depth)
-        _set_torch_function_state(self.torch_function)
-        _device.CURRENT_DEVICE = self.device
-        if tuple(_get_current_function_mode_stack()) != self.function_modes:
-            while torch._C._len_torch_function_stack():
-                torch._C._pop_torch_function_stack()
+        private.leave_transforms(self.functorch_depth)
+        private.set_torch_function_state(self.torch_function)
+        private.set_default_device(self.device)
+        if tuple(private.function_mode_stack()) != self.function_modes:
+            while private.count_function_modes():
+                private.pop_function_mode()
             for mode in self.function_modes:
-                torch._C._push_on_torch_function_stack(mode)
-        while torch._C._len_torch_dispatch_stack() > len(self.dispatch_modes):
-            _pop_mode(getattr(_get_current_dispatch_mode_stack()[-1], "_mode_key", None))
-        torch._C._set_grad_enabled(self.grad_enabled)
+                private.push_function_mode(mode)
+        while private.count_dispatch_modes() > len(self.dispatch_modes):
+            private.pop_dispatch_mode(getattr(private.dispatch_mode_stack()[-1], "_mode_key", None))
+        private.set_grad_enabled(self.grad_enabled)
         for device, (enabled, dtype) in zip(AUTOCAST_DEVICES, self.autocast, strict=True):
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
@@ -95,37 +83,37 @@ class GlobalState:
 @contextlib.contextmanager
 def tracing_suspended() -> Iterator[None]:
     """No function mode and no dispatch mode sees what happens in here."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
+    with private.DisableTorchFunction(), private.disable_current_modes():
         yield
 
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
     """No mode sees what happens in here, no transform of `torch.func` is open, and no batch of gradients."""
-    nesting = torch._C._vmapmode_increment_nesting()
+    nesting = private.enter_batch_of_gradients()
     for _ in range(nesting):
-        torch._C._vmapmode_decrement_nesting()
+        private.leave_batch_of_gradients()
     try:
-        with tracing_suspended(), temporarily_clear_interpreter_stack():
+        with tracing_suspended(), private.without_transforms():
             yield
     finally:
         for _ in range(nesting - 1):
-            torch._C._vmapmode_increment_nesting()
+            private.enter_batch_of_gradients()
 
 
 def function_modes() -> list[Any]:
     """The modes that see torch functions in this thread, outermost first."""
-    return list(_get_current_function_mode_stack())
+    return list(private.function_mode_stack())
 
 
 def saves_through_hooks() -> bool:
     """Whether hooks see each tensor that autograd saves."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+    return private.top_saved_tensors_hooks(False) is not None
 
 
 def saves_for_hooks() -> bool:
     """Whether hooks of the program see each tensor that autograd saves. Those of torch itself look at none of them."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    hooks = private.top_saved_tensors_hooks(False)
     return hooks is not None and not (hooks[0].__module__ or "").startswith("torch.")
 
 
@@ -133,14 +121,14 @@ def saves_for_hooks() -> bool:
 def saving_plainly() -> Iterator[None]:
     """Hooks that see each tensor that autograd saves see none of a trace: its fakes must not reach them."""
     taken = []
-    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
+    while (hooks := private.top_saved_tensors_hooks(False)) is not None:
         taken.append(hooks)
-        torch._C._autograd._pop_saved_tensors_default_hooks()
+        private.pop_saved_tensors_hooks()
     try:
         yield
     finally:
         for hooks in reversed(taken):
-            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
+            private.push_saved_tensors_hooks(*hooks)
 
 
 @contextmanager
@@ -193,28 +181,10 @@ def autocast_nesting() -> int:
 @contextmanager
 def untraced() -> Iterator[None]:
     """In the midst of a trace, run something for real: no mode sees what happens within."""
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+    with private.DisableTorchFunction(), private.DisableTorchDispatch():
         yield
 
 
 def without_modes() -> AbstractContextManager[Any]:
     """Within, no dispatch mode sees the operators that run."""
-    return _disable_current_modes()
-
-
-#: What torch's Python code says of the dispatch modes that have been entered.
-MODE_FLAGS = (
-    "_is_in_torch_dispatch_mode",
-    "_is_in_non_infra_torch_dispatch_mode",
-    "_is_in_any_mode_without_ignore_compile_internals",
-)
-
-
-def mode_flags() -> dict[str, bool]:
-    names = vars(torch.utils._python_dispatch)
-    return {name: names[name] for name in MODE_FLAGS if name in names}
-
-
-def set_mode_flags(flags: dict[str, bool]) -> None:
-    """A program that is traced is told of its own modes, not of the tracer's. Leaving a mode sets what was before."""
-    vars(torch.utils._python_dispatch).update(flags)
+    return private.disable_current_modes()

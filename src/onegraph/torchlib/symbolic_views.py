@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from onegraph.ir.index import ZERO, Index, least, product
+from onegraph.torchlib import private
+from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.shapes import Condition, Sizes
 from onegraph.torchlib.strides import contiguous, indices, is_certainly, is_certainly_equal, number
 
@@ -154,6 +155,6 @@ def expanded(sizes: Sizes, x: Tensor, wanted: Sequence[Any], *, implicit: bool =
 def over(sizes: Sizes, x: Tensor, shape: Sequence[Any], strides: Sequence[Any] = (), offset: Any = None) -> Tensor:
     """A meta tensor over the memory of `x`, contiguous if no strides are given."""
     place = x.storage_offset() if offset is None else offset
-    with torch._C._DisableTorchDispatch(), sizes.trusted():
+    with private.DisableTorchDispatch(), sizes.trusted():
         base = torch.empty(0, dtype=x.dtype, device="meta").set_(x.untyped_storage(), 0, (0,), (1,))
         return base.as_strided(shape, strides or contiguous(shape), place)

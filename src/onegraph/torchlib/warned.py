@@ -40,13 +40,13 @@ def ruled(action: Any) -> Iterator[None]:
 @contextmanager
 def raised() -> Iterator[None]:
     """While active, warnings of this thread are errors. Those that torch gives once in a process are still to come."""
-    always = torch._C._get_warnAlways()
-    torch._C._set_warnAlways(True)
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
     try:
         with ruled("error"):
             yield
     finally:
-        torch._C._set_warnAlways(always)
+        torch.set_warn_always(always)
 
 
 def are_errors() -> bool:

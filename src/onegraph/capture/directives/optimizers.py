@@ -16,6 +16,7 @@ from onegraph.capture.breaks import CLEARED_GRADIENTS, OPTIMIZER
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib import private
 
 #: What these call is not public.
 ADAFACTOR, SPARSE_ADAM = (cls.__init__.__globals__ for cls in (Adafactor, SparseAdam))
@@ -29,12 +30,12 @@ def runs_optimizer(tracer: Tracing) -> bool:
     return (tracer.frames[-1].globals.get("__name__") or "").startswith("torch.optim.")
 
 
-@policy(optimizer._get_value)
+@policy(private.number_of_optimizer)
 def value_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The number in a tensor: where it is compiled, torch itself goes on with the tensor, in single precision."""
     return args[0].item() if isinstance(args[0], torch.Tensor) else args[0]
 
 
-@policy(optimizer._stack_if_compiling)
+@policy(private.numbers_of_optimizer)
 def values_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return args[0]

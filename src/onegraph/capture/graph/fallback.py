@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
-from torch.amp import autocast_mode
 
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import GraphInput, Recorder
-from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled, vmap_increment_nesting
-from onegraph.torchlib.state import ATTENTION_CHOICES, GlobalState, saves_through_hooks
+from onegraph.torchlib import private
+from onegraph.torchlib.private import ATTENTION_CHOICES, VMAP, DisableTorchFunction, set_grad_enabled
+from onegraph.torchlib.state import GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.
-OPENING = frozenset({autocast_mode._enter_autocast, vmap_increment_nesting, *ATTENTION_CHOICES})
+OPENING = frozenset({private.enter_autocast, VMAP.increment_native, *ATTENTION_CHOICES})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
 

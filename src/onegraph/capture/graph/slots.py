@@ -82,7 +82,7 @@ class Slots:
         return found
 
 
-def cut(slots: Slots, start: torch.fx.Node, results: Sequence[Any]) -> LazyGraphModule:
+def cut(slots: Slots, start: torch.fx.Node, results: Sequence[Any]) -> torch.fx.GraphModule:
     """What was recorded behind a node, taken out of the graph as one of its own, which gives these results.
 
     It takes what the placeholders behind that node stand for, and the values in the slots. Values that it takes besides

@@ -59,9 +59,15 @@ from onegraph.capture.tracer.report import broken_event, location, message_of
 from onegraph.capture.tracer.tracer import Tracer
 from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
-from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor, set_grad_enabled
+from onegraph.torchlib.private import (
+    DisableTorchFunction,
+    is_functorch_wrapped_tensor,
+    mode_flags,
+    set_grad_enabled,
+    set_mode_flags,
+)
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
-from onegraph.torchlib.state import GlobalState, mode_flags, set_mode_flags
+from onegraph.torchlib.state import GlobalState
 
 POLICIES = (
     builtins,

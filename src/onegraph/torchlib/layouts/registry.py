@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
+from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.strides import contiguous, filled
 
 Layout = tuple[Sequence[int], Sequence[int], torch.dtype]  # sizes, strides, type

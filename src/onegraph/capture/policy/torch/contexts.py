@@ -18,6 +18,7 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.policy.torch.questions import answer
+from onegraph.torchlib import private
 from onegraph.torchlib.private import (
     NATIVE,
     DeviceContext,
@@ -47,20 +48,20 @@ def enter_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     if mode._enabled:
         answer(torch.get_autocast_dtype, tracer, (mode.device,), {})  # the type of one that is given none
     values = (mode.device, mode.fast_dtype, mode._enabled, mode._cache_enabled)
-    node = tracer.recorder.graph.call_function(autocast_mode._enter_autocast, values)
+    node = tracer.recorder.graph.call_function(private.enter_autocast, values)
     tracer.open_contexts.append(OpenContext(mode, autocast.__enter__, autocast.__exit__, node))
     with DisableTorchFunction():
         return autocast.__enter__(mode)
 
 
-@policy(autocast_mode._enter_autocast)
+@policy(private.enter_autocast)
 def open_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    mode = tracer.call(autocast_mode._UnmanagedAutocast, args, kwargs)
+    mode = tracer.call(private.UnmanagedAutocast, args, kwargs)
     tracer.call(autocast.__enter__, (mode,), {})
     return mode
 
 
-@policy(autocast_mode._exit_autocast)
+@policy(private.exit_autocast)
 def close_autocast(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tracer.call(autocast.__exit__, (*args, None, None, None), kwargs)
 
@@ -82,7 +83,7 @@ def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def left(tracer: Tracing, context: OpenContext, raised: list[Any]) -> Any:
     if context.node is not None:
-        tracer.recorder.graph.call_function(autocast_mode._exit_autocast, (context.node,))
+        tracer.recorder.graph.call_function(private.exit_autocast, (context.node,))
     with DisableTorchFunction():
         return context.leave(context.manager, *raised)
 

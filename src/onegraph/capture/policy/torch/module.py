@@ -6,7 +6,6 @@ import builtins
 from typing import Any
 
 import torch
-from torch.nn.modules import module as module_internals
 from torch.utils.hooks import RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
@@ -16,19 +15,12 @@ from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.torchlib import private
+from onegraph.torchlib.private import has_global_hooks
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
-GLOBAL_HOOKS = (
-    "_global_backward_hooks",
-    "_global_backward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_buffer_registration_hooks",
-    "_global_module_registration_hooks",
-    "_global_parameter_registration_hooks",
-)
 Module = torch.nn.Module
 
 
@@ -62,11 +54,7 @@ def got_hooks(attributes: dict[str, Any]) -> bool:
     return any(isinstance(attributes.get(name), dict) and attributes[name] for name in HOOKS)
 
 
-def has_global_hooks() -> bool:
-    return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
-
-
-@policy(Module._wrapped_call_impl, Module._call_impl, passing=True)
+@policy(private.wrapped_call_impl, private.call_impl, passing=True)
 def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
     """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
     module = args[0]
@@ -74,7 +62,7 @@ def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: R
     if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
         raise GraphBreak(MODULE_BACKWARD_HOOK)
     if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
-        return tracer.interpret(Module._call_impl, args, kwargs)
+        return tracer.interpret(private.call_impl, args, kwargs)
     if real is not module:
         guard_hooks(tracer, real, tracer.world.origin[id(module)])
     return tracer.call(tracer.getattr(module, "forward"), args[1:], kwargs, rest)
@@ -126,6 +114,6 @@ def attributes_of(tracer: Tracing, attributes: dict[str, Any], table: str) -> di
     return tracer.world.lookup(attributes, table)
 
 
-@policy(Module._get_name)
+@policy(private.get_module_name)
 def name(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return type(args[0]).__name__

@@ -22,8 +22,8 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
 from onegraph.torchlib import private
-from onegraph.torchlib.private import profiler_enabled
-from onegraph.torchlib.state import ATTENTION_CHOICES, untraced
+from onegraph.torchlib.private import ATTENTION_CHOICES, profiler_enabled
+from onegraph.torchlib.state import untraced
 
 
 class Answers(Predicate):

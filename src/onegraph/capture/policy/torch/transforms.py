@@ -9,41 +9,42 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.calls.registry import policy
+from onegraph.capture.breaks import FUNCTION_TRANSFORM
+from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.torchlib.private import FUNCTORCH, DisableTorchFunction, predispatch
+from onegraph.torchlib.private import VMAP, DisableTorchFunction, vmap_impl
 
-native = FUNCTORCH
-functions = predispatch
+if not VMAP.is_there:
+    breaks(FUNCTION_TRANSFORM, torch.vmap, vmap_impl)
 
 
-@policy(functions._vmap_increment_nesting)
+@policy(VMAP.increment)
 def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level = native._vmap_increment_nesting(*args)
-    node = tracer.recorder.graph.call_function(native._vmap_increment_nesting, tracer.recorder.as_argument(args))
+    level = VMAP.increment_native(*args)
+    node = tracer.recorder.graph.call_function(VMAP.increment_native, tracer.recorder.as_argument(args))
     tracer.open_levels[level] = node
     return level
 
 
-@policy(functions._vmap_decrement_nesting)
+@policy(VMAP.decrement)
 def leave_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level = native._vmap_decrement_nesting()
-    tracer.recorder.graph.call_function(native._vmap_decrement_nesting)
+    level = VMAP.decrement_native()
+    tracer.recorder.graph.call_function(VMAP.decrement_native)
     del tracer.open_levels[level]
     return level
 
 
-@policy(functions._add_batch_dim)
+@policy(VMAP.add)
 def batch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     tensor, dim, level = args
     dim = dim + tensor.dim() if dim < 0 else dim
-    return noted(tracer, native._add_batch_dim, tensor, (dim, level), (dim, tracer.open_levels[level]))
+    return noted(tracer, VMAP.add_native, tensor, (dim, level), (dim, tracer.open_levels[level]))
 
 
-@policy(functions._remove_batch_dim)
+@policy(VMAP.remove)
 def unbatch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     tensor, level, size, dim = args
-    return noted(tracer, native._remove_batch_dim, tensor, (level, size, dim), (tracer.open_levels[level], size, dim))
+    return noted(tracer, VMAP.remove_native, tensor, (level, size, dim), (tracer.open_levels[level], size, dim))
 
 
 def noted(tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
@@ -56,6 +57,6 @@ def noted(tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, 
     return result
 
 
-@policy(functions.lazy_load_decompositions)
+@policy(VMAP.load)
 def load_decompositions(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """They are for operators without a batching rule; torch loads them when the graph runs."""
