@@ -54,15 +54,17 @@ def body_of(space: dict[str, Any]) -> FunctionType:
 def test_what_it_leaves_in_the_namespace() -> None:
     space: dict[str, Any] = {"__name__": "program"}
     exec(compile(SOURCE, "program", "exec", dont_inherit=True), space)
-    expected = dict(vars(space["f"](5)))
+    cls = space["f"](5)
+    expected = dict(vars(cls))
     found: dict[str, Any] = {}
     cell = body_of(space)(found)
     assert isinstance(cell, CellType)
     names = [name for name in found if not name.startswith("__") and name != "go"]
     assert names == [name for name in expected if not name.startswith("__") and name != "go"]
     assert [found[name] for name in names] == [expected[name] for name in names]
-    for name in ("__module__", "__qualname__", "__doc__", "__annotations__"):
+    for name in ("__module__", "__qualname__", "__doc__"):
         assert found[name] == expected.get(name, "f.<locals>.C")
+    assert type("C", (), found).__annotations__ == cls.__annotations__ == {"y": int}
 
 
 class Noting(dict[str, Any]):

@@ -19,8 +19,17 @@ _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _AND_CLEAR = dis.opmap.get("LOAD_FAST_AND_CLEAR")
 
 _CACHE_LIMIT = 1 << 14
-#: References to a code object, and to its normal form, that are from here: with those of the count that is taken.
-_CODE, _DECODED = 3, 3
+
+
+def _counted_local() -> int:
+    made = object()
+    return sys.getrefcount(made)
+
+
+#: How many references are counted to what one local variable holds: from 3.14 on, the call that counts borrows it.
+COUNTED_LOCAL = _counted_local()
+#: Those to a code object, and to its normal form, that are from here.
+_CODE = _DECODED = COUNTED_LOCAL + 1
 _decoded: dict[int, Bytecode] = {}  # by the identity of a code object that the value keeps alive
 _encoded: dict[int, Bytecode] = {}  # likewise; these cannot be had again from their code, and are kept while it can run
 

@@ -26,6 +26,7 @@ from onegraph.capture.bytecode import (
     remember,
 )
 from onegraph.capture.bytecode.assembler import Assembler, caught_at
+from onegraph.capture.bytecode.decode import COUNTED_LOCAL
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import forget_derived
 from onegraph.capture.heap.type_rules import Rebuilding
@@ -127,7 +128,7 @@ _functions: dict[tuple[int, int], FunctionType] = {}  # of code without free var
 
 
 #: How many references the tables themselves hold to what nobody else does, with those of the count that is taken.
-_CODE, _MADE, _RESUMED = 3, 4, 4
+_CODE, _MADE, _RESUMED = COUNTED_LOCAL + 1, COUNTED_LOCAL + 2, COUNTED_LOCAL + 2
 
 
 def forget_dead() -> None:
