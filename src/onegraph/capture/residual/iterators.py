@@ -26,6 +26,7 @@ from onegraph.capture.pyobject.native_iterators import (
     FORWARD,
     OVER_DEQUES,
     OVER_TABLES,
+    REDUCED,
     SEQUENCES,
     base,
     behind,
@@ -129,15 +130,17 @@ class Plain(StandIn):
 
 # ---- over other iterators --------------------------------------------------------------------------------------------
 
-#: Iterators whose state is that of the iterators that they are over.
-STATELESS: frozenset[type] = frozenset({map, filter, zip, itertools.compress, itertools.filterfalse, itertools.starmap})
+#: Iterators whose state is that of the iterators that they are over; only those that say which these are.
+STATELESS: frozenset[type] = frozenset(
+    {map, filter, *{zip, itertools.compress, itertools.filterfalse, itertools.starmap}.intersection(REDUCED)}
+)
 #: Those that are somewhere themselves: the real one is drawn from behind the graph.
 COUNTING: frozenset[type] = frozenset(
     {
         enumerate, itertools.combinations, itertools.combinations_with_replacement, itertools.count, itertools.cycle,
         itertools.islice, itertools.permutations, itertools.product, itertools.repeat, itertools.zip_longest,
     }
-)  # fmt: skip
+).intersection(REDUCED)  # fmt: skip
 OUTSIDE_ITERATORS = frozenset({*FORWARD, *BACKWARD, *OVER_DEQUES, *OVER_TABLES, *STATELESS, *COUNTING})
 
 

@@ -25,7 +25,7 @@ from types import CellType, CodeType, FrameType
 from typing import Any
 
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Instr
-from onegraph.capture.bytecode.flow import falls_through, handled_slots, live_names, stack_depths, stack_effect
+from onegraph.capture.bytecode.flow import falls_through, handled_slots, kinds_behind, live_names, stack_depths
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.bytecode.ops import OPCODES
@@ -144,11 +144,10 @@ def plan_resume(frames: Sequence[Frame]) -> Continuation | str:
     values = Values()
     planner = Planner(frames, values)
     bytecode, index = original_place(frame)
-    depth = len(frame.stack) + stack_effect(instruction)
-    following = planner.exit_at(index + 1, depth) if falls_through(instruction) else None
+    following = planner.exit_at(index + 1) if falls_through(instruction) else None
     jumping, target = None, bytecode.instrs[index].target
     if target is not None:
-        jumping = planner.exit_at(target, len(frame.stack) + stack_effect(instruction, jump=True))
+        jumping = planner.exit_at(target, jump=True)
     nowhere = (None, 0, len(frames) - 1)
     raising, depth_when_raising, caught_at = nowhere if "silent" in marks else planner.exit_when_raising()
     passed = tuple(frame_object(each) for each in frames[caught_at:-1])
@@ -186,6 +185,15 @@ def arguments_of(bytecode: Bytecode, index: int) -> int:
     return 0
 
 
+def kinds_of(frame: Frame) -> tuple[str, ...]:
+    """What the slots of a frame's stack hold."""
+    handled = handled_slots(frame.bytecode)[frame.ip]
+    return tuple(
+        "handled" if index in handled else "null" if value is NULL else "value"
+        for index, value in enumerate(frame.stack)
+    )
+
+
 class Planner:
     """Plans the exits of one break."""
 
@@ -215,27 +223,17 @@ class Planner:
 
     def slots(self, frame: Frame, depth: int) -> Slots:
         """The lowest `depth` slots of a frame's stack."""
-        handled = handled_slots(frame.bytecode)[frame.ip]
-        kinds, numbers = [], []
-        for index, value in enumerate(frame.stack[:depth]):
-            if index in handled:
-                kinds.append("handled")
-            elif value is NULL:
-                kinds.append("null")
-            else:
-                kinds.append("value")
-                numbers.append(self.values.add(value))
-        return Slots(tuple(kinds), tuple(numbers))
+        kinds = kinds_of(frame)[:depth]
+        pairs = zip(kinds, frame.stack[:depth], strict=True)
+        return Slots(kinds, tuple(self.values.add(value) for kind, value in pairs if kind == "value"))
 
-    def exit_at(self, target: int, depth: int) -> Exit:
-        """Go on at `target` with the `depth` slots that the breaking instruction leaves on the native stack."""
+    def exit_at(self, target: int, jump: bool = False) -> Exit:
+        """Go on at `target` with what the breaking instruction leaves on the native stack."""
         frame = self.frames[-1]
-        kept = self.slots(frame, min(depth, len(frame.stack))).kinds
-        kinds = [*kept, *["value"] * (depth - len(kept))]
-        if depth and kinds[-1] != "handled":
-            kinds[-1] = "value"
+        instruction = frame.bytecode.instrs[frame.ip]
+        kinds = kinds_behind(instruction, kinds_of(frame), jump)
         results = tuple(kind == "value" for kind in kinds)
-        made = self._resume(frame, Slots(tuple(kinds), ()), depth, Jump(target))
+        made = self._resume(frame, Slots(kinds, ()), len(kinds), Jump(target))
         return self._wrap(len(self.frames) - 1, made, results)
 
     def exit_when_raising(self) -> tuple[Exit | None, int, int]:

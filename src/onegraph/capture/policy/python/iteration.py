@@ -19,6 +19,7 @@ from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
 from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.native_iterators import REDUCED
 from onegraph.capture.symbolic.arithmetic import NUMBERS
 
 PLAIN_NUMBERS = (int, float, complex, bool)
@@ -239,6 +240,9 @@ def _over(kind: Any, index: int, name: str | None, calls: type[Calls]) -> None:
             kwargs = {**kwargs, name: calls(tracer, kwargs[name])}
         return tracer.run_native(kind, args, kwargs)
 
+    if kind not in REDUCED:
+        return
+
     @policy(kind.__reduce__)
     def reduce(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function, made_of, *state = tracer.run_native(kind.__reduce__, args, kwargs)
@@ -259,7 +263,7 @@ def iter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 @policy(object.__reduce_ex__)
 def reduce_ex(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value, *protocol = args
-    if isinstance(value, tuple(CALLING)):
+    if isinstance(value, tuple(CALLING)) and isinstance(value, REDUCED):
         return tracer.call(tracer.getattr(value, "__reduce__"), (), {})
     return tracer.run_native(object.__reduce_ex__.__get__(tracer.world.realize(value)), tuple(protocol), kwargs)
 
