@@ -288,6 +288,9 @@ static bool is_asked_for_class(Frame *frame)
            frame_slot_get(slots[1]) == class_name && frame_is_fresh(frame);
 }
 
+/* Trace functions and audit hooks watch the program: they are not part of it, and run as they are written. */
+static bool is_watcher(PyThreadState *tstate, const HookState *state) { return tstate->tracing > state->watchers; }
+
 PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
 {
     HookState *state = &hook_state;
@@ -295,10 +298,11 @@ PyObject *hook_evaluate_frame(PyThreadState *tstate, Frame *frame, int throwing)
         return _PyEval_EvalFrameDefault(tstate, frame, throwing);
     }
     if (!throwing) {
-        if (state->tracer != NULL) {
+        bool seen = !is_watcher(tstate, state);
+        if (state->tracer != NULL && seen) {
             return run_traced(tstate, frame, state);
         }
-        if (state->context != NULL) {
+        if (state->context != NULL && seen) {
             return run_in_context(tstate, frame, state);
         }
         if (state->looking && is_asked_for_class(frame)) {

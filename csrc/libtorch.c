@@ -4,7 +4,7 @@
 #include "tensor.h"
 #include <dlfcn.h>
 
-enum { IMPL_WORDS = 22 }; /* how far the dispatch keys are searched for; a TensorImpl is longer */
+enum { IMPL_WORDS = 23 }; /* how far the dispatch keys are searched for; a TensorImpl is longer */
 
 typedef struct {
     size_t field;

@@ -147,6 +147,7 @@ typedef struct {
     ContextObject *context; /* borrowed from the running Region; NULL: frames are left alone */
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     PyObject *watching;     /* what sys.settrace had set where the outermost region began; compared only */
+    int watchers;           /* how many trace functions and audit hooks ran where the region or the trace_hook began */
     void *passed_on;        /* the frame that was handed to another hook below ours: if it comes back, it runs */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *given;    /* the next frame of this code has what it was called with to itself */

@@ -21,13 +21,16 @@ static PyObject *region_call(PyObject *self, PyObject *const *args, size_t nargs
     HookState *state = &hook_state;
     HookState outer = *state;
     HookPlace place = hook_enter();
+    PyThreadState *tstate = PyThreadState_Get();
     if (outer.context == NULL) {
-        state->watching = PyThreadState_Get()->c_traceobj;
+        state->watching = tstate->c_traceobj;
     }
+    state->watchers = tstate->tracing;
     state->context = eager_is_forced ? NULL : region->context;
     PyObject *result = PyObject_Vectorcall(region->function, args, nargsf, names);
     state->context = outer.context;
     state->watching = outer.watching;
+    state->watchers = outer.watchers;
     memcpy(state->settings, outer.settings, sizeof(outer.settings));
     hook_leave(place);
     return result;

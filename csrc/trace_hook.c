@@ -6,6 +6,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *callback; /* None: tracing is suspended */
     PyObject *outer;    /* borrowed from the trace_hook around this one */
+    int outer_watchers;
     HookPlace place;
     unsigned long thread;
     bool open;
@@ -39,6 +40,8 @@ static PyObject *trace_hook_enter(TraceHookObject *self, PyObject *UNUSED(ignore
     self->open = true;
     self->thread = PyThread_get_thread_ident();
     self->outer = hook_state.tracer;
+    self->outer_watchers = hook_state.watchers;
+    hook_state.watchers = PyThreadState_Get()->tracing;
     hook_state.tracer = self->callback == Py_None ? NULL : self->callback;
     self->place = hook_enter();
     return Py_NewRef(self);
@@ -52,6 +55,7 @@ static PyObject *trace_hook_exit(TraceHookObject *self, PyObject *UNUSED(args))
     }
     hook_leave(self->place);
     hook_state.tracer = self->outer;
+    hook_state.watchers = self->outer_watchers;
     self->open = false;
     Py_DECREF(self);
     Py_RETURN_NONE;

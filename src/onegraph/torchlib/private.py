@@ -26,6 +26,7 @@ from torch._C import _DisableTorchDispatch as DisableTorchDispatch
 from torch._decomp import decomposition_table, meta_table
 from torch._functorch import pyfunctorch
 from torch._library import fake_impl
+from torch._library import utils as library_utils
 from torch._library.simple_registry import singleton as operator_registry
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses import fake_impls
@@ -358,11 +359,10 @@ _SOURCES = optional("torch.fx.graph_module._loader.eval_cache", "sources of grap
 HIGHER_ORDER = optional(
     "torch._higher_order_ops.utils.registered_hop_fake_fns", "operators of higher order break the graph", {}
 )
-TRIVIAL_FAKES = feature(
-    "custom operators without results break the graph",
-    are_possible="torch._library.utils.can_generate_trivial_fake_impl",
-    generate="torch._library.utils.generate_trivial_fake_impl",
-)
+_FAKES = "custom operators without results break the graph"
+has_trivial_fake = optional("torch._library.utils.can_generate_trivial_fake_impl", _FAKES, lambda operator: False)
+#: Of torch 2.12 and later: before it, such a fake does nothing.
+trivial_fake: Callable[..., None] = getattr(library_utils, "generate_trivial_fake_impl", lambda *_, **__: None)
 #: The wrapper of torch's own operators that imports the stock compiler when it is called first.
 without_compiler = optional("torch._compile._disable_dynamo", "torch's own operators import the stock compiler")
 for _module in ("fft", "linalg", "nn.functional", "special"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -69,3 +70,44 @@ def test_code_is_compiled_where_a_trace_function_was_set_before(count: int) -> N
     assert repr(found) == repr([stepped(x)] * count)
     assert _C.entries(stepped.__code__)
     assert "stepped" in seen
+
+
+WATCHED = """
+import subprocess
+import sys
+import torch
+import onegraph
+from onegraph import _C
+
+heard = []
+
+def listen(event, args):
+    if event == "onegraph.test":
+        heard.append(note(args))
+
+def note(args):
+    return len(args)
+
+def break_here():
+    sys.audit("onegraph.test", 1)
+
+onegraph.disallow_in_graph(break_here)
+
+def f(x):
+    sys.audit("onegraph.test", 1, 2)
+    break_here()
+    return x + 1
+
+sys.addaudithook(listen)
+compiled = onegraph.compile(f, backend="eager")
+for size in (2, 2, 3):
+    assert torch.equal(compiled(torch.ones(size)), torch.ones(size) + 1)
+print(heard, [len(_C.entries(function.__code__)) for function in (listen, note)], len(_C.entries(f.__code__)))
+"""
+
+
+def test_audit_hooks_are_not_part_of_the_program() -> None:
+    """A hook cannot be removed again: it gets a process of its own."""
+    done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[2, 1, 2, 1, 2, 1] [0, 0] "), done.stdout

@@ -36,12 +36,22 @@ def spelled(ours: Any) -> Mark:
     return lambda tracer, rest, function, args, kwargs: tracer.call(ours, args, kwargs, rest)
 
 
+def keeps_settings(manager: Any) -> bool:
+    """Before torch 2.12 a manager keeps what was set before in one place, later in a list."""
+    return isinstance(manager.prev_error_on_graph_break, list)
+
+
 def enter_error_on_graph_break(manager: Any) -> None:
-    manager.prev_error_on_graph_break.append(_C.exchange_setting("error_on_graph_break", manager.error_on_graph_break))
+    before = _C.exchange_setting("error_on_graph_break", manager.error_on_graph_break)
+    if keeps_settings(manager):
+        manager.prev_error_on_graph_break.append(before)
+    else:
+        manager.prev_error_on_graph_break = before
 
 
 def leave_error_on_graph_break(manager: Any, *exception: object) -> None:
-    _C.exchange_setting("error_on_graph_break", manager.prev_error_on_graph_break.pop())
+    before = manager.prev_error_on_graph_break
+    _C.exchange_setting("error_on_graph_break", before.pop() if keeps_settings(manager) else before)
 
 
 def enter_config_patch(manager: Any) -> None:

@@ -33,6 +33,16 @@ PLAIN: dict[Any, Callable[[Any], Any]] = {
 }
 
 
+#: What annotations are made of. The classes of type variables are written in C since Python 3.12.
+TYPE_FORMS = {type(form) for form in vars(typing).values() if isinstance(form, typing._Final)} | {
+    typing.TypeVar,
+    typing.ParamSpec,
+    typing.ParamSpecArgs,
+    typing.ParamSpecKwargs,
+    typing.TypeVarTuple,
+}
+
+
 @rule_for(
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
@@ -46,7 +56,7 @@ PLAIN: dict[Any, Callable[[Any], Any]] = {
     type(dataclasses._FIELD),  # type: ignore[attr-defined]
     type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]
     type(dataclasses.KW_ONLY),
-    *{type(form) for form in vars(typing).values() if isinstance(form, typing._Final)},
+    *TYPE_FORMS,
     OpOverload,
     OpOverloadPacket,
     torch.library.CustomOpDef,  # type: ignore[attr-defined]
