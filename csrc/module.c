@@ -152,6 +152,10 @@ static PyTypeObject *const module_types[] = {
 
 PyMODINIT_FUNC PyInit__C(void)
 {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "onegraph._C cannot be loaded in a subinterpreter");
+        return NULL;
+    }
     if (PyType_Ready(&Marker_Type) < 0 || hook_init() < 0 || code_records_init() < 0) {
         return NULL;
     }

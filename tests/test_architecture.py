@@ -19,6 +19,8 @@ RANK = {
     "capture": 3,
     "autograd": 3,
     "compiler": 3,
+    "support": 3,
+    "eagerly": 4,
     "compile": 4,
     "tools": 5,
     "__main__": 6,

@@ -98,7 +98,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
     home = _HOME[name]
     if not home.startswith("onegraph.base."):
-        _start_logs()
+        if import_module("onegraph.support").problem():
+            home = "onegraph.eagerly"
+        else:
+            _start_logs()
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -27,6 +27,7 @@ from onegraph.autograd.spec import (
 )
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import writes_as_library
+from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
@@ -135,14 +136,15 @@ def run(
                 environment[node] = node.meta["example_value"]  # computed with numbers that are taken out of tensors
             case "call_function":
                 function = CHECKED.get(node.target, node.target)
-                environment[node] = function(*value(node.args), **value(node.kwargs))
+                environment[node] = call_composite(function, *value(node.args), **value(node.kwargs))
             case "call_method" if is_taken(node):
                 environment[node] = recorder.taken(node.meta["example_value"], environment[node.args[0]])
             case "call_method":
                 receiver, *args = value(node.args)
-                environment[node] = getattr(receiver, node.target)(*args, **value(node.kwargs))
+                environment[node] = call_composite(getattr(receiver, node.target), *args, **value(node.kwargs))
             case "call_module":
-                environment[node] = module.get_submodule(node.target)(*value(node.args), **value(node.kwargs))
+                submodule = module.get_submodule(node.target)
+                environment[node] = call_composite(submodule, *value(node.args), **value(node.kwargs))
             case "output":
                 recorder.location = None
                 (results,) = value(node.args)

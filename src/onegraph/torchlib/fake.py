@@ -51,12 +51,10 @@ from onegraph.torchlib.private import (
     UnsupportedOperatorException,
     decomposition_table,
     fake_impls,
-    has_trivial_fake,
     meta_table,
     run_fallback_kernel,
     should_allow_numbers_as_tensors,
     tree_flatten,
-    trivial_fake,
 )
 from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
@@ -430,8 +428,8 @@ class FakeMode(FakeTensorMode):
 
     def _fallback(self, func: OpOverload, args: Any, kwargs: Any, error: Any) -> Any:
         """No meta kernel: run the real one on zeros, where that is safe."""
-        if has_trivial_fake(func):
-            return trivial_fake(func, *args, **kwargs)
+        if private.has_trivial_fake(func):
+            return private.trivial_fake(func, *args, **kwargs)
         if has_symbols(args, kwargs) or not self.can_run_unsafe_fallback(func):
             raise UnsupportedOperatorException(func)
         flat, spec = tree_flatten((args, dict(kwargs)))

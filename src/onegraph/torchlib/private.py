@@ -154,6 +154,7 @@ has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic
 is_jit_tracing = _C._is_tracing
+python_composites = _C._EnablePythonDispatcher
 pop_function_mode = _C._pop_torch_function_stack
 push_function_mode = _C._push_on_torch_function_stack
 set_meta_included = _C._set_meta_in_tls_dispatch_include

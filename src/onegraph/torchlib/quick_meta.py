@@ -36,7 +36,13 @@ _WITH_NUMBERS = frozenset(
 _WITH_OWN_NUMBER = frozenset({aten.deg2rad.default, aten.rad2deg.default})
 # Element-wise, but their results are made as by `empty_like`.
 MADE_LIKE = frozenset(
-    {aten.hardtanh.default, aten.nan_to_num.default, aten._conj_physical.default, aten._prelu_kernel.default}
+    {
+        aten.hardtanh.default,
+        aten.nan_to_num.default,
+        aten.conj_physical.default,
+        aten._conj_physical.default,
+        aten._prelu_kernel.default,
+    }
 )
 # Of complex numbers, these are composed of others, or not iterated.
 _COMPLEX_MADE_LIKE = frozenset({aten.abs.default})

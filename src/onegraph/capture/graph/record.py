@@ -42,6 +42,7 @@ from onegraph.capture.pyobject.contents import ATOMS, holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
 from onegraph.torchlib.aten import OpOverload
+from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.histories import version_of
@@ -218,7 +219,7 @@ class Recorder(TorchFunctionMode):
         """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""
         try:
             with warned.raised():
-                return func(*args, **kwargs)
+                return call_composite(func, *args, **kwargs)
         except Warning as warning:
             if self.fake.effects.writes or warned.are_errors():
                 raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
@@ -230,7 +231,7 @@ class Recorder(TorchFunctionMode):
         for _ in range(2):
             try:
                 with warned.ruled("error"):
-                    result = func(*args, **kwargs)
+                    result = call_composite(func, *args, **kwargs)
             except Warning as warning:
                 if given is not None:
                     raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None

@@ -1,0 +1,78 @@
+"""The public functions where onegraph cannot run (`onegraph.support`): programs run as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from typing import Any, NoReturn
+
+from onegraph.base.errors import OnegraphError
+from onegraph.support import problem
+
+
+def unchanged(target: Any = None, *settings: Any, **options: Any) -> Any:
+    """What is compiled or marked, as it is; without a target, a decorator."""
+    return (lambda target: target) if target is None else target
+
+
+compile = disable = skip = run = unchanged
+allow_in_graph = disallow_in_graph = forbid_in_graph = nonstrict_trace = assume_constant_result = unchanged
+register_backend = unchanged
+
+
+def substitute_in_graph(original: Any, **options: Any) -> Callable[[Any], Any]:
+    return unchanged()
+
+
+class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager in the spelling of a function
+    """A setting that says nothing where no graph is made."""
+
+    def __init__(self, *settings: Any, **options: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+set_stance = error_on_graph_break
+
+
+def disable_nested_graph_breaks(function: Any = None) -> Any:
+    return error_on_graph_break() if function is None else function
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    """There is no graph to break, and nothing to forget."""
+
+
+graph_break = skip_frame = reset = nothing
+
+
+def is_compiling() -> bool:
+    return False
+
+
+is_dynamo_compiling = is_compiling
+
+
+def list_backends() -> list[str]:
+    return ["eager"]
+
+
+def kept_bytes() -> int:
+    return 0
+
+
+def explain(*args: Any, **kwargs: Any) -> NoReturn:
+    """There is nothing to tell of a compilation.
+
+    Raises:
+        OnegraphError: always; its message says why nothing is compiled.
+    """
+    raise OnegraphError(problem())
+
+
+compile_times = CompileProfiler = explain
