@@ -365,7 +365,9 @@ has_trivial_fake = optional("torch._library.utils.can_generate_trivial_fake_impl
 #: Of torch 2.12 and later: before it, such a fake does nothing.
 trivial_fake: Callable[..., None] = getattr(library_utils, "generate_trivial_fake_impl", lambda *_, **__: None)
 #: The wrapper of torch's own operators that imports the stock compiler when it is called first.
-without_compiler = optional("torch._compile._disable_dynamo", "torch's own operators import the stock compiler")
+without_compiler = optional(
+    "torch._compile._disable_dynamo", "torch's own operators may import the stock compiler", lambda function: function
+)
 for _module in ("fft", "linalg", "nn.functional", "special"):
     optional(f"torch._refs.{_module}", "its operators have no kernels for fakes")
 LOGS = feature(

@@ -352,6 +352,21 @@ def comprehensions(x, rows):
     return flat, d, s, g, nested, walrus, y
 
 
+@case(lambda: (torch.rand(3), [1, 2]))
+def comprehensions_with_cells(x, rows):
+    def shown(value):
+        print("within")
+        return value
+
+    print("before")
+    first = [sum(x * k + row for k in rows) for row in rows]
+    second = [shown(sum(x + row for _ in rows)) for row in rows]
+    row = 7
+    third = [(lambda: row)() for row in rows]
+    print("behind")
+    return first, second, third, row, (lambda: row)()
+
+
 @case(lambda: (torch.rand(3),), lambda: TENSORS.append(torch.ones(2)), lambda: TENSORS.reverse())
 def outside_tensor_list(x):
     return sum(TENSORS), TENSORS[0] is TENSORS[-1], torch.stack(TENSORS)

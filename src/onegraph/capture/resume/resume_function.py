@@ -255,9 +255,11 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
             out.copy(bytecode, at + 1)
     out.caught = None
     out.put("JUMP", to=target)
+    begins = next(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RESUME")
     for index, instr in enumerate(bytecode.instrs):
         out.mark(index)  # what sets up a frame is left out: the prologue has done it
-        out.copy(bytecode, index, "NOP" if instr.op in ("MAKE_CELL", "COPY_FREE_VARS") else None)
+        sets_up = index < begins and instr.op in ("MAKE_CELL", "COPY_FREE_VARS")  # inlined comprehensions make cells, too
+        out.copy(bytecode, index, "NOP" if sets_up else None)
     made, shift = out.finish(bytecode.code), out.labels[0]
     local = dict.fromkeys(str(i.arg) for i in made.instrs[:shift] if i.op == "STORE_FAST")
     others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
