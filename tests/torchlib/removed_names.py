@@ -3,7 +3,7 @@
     eager NAME       onegraph runs, and its results are eager's
     sentence NAME    one sentence says that calls run eagerly, and they do
     wrong NAME WHY   anything else
-    fixed NAME       the name is one of a class of C, which cannot be changed
+    fixed NAME       the class that has it is written in C, and cannot be changed
 
 Each name has a process of its own, a fork of one that has loaded torch, and none of onegraph.
 """
@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import llvmlite.binding  # noqa: F401 - loaded once, for all forks
+import networkx  # noqa: F401
 import torch
 
 SOURCE = Path(importlib.util.find_spec("onegraph").origin or "").with_name("torchlib") / "private.py"
@@ -152,6 +154,8 @@ def in_a_fork(work: Callable[[], str]) -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    for program, _ in programs():  # loads what torch loads late, once for all forks
+        torch.testing.assert_close(program(torch.ones(4, 4)), program(torch.ones(4, 4)))
     for owner, name in looked_up().values():
         kind, _, why = in_a_fork(lambda owner=owner, name=name: without(owner, name)).partition(" ")
         print(kind, f"{getattr(owner, '__name__', type(owner).__name__)}.{name}", why, flush=True)

@@ -258,7 +258,10 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     begins = next(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RESUME")
     for index, instr in enumerate(bytecode.instrs):
         out.mark(index)  # what sets up a frame is left out: the prologue has done it
-        sets_up = index < begins and instr.op in ("MAKE_CELL", "COPY_FREE_VARS")  # inlined comprehensions make cells, too
+        sets_up = index < begins and instr.op in (
+            "MAKE_CELL",
+            "COPY_FREE_VARS",
+        )  # inlined comprehensions make cells, too
         out.copy(bytecode, index, "NOP" if sets_up else None)
     made, shift = out.finish(bytecode.code), out.labels[0]
     local = dict.fromkeys(str(i.arg) for i in made.instrs[:shift] if i.op == "STORE_FAST")
