@@ -6,10 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test smoke test-all test-pythons sanitize lint bench clean
+.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint bench clean
 
 help:
-	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | sanitize | lint | bench | clean"
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | bench | clean"
 
 install:
 	@.ci/install
@@ -29,6 +29,9 @@ test-all: install test-pythons
 
 test-pythons:
 	@.ci/pythons
+
+test-torches:
+	@.ci/torches
 
 sanitize: install
 	@.ci/sanitize

@@ -255,14 +255,9 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
             out.copy(bytecode, at + 1)
     out.caught = None
     out.put("JUMP", to=target)
-    begins = next(index for index, instr in enumerate(bytecode.instrs) if instr.op == "RESUME")
-    for index, instr in enumerate(bytecode.instrs):
+    for index in range(len(bytecode.instrs)):
         out.mark(index)  # what sets up a frame is left out: the prologue has done it
-        sets_up = index < begins and instr.op in (
-            "MAKE_CELL",
-            "COPY_FREE_VARS",
-        )  # inlined comprehensions make cells, too
-        out.copy(bytecode, index, "NOP" if sets_up else None)
+        out.copy(bytecode, index, "NOP" if sets_up(bytecode, index) else None)
     made, shift = out.finish(bytecode.code), out.labels[0]
     local = dict.fromkeys(str(i.arg) for i in made.instrs[:shift] if i.op == "STORE_FAST")
     others = [name for name in (*taken, *local) if name not in parameters and name not in shape.cells]
@@ -281,6 +276,13 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
     )
     made = remember(Bytecode(code, made.instrs, made.handlers))
     return Resumed(made, bytecode, shift, way, 0 if inner_call is None else inner_call.at, tuple(needed))
+
+
+def sets_up(bytecode: Bytecode, index: int) -> bool:
+    """Whether an instruction sets up the frame. An inlined comprehension makes cells where it has saved their names."""
+    instrs = bytecode.instrs
+    saved = index > 0 and instrs[index - 1].op == "LOAD_FAST_AND_CLEAR"
+    return instrs[index].op == "COPY_FREE_VARS" or instrs[index].op == "MAKE_CELL" and not saved
 
 
 def calling(way: InnerCall, inner: Sequence[str], results: Sequence[str]) -> list[Instr]:
