@@ -6,6 +6,7 @@ import contextlib
 import warnings
 
 import torch
+import torch._decomp.decompositions_for_jvp  # loaded late by the first of all, it gives warnings there
 from torch.utils.checkpoint import checkpoint
 
 import onegraph

@@ -57,10 +57,13 @@ def adaptive_average_pool(x: Tensor, size: Any) -> Layout | None:
     return in_format((*x.shape[:-2], *size), suggested_format(x), x.dtype)
 
 
-@rule(aten.constant_pad_nd.default)
+@rule(aten.constant_pad_nd.default, of_symbols=True)
 def padded(x: Tensor, pad: Sequence[int], value: Any = 0) -> Layout | None:
-    """What has no padding is cut out only, which this does not know."""
-    if len(pad) % 2 or len(pad) > 2 * x.dim() or max(pad, default=0) <= 0 or not x.numel():
+    """What has no padding is cut out only, which this does not know. Whether a symbol is 0 is not asked."""
+    if len(pad) % 2 or len(pad) > 2 * x.dim() or not x.numel():
+        return None
+    symbols = [n for n in pad if isinstance(n, torch.SymInt)]
+    if not all(n >= 0 for n in symbols) or not symbols and max(pad, default=0) <= 0:
         return None
     shape = list(x.shape)
     for at in range(len(pad) // 2):
