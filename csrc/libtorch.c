@@ -4,8 +4,6 @@
 #include "tensor.h"
 #include <dlfcn.h>
 
-enum { IMPL_WORDS = 23 }; /* how far the dispatch keys are searched for; a TensorImpl is longer */
-
 typedef struct {
     size_t field;
     const char *name;
@@ -103,8 +101,14 @@ static PyObject *numbers_tuple(int64_t n, const int64_t *numbers)
     return tuple;
 }
 
-static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *tensor)
+/* read_tensor(tensor, words): what libtorch says of it, and so many words of its TensorImpl. */
+static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *args)
 {
+    PyObject *tensor;
+    Py_ssize_t n_words;
+    if (!PyArg_ParseTuple(args, "On", &tensor, &n_words)) {
+        return NULL;
+    }
     void *handle = tensor_handle(tensor), *data;
     int32_t dtype, device, index, layout;
     int64_t dim, offset, *sizes, *strides;
@@ -117,7 +121,7 @@ static PyObject *read_tensor(PyObject *UNUSED(self), PyObject *tensor)
     const uint64_t *words = tensor_impl(tensor);
     return Py_BuildValue("iiNLKNNN", dtype, device, PyBool_FromLong(found.requires_grad(words)), (long long)offset,
                          (unsigned long long)(uintptr_t)data, numbers_tuple(dim, sizes), numbers_tuple(dim, strides),
-                         numbers_tuple(IMPL_WORDS, (const int64_t *)words));
+                         numbers_tuple(n_words, (const int64_t *)words));
 }
 
 static PyObject *read_state(PyObject *UNUSED(self), PyObject *UNUSED(ignored))
@@ -130,7 +134,7 @@ static PyObject *read_state(PyObject *UNUSED(self), PyObject *UNUSED(ignored))
 }
 
 static PyMethodDef readers[] = {
-    {"read_tensor", read_tensor, METH_O, NULL},
+    {"read_tensor", read_tensor, METH_VARARGS, NULL},
     {"read_state", read_state, METH_NOARGS, NULL},
 };
 

@@ -99,7 +99,13 @@ def devices() -> tuple[Any, ...]:
 # ---- whether libtorch is as expected ----
 
 
-def keys_at(read_tensor: Callable[[torch.Tensor], tuple[Any, ...]], read_state: Callable[[], tuple[Any, ...]]) -> int:
+#: How many words a TensorImpl has at least: its dispatch keys are among them.
+IMPL_WORDS = 22 if torch.__version__ >= (2, 12) else 23  # type: ignore[operator]
+
+
+def keys_at(
+    read_tensor: Callable[[torch.Tensor, int], tuple[Any, ...]], read_state: Callable[[], tuple[Any, ...]]
+) -> int:
     """Where a tensor of libtorch has its dispatch keys among its words; -1 where libtorch reads anything else wrong."""
     with DisableTorchFunction(), DisableTorchDispatch():
         tensors = (
@@ -111,7 +117,7 @@ def keys_at(read_tensor: Callable[[torch.Tensor], tuple[Any, ...]], read_state: 
         )
         places: set[int] | None = None
         for tensor, dtype in tensors:
-            *facts, words = read_tensor(tensor)
+            *facts, words = read_tensor(tensor, IMPL_WORDS)
             shape, strides = tuple(tensor.shape), tensor.stride()
             where = tensor.storage_offset(), tensor.data_ptr()
             if facts != [dtype, 14 * tensor.is_meta, tensor.requires_grad, *where, shape, strides]:
