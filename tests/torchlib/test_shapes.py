@@ -109,7 +109,7 @@ def test_fakes_with_symbolic_sizes() -> None:
     y = mode.fakeify(torch.randn(8, 16), {0: c})
     assert text(x.stride()) == "(b * 16, 16, 1)"
     with mode:
-        z = call_composite(torch.matmul, F.layer_norm(F.softmax(x + y, -1), (16,)), torch.ones(16, 4))
+        z = call_composite(mode, torch.matmul, F.layer_norm(F.softmax(x + y, -1), (16,)), torch.ones(16, 4))
         assert text(z.shape) == "(a, b, 4)"
         assert text(z.view(-1, 4).shape[0]) in ("a * b", "b * a")
         assert text(torch.cat([x, x], 1).shape[1]) == "b * 2"

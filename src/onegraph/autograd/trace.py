@@ -136,15 +136,17 @@ def run(
                 environment[node] = node.meta["example_value"]  # computed with numbers that are taken out of tensors
             case "call_function":
                 function = CHECKED.get(node.target, node.target)
-                environment[node] = call_composite(function, *value(node.args), **value(node.kwargs))
+                environment[node] = call_composite(recorder.fake, function, *value(node.args), **value(node.kwargs))
             case "call_method" if is_taken(node):
                 environment[node] = recorder.taken(node.meta["example_value"], environment[node.args[0]])
             case "call_method":
                 receiver, *args = value(node.args)
-                environment[node] = call_composite(getattr(receiver, node.target), *args, **value(node.kwargs))
+                environment[node] = call_composite(
+                    recorder.fake, getattr(receiver, node.target), *args, **value(node.kwargs)
+                )
             case "call_module":
                 submodule = module.get_submodule(node.target)
-                environment[node] = call_composite(submodule, *value(node.args), **value(node.kwargs))
+                environment[node] = call_composite(recorder.fake, submodule, *value(node.args), **value(node.kwargs))
             case "output":
                 recorder.location = None
                 (results,) = value(node.args)

@@ -39,7 +39,6 @@ from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.meta_tensors import laid_over, unreadable
 from onegraph.torchlib.private import (
     FAKE_MODE_KEY,
-    HIGHER_ORDER,
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
@@ -52,13 +51,12 @@ from onegraph.torchlib.private import (
     decomposition_table,
     fake_impls,
     meta_table,
-    run_fallback_kernel,
     should_allow_numbers_as_tensors,
     tree_flatten,
 )
 from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenient, quick_layout, try_on_numbers
 from onegraph.torchlib.refused_calls import refuse
-from onegraph.torchlib.shapes import Condition, Sizes
+from onegraph.torchlib.shapes import Condition, NumbersWanted, Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import extent_of, symbolic_strides
 
@@ -109,6 +107,7 @@ class FakeMode(FakeTensorMode):
         self._constants: list[FakeTensor] = []
         self._known: dict[Key, Result] = {}
         self._states: dict[torch.device, dict[str, Any]] = {}
+        self.gives_numbers = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -194,7 +193,9 @@ class FakeMode(FakeTensorMode):
 
     def _dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         if (answer := private.META_HANDLERS.get(func)) is not None:
-            return answer(args)
+            if self.gives_numbers or func is not aten.size.default:
+                return answer(args)
+            raise NumbersWanted
         if func in private.HANDLED_DIRECTLY:
             return self._meta(func, args, kwargs)
         tensors: list[Any] = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, Tensor)]
@@ -434,15 +435,15 @@ class FakeMode(FakeTensorMode):
             raise UnsupportedOperatorException(func)
         flat, spec = tree_flatten((args, dict(kwargs)))
         if not is_random(func):
-            return run_fallback_kernel(self, func, flat, spec, error)
+            return private.run_fallback_kernel(self, func, flat, spec, error)
         with torch.random.fork_rng():
-            return run_fallback_kernel(self, func, flat, spec, error)
+            return private.run_fallback_kernel(self, func, flat, spec, error)
 
     def _higher_order(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func not in HIGHER_ORDER:
+        if func not in private.HIGHER_ORDER:
             raise UnsupportedOperatorException(func)
         with self:
-            return HIGHER_ORDER[func](*args, **kwargs)
+            return private.HIGHER_ORDER[func](*args, **kwargs)
 
     # --- constants -----------------------------------------------------------------------------------------------
 

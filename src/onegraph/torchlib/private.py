@@ -154,7 +154,8 @@ has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic
 is_jit_tracing = _C._is_tracing
-python_composites = _C._EnablePythonDispatcher
+#: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.
+python_composites = _C._EnablePythonDispatcher if torch.__version__ < (2, 12) else None  # type: ignore[operator]
 pop_function_mode = _C._pop_torch_function_stack
 push_function_mode = _C._push_on_torch_function_stack
 set_meta_included = _C._set_meta_in_tls_dispatch_include

@@ -58,6 +58,10 @@ def unknown_number() -> Any:
     raise RuntimeError("a number that is not known while tracing")
 
 
+class NumbersWanted(RuntimeError):
+    """Native code asks for the sizes of a tensor, all of them as numbers."""
+
+
 class Sizes:
     """The symbolic sizes of one trace."""
 

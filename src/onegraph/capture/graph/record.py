@@ -219,7 +219,7 @@ class Recorder(TorchFunctionMode):
         """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""
         try:
             with warned.raised():
-                return call_composite(func, *args, **kwargs)
+                return call_composite(self.fake, func, *args, **kwargs)
         except Warning as warning:
             if self.fake.effects.writes or warned.are_errors():
                 raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
@@ -231,7 +231,7 @@ class Recorder(TorchFunctionMode):
         for _ in range(2):
             try:
                 with warned.ruled("error"):
-                    result = call_composite(func, *args, **kwargs)
+                    result = call_composite(self.fake, func, *args, **kwargs)
             except Warning as warning:
                 if given is not None:
                     raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
