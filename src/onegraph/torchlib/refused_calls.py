@@ -215,9 +215,11 @@ _doubted(_not_positive, aten.huber_loss.default)
 _doubted(_below_zero, aten.smooth_l1_loss.default)
 _doubted(_wider, aten.soft_margin_loss.default)
 _doubted(_has_a_rest, aten.pixel_unshuffle.default)
-_doubted(_indexes_nothing, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-_doubted(_indexes_nothing, aten.index_copy_.default, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
-_doubted(_adds_others, aten.index_add.default, aten.index_add_.default)
+_doubted(_indexes_nothing, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+_doubted(_indexes_nothing, aten.index_fill_.int_Scalar, aten.index_fill_.int_Tensor)
+_doubted(
+    _adds_others, aten.index_add.default, aten.index_add_.default, aten.index_copy.default, aten.index_copy_.default
+)
 _doubted(_not_into_indices, aten.multinomial.out)
 
 # ---- operators with rules of their own -------------------------------------------------------------------------------
