@@ -53,20 +53,38 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
     return answer;
 }
 
-/* The limit is the program's: it may stand at it, and must not see that we need more. */
+/* What handlers of signals do between a frame's call and its start is not the program's doing, and is not compiled. */
+static PyObject *after_signals(PyObject *answer)
+{
+    HookState *state = &hook_state;
+    ContextObject *context = state->context;
+    state->context = NULL;
+    if (signals_handle() < 0) {
+        Py_CLEAR(answer); /* the region has kept it for the next call */
+    }
+    state->context = context;
+    return answer;
+}
+
+/* While a thread works on a frame, another that starts in it runs as it is written: a finalizer's, a backend's. It would
+   wait for what the thread itself holds.
+
+   The limit is the program's: it may stand at it, and must not see that we need more. */
 static PyObject *ask_region(PyThreadState *tstate, Frame *frame, PyObject *callback)
 {
     HookState *state = &hook_state;
     if (state->deepened) {
-        return ask(tstate, frame, callback);
+        return Py_NewRef(og_eagerly);
     }
     state->deepened = true;
     state->frames_left = *frames_left(tstate);
     *frames_left(tstate) += OWN_FRAMES;
+    bool waited = signals_defer(true);
     PyObject *answer = ask(tstate, frame, callback);
+    signals_defer(waited);
     *frames_left(tstate) -= OWN_FRAMES;
     state->deepened = false;
-    return answer;
+    return waited ? answer : after_signals(answer);
 }
 
 PyObject *module_deepen(PyObject *UNUSED(module), PyObject *count)

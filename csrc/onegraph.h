@@ -182,6 +182,13 @@ typedef struct {
 HookPlace hook_enter(void);
 void hook_leave(HookPlace place);
 
+/* ---- signals wait while a thread of ours works (signals.c) ---- */
+/* Let the handlers of signals wait, or no longer; whether they did before. Only the main thread has any. */
+bool signals_defer(bool wait);
+/* Run the handlers that have waited: -1 with an exception if one raises it. An exception that is set stays otherwise. */
+int signals_handle(void);
+PyObject *module_defer_signals(PyObject *module, PyObject *wait);
+
 /* ---- what a program says while it runs (settings.c) ---- */
 extern bool eager_is_forced; /* regions run their functions as they are written, in all threads */
 PyObject *module_exchange_setting(PyObject *module, PyObject *args);

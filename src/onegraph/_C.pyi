@@ -240,6 +240,13 @@ def exchange_setting(
     """Set what this thread says of graph breaks (None: nothing), and return what it said. Without a value nothing
     changes."""
 
+def defer_signals(wait: bool, /) -> bool:
+    """Let Python's handlers of signals wait, or no longer; whether they did before.
+
+    Those that have waited run when they need no longer, and what they raise is raised here. Without effect outside of
+    the main thread, which alone has handlers.
+    """
+
 def deepen(count: int, /) -> None:
     """Let this thread enter so many more Python frames than its limit of recursion, or fewer again."""
 
