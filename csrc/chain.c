@@ -4,6 +4,7 @@
    there before, whatever stands on top by then. So our place is looked after wherever it matters, and torch's hook rests
    in a thread while a region of ours runs there: what one of the two compiles is not compiled by the other again. */
 #include "frame.h"
+#include <pthread.h>
 
 static PyInterpreterState *interpreter;
 static Py_ssize_t users;            /* regions and tracings that are open, in all threads */
@@ -97,6 +98,7 @@ void chain_end(HookPlace place)
 HookPlace hook_enter(void)
 {
     users++;
+    hook_state.entered++;
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
     if (current == hook_evaluate_frame ? below != _PyEval_EvalFrameDefault : current != _PyEval_EvalFrameDefault) {
         return chain_begin();
@@ -109,13 +111,24 @@ HookPlace hook_enter(void)
 void hook_leave(HookPlace place)
 {
     users--;
+    hook_state.entered--;
     chain_end(place);
 }
+
+/* Of all threads, only the one that has forked goes on in the child. */
+static void forked(void) { users = hook_state.entered; }
 
 int chain_init(void)
 {
     interpreter = PyInterpreterState_Get();
     torch_hook_name = PyUnicode_InternFromString("torch._C._dynamo.eval_frame");
     set_name = PyUnicode_InternFromString("set_eval_frame");
-    return torch_hook_name == NULL || set_name == NULL ? -1 : 0;
+    if (torch_hook_name == NULL || set_name == NULL) {
+        return -1;
+    }
+    if (pthread_atfork(NULL, NULL, forked) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
 }

@@ -13,6 +13,7 @@ typedef struct {
     PyObject *failed; /* failed(error, known, *args): whether nothing is left of the failed call */
     PyObject *misfit; /* misfit(result): raises, for what is no tuple or list of `outputs` results; or NULL */
     Py_ssize_t outputs;
+    bool whole; /* signals wait while it runs: what a handler raises would be taken for its failure, or leave a part */
 } GraphObject;
 
 /* The arguments are in the slots of the frame that called the graph: residual code assigns none before. */
@@ -65,6 +66,7 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
     PyObject *tracer = state->tracer;
     state->context = NULL;
     state->tracer = NULL;
+    bool waited = self->whole ? signals_defer() : true;
     PyObject *result = NULL;
     PyObject *known = self->before == NULL ? Py_NewRef(Py_None) : PyObject_Vectorcall(self->before, args, nargsf, names);
     if (known != NULL) {
@@ -77,6 +79,9 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
     if (result != NULL && !fits(self, result)) {
         Py_SETREF(result, PyObject_CallOneArg(self->misfit, result));
     }
+    if (signals_allow(waited) < 0) {
+        Py_CLEAR(result);
+    }
     state->context = context;
     state->tracer = tracer;
     return result;
@@ -84,11 +89,12 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
 
 static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "failed", "before", "outputs", "misfit", NULL};
+    static char *names[] = {"function", "failed", "before", "outputs", "misfit", "whole", NULL};
     PyObject *function, *failed, *before = Py_None, *misfit = Py_None;
     Py_ssize_t outputs = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OnO:Graph", names, &function, &failed, &before, &outputs,
-                                     &misfit)) {
+    int whole = false;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OnOp:Graph", names, &function, &failed, &before, &outputs,
+                                     &misfit, &whole)) {
         return NULL;
     }
     GraphObject *self = (GraphObject *)type->tp_alloc(type, 0);
@@ -99,6 +105,7 @@ static PyObject *graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->before = before == Py_None ? NULL : Py_NewRef(before);
         self->misfit = misfit == Py_None ? NULL : Py_NewRef(misfit);
         self->outputs = outputs;
+        self->whole = whole;
     }
     return (PyObject *)self;
 }

@@ -53,38 +53,51 @@ static PyObject *ask(PyThreadState *tstate, Frame *frame, PyObject *callback)
     return answer;
 }
 
-/* What handlers of signals do between a frame's call and its start is not the program's doing, and is not compiled. */
-static PyObject *after_signals(PyObject *answer)
-{
-    HookState *state = &hook_state;
-    ContextObject *context = state->context;
-    state->context = NULL;
-    if (signals_handle() < 0) {
-        Py_CLEAR(answer); /* the region has kept it for the next call */
-    }
-    state->context = context;
-    return answer;
-}
-
-/* While a thread works on a frame, another that starts in it runs as it is written: a finalizer's, a backend's. It would
-   wait for what the thread itself holds.
-
-   The limit is the program's: it may stand at it, and must not see that we need more. */
-static PyObject *ask_region(PyThreadState *tstate, Frame *frame, PyObject *callback)
+/* The limit is the program's: it may stand at it, and must not see that we need more. */
+static PyObject *ask_deeper(PyThreadState *tstate, Frame *frame, PyObject *callback)
 {
     HookState *state = &hook_state;
     if (state->deepened) {
-        return Py_NewRef(og_eagerly);
+        return ask(tstate, frame, callback);
     }
     state->deepened = true;
     state->frames_left = *frames_left(tstate);
     *frames_left(tstate) += OWN_FRAMES;
-    bool waited = signals_defer(true);
     PyObject *answer = ask(tstate, frame, callback);
-    signals_defer(waited);
     *frames_left(tstate) -= OWN_FRAMES;
     state->deepened = false;
-    return waited ? answer : after_signals(answer);
+    return answer;
+}
+
+/* While a thread works on a frame, another that starts in it runs as it is written: a finalizer's, a backend's. It would
+   wait for what the thread itself holds. An answer that a signal's handler puts aside is kept by who has given it. */
+static PyObject *ask_region(PyThreadState *tstate, Frame *frame, PyObject *callback)
+{
+    HookState *state = &hook_state;
+    if (state->working) {
+        return Py_NewRef(og_eagerly);
+    }
+    state->working = true;
+    bool waited = signals_defer();
+    PyObject *answer = ask_deeper(tstate, frame, callback);
+    state->working = false;
+    if (signals_allow(waited) < 0) {
+        Py_CLEAR(answer);
+    }
+    return answer;
+}
+
+PyObject *module_working(PyObject *UNUSED(module), PyObject *flag)
+{
+    HookState *state = &hook_state;
+    bool previous = state->working;
+    state->working = flag == Py_True;
+    if (state->working) {
+        signals_defer();
+    } else if (signals_allow(false) < 0) {
+        return NULL;
+    }
+    return PyBool_FromLong(previous);
 }
 
 PyObject *module_deepen(PyObject *UNUSED(module), PyObject *count)
@@ -228,7 +241,11 @@ static PyObject *run_in_context(PyThreadState *tstate, Frame *frame, HookState *
         bool closed = record->closed && state->settings[ERROR_ON_GRAPH_BREAK] <= 0;
         if (record->entries != NULL) {
             state->context = NULL;
+            bool waited = signals_defer();
             EntryObject *entry = find_entry(frame, record->entries);
+            if (signals_allow(waited) < 0) {
+                Py_CLEAR(entry);
+            }
             state->context = context;
             if (entry != NULL) {
                 bool is_near = is_near_limit(tstate, entry->levels);

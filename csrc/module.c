@@ -117,7 +117,7 @@ static PyMethodDef module_functions[] = {
     {"entries", module_entries, METH_VARARGS, NULL},
     {"exchange_setting", module_exchange_setting, METH_VARARGS, NULL},
     {"looking", module_looking, METH_O, NULL},
-    {"defer_signals", module_defer_signals, METH_O, NULL},
+    {"working", module_working, METH_O, NULL},
     {"deepen", module_deepen, METH_O, NULL},
     {"frames_left", module_frames_left, METH_NOARGS, NULL},
     {"float_tensor", module_float_tensor, METH_O, NULL},

@@ -148,6 +148,7 @@ typedef struct {
     PyObject *tracer;       /* borrowed from the open trace_hook; NULL: not tracing */
     PyObject *watching;     /* what sys.settrace had set where the outermost region began; compared only */
     int watchers;           /* how many trace functions and audit hooks ran where the region or the trace_hook began */
+    Py_ssize_t entered;     /* regions and tracings that are open in this thread */
     void *passed_on;        /* the frame that was handed to another hook below ours: if it comes back, it runs */
     PyCodeObject *direct;   /* the next frame of this code runs as it is */
     PyCodeObject *given;    /* the next frame of this code has what it was called with to itself */
@@ -156,6 +157,7 @@ typedef struct {
     bool given_tail;        /* that frame returns the TailCall that it ends with */
     bool deepened;          /* the callback of a region runs, and may enter more frames than the program */
     int frames_left;        /* how many the program may enter meanwhile */
+    bool working;           /* a frame is being compiled, or its backward pass: others run as they are written */
     bool looking;           /* objects that are asked for their class are asked by us, not by the program */
     int8_t settings[2];     /* what the program has said of graph breaks (settings.c): 0 nothing, -1 False, 1 True */
 } HookState;
@@ -170,6 +172,8 @@ PyObject *module_deepen(PyObject *module, PyObject *count);
 PyObject *module_frames_left(PyObject *module, PyObject *ignored);
 /* looking(flag) -> previous: while it is set, `isinstance` calls no `__getattribute__` of the program. */
 PyObject *module_looking(PyObject *module, PyObject *flag);
+/* working(flag) -> previous: while it is set, no frame of this thread is compiled, and signals wait. */
+PyObject *module_working(PyObject *module, PyObject *flag);
 /* What is to be undone in the chain of hooks (chain.c). */
 typedef struct {
     PyObject *torch; /* what torch's own hook does in this thread; NULL: nothing */
@@ -183,11 +187,10 @@ HookPlace hook_enter(void);
 void hook_leave(HookPlace place);
 
 /* ---- signals wait while a thread of ours works (signals.c) ---- */
-/* Let the handlers of signals wait, or no longer; whether they did before. Only the main thread has any. */
-bool signals_defer(bool wait);
-/* Run the handlers that have waited: -1 with an exception if one raises it. An exception that is set stays otherwise. */
-int signals_handle(void);
-PyObject *module_defer_signals(PyObject *module, PyObject *wait);
+/* Let the handlers of signals wait; whether they did before. Only the main thread has any. */
+bool signals_defer(void);
+/* The other end of it, with what it has returned: run the handlers; -1 with an exception if one raises it. */
+int signals_allow(bool waited);
 
 /* ---- what a program says while it runs (settings.c) ---- */
 extern bool eager_is_forced; /* regions run their functions as they are written, in all threads */

@@ -17,22 +17,20 @@
 /* The number under which this thread was the main one; NOBODY: its signals do not wait. */
 static _Thread_local unsigned long main_before = NOBODY;
 
-bool signals_defer(bool wait)
+bool signals_defer(void)
 {
     bool waited = main_before != NOBODY;
-    if (wait && !waited && _PyRuntime.main_thread == PyThread_get_thread_ident()) {
+    if (!waited && _PyRuntime.main_thread == PyThread_get_thread_ident()) {
         main_before = _PyRuntime.main_thread;
         _PyRuntime.main_thread = NOBODY;
-    } else if (!wait && waited) {
-        _PyRuntime.main_thread = main_before;
-        main_before = NOBODY;
     }
     return waited;
 }
 
 static int do_nothing(void *UNUSED(argument)) { return 0; }
 
-int signals_handle(void)
+/* Run the handlers that have waited. An exception that is set stays, or is the context of what a handler raises. */
+static int handle(void)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -41,7 +39,7 @@ int signals_handle(void)
         return 0;
     }
     Py_AddPendingCall(do_nothing, NULL); /* where more signals wait, this makes the evaluator look for them */
-    if (type != NULL) { /* what the work has raised is the context of what the handler raises */
+    if (type != NULL) {
         PyErr_NormalizeException(&type, &value, &traceback);
         if (traceback != NULL) {
             PyException_SetTraceback(value, traceback);
@@ -49,7 +47,7 @@ int signals_handle(void)
         PyObject *raised_type, *raised, *raised_traceback;
         PyErr_Fetch(&raised_type, &raised, &raised_traceback);
         PyErr_NormalizeException(&raised_type, &raised, &raised_traceback);
-        PyException_SetContext(raised, value);
+        PyException_SetContext(raised, value); /* it takes the reference */
         PyErr_Restore(raised_type, raised, raised_traceback);
         Py_DECREF(type);
         Py_XDECREF(traceback);
@@ -57,11 +55,19 @@ int signals_handle(void)
     return -1;
 }
 
-PyObject *module_defer_signals(PyObject *UNUSED(module), PyObject *wait)
+int signals_allow(bool waited)
 {
-    bool waited = signals_defer(wait == Py_True);
-    if (wait != Py_True && waited && signals_handle() < 0) {
-        return NULL;
+    if (waited || main_before == NOBODY) {
+        return 0;
     }
-    return PyBool_FromLong(waited);
+    _PyRuntime.main_thread = main_before;
+    main_before = NOBODY;
+    HookState *state = &hook_state; /* what handlers do is not a part of the compiled program */
+    HookState saved = *state;
+    state->context = NULL;
+    state->tracer = NULL;
+    int handled = handle();
+    state->context = saved.context;
+    state->tracer = saved.tracer;
+    return handled;
 }

@@ -163,7 +163,8 @@ class Memory:
 class Graph:
     """A compiled graph in residual code; where it fails and `failed` returns True, its frame runs as it was written.
 
-    `misfit` is called with a result that is no tuple or list of `outputs` items, and raises.
+    `misfit` is called with a result that is no tuple or list of `outputs` items, and raises. Signals wait while a
+    `whole` graph runs.
     """
 
     def __new__(
@@ -173,6 +174,7 @@ class Graph:
         before: Callable[..., Any] | None = None,
         outputs: int = 0,
         misfit: Callable[[Any], NoReturn] | None = None,
+        whole: bool = False,
     ) -> Graph: ...
     def __call__(self, *args: Any) -> Any: ...
     @property
@@ -240,11 +242,11 @@ def exchange_setting(
     """Set what this thread says of graph breaks (None: nothing), and return what it said. Without a value nothing
     changes."""
 
-def defer_signals(wait: bool, /) -> bool:
-    """Let Python's handlers of signals wait, or no longer; whether they did before.
+def working(flag: bool, /) -> bool:
+    """Say whether this thread works on a frame; whether it did before.
 
-    Those that have waited run when they need no longer, and what they raise is raised here. Without effect outside of
-    the main thread, which alone has handlers.
+    While it does, other frames that start in it run as they are written, and Python's handlers of signals wait: they
+    run when it no longer does, and what they raise is raised here.
     """
 
 def deepen(count: int, /) -> None:

@@ -37,6 +37,7 @@ from onegraph.autograd.spec import (
     Origin,
     Output,
 )
+from onegraph.base.work import work
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import (
@@ -86,8 +87,11 @@ class Node:
     def backward(self, pattern: Pattern, state: GlobalState) -> Backward | None:
         """The backward graph for this pattern, which is made when it is needed first."""
         if pattern not in self.backwards:
-            with under(state), tracing_suspended():
-                self.backwards[pattern] = self.specialize(pattern)
+            with work() as is_free:
+                if not is_free:
+                    return None
+                with under(state), tracing_suspended():
+                    self.backwards[pattern] = self.specialize(pattern)
         return self.backwards[pattern]
 
 
@@ -315,7 +319,7 @@ def release(ctx: Any, half: Half, pattern: Pattern) -> None:
 
 
 #: The backward pass may run inside of a compiled function, and is no part of it: no frame of it is looked at.
-DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False)
+DIFFERENTIATE = _C.Graph(differentiate, lambda *_: False, whole=True)
 
 
 def written_to(call: Call, place: Input | Computed) -> tuple[Tensor, int, torch.Size] | None:

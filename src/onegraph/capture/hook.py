@@ -7,10 +7,10 @@ code object, so that threads translate different functions side by side and the 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from threading import RLock
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
@@ -21,8 +21,10 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import GraphBreakError, OnegraphError, RecompileLimitError
 from onegraph.base.events import Location
+from onegraph.base.locks import new_lock
 from onegraph.base.pipeline import timed
 from onegraph.base.stack import with_room
+from onegraph.base.work import interrupted_work
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.captured import Failing, FrameStart, Skipped
 from onegraph.capture.directives.skipped_code import OWN, has_builtins, is_skipped
@@ -69,7 +71,7 @@ class Version:
 class Versions:
     """The versions of one code object (see `places`) in one region, newest last, and what is known of its sizes."""
 
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: RLock = field(default_factory=new_lock)
     compiled: list[Version] = field(default_factory=list)
     history: History = field(default_factory=History)
     exhausted: bool = False
@@ -88,7 +90,7 @@ class Region:
         self.context = _C.Context(self.callback)
         # By identity: equal code objects of different functions have different constants and cells.
         self._versions: dict[tuple[int, ...], tuple[tuple[CodeType, ...], Versions]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
         """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only.
@@ -177,7 +179,8 @@ class Region:
     def _fail(self, result: Failing, start: FrameStart) -> None:
         """Raise what the program raises as it was written; its traceback shows the program."""
         try:
-            run_as_written(start)
+            with interrupted_work():
+                run_as_written(start)
         except BaseException as error:
             error.__traceback__ = of_user(error.__traceback__)
             raise
@@ -205,8 +208,9 @@ class Region:
     def reset(self) -> None:
         """Forget all versions."""
         with self._lock:
-            self.context.clear()
-            self._versions.clear()
+            forgotten, self._versions = self._versions, {}
+        self.context.clear()
+        forgotten.clear()  # with no lock held: kernels die here, and those who wait for that are called
 
 
 def of_user(entry: TracebackType | None) -> TracebackType | None:

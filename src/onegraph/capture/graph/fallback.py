@@ -57,7 +57,7 @@ class Fallback:
         """The graph as the residual code calls it."""
         needed = self.opening or (self.repeatable and (self.written or self.random))
         misfit = self.misfit if self.outputs else None
-        return _C.Graph(compiled, self.failed, self.before if needed else None, self.outputs, misfit)
+        return _C.Graph(compiled, self.failed, self.before if needed else None, self.outputs, misfit, self.repeatable)
 
     def misfit(self, result: Any) -> NoReturn:
         """Raise BackendError for a result that is no tuple or list of the outputs."""
