@@ -40,7 +40,7 @@ from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.callable_roots import root_function
 from onegraph.capture.calls.registry import policy
-from onegraph.capture.directives.hatches import module_with_call
+from onegraph.capture.directives.hatches import beside, module_with_call
 from onegraph.capture.directives.skipped_code import is_skipped
 from onegraph.capture.directives.stance import remember_compiled
 from onegraph.capture.graph.memory import has_address
@@ -337,6 +337,7 @@ _made = itertools.count(1)
 _FORGET_EVERY = 256  # regions; what is known of the code of dropped ones goes then
 
 
+@beside
 def compile(
     target: Any = None,
     *,
@@ -480,6 +481,7 @@ def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: d
     return True
 
 
+@beside
 def reset() -> None:
     """Forget everything that was compiled, in all regions."""
     for region in list(REGIONS):

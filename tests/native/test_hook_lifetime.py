@@ -119,16 +119,22 @@ def test_clear_from_within_guards() -> None:
 # ---- re-entry ----
 
 
-def test_the_callback_may_call_compiled_functions_and_is_not_asked_about_itself() -> None:
+def test_the_callback_may_call_compiled_functions_and_compiles_no_others() -> None:
     def inner(x):
         return x
 
     inner_swapper = Swapper({inner: lambda x: x + 100})
     inner_region = inner_swapper.region(inner)
 
+    def other(x):
+        return x
+
+    other_region = Swapper({other: lambda x: x + 100}).region(other)
+    assert inner_region(1) == 101
+
     def callback(function, code, values):
         assert _C.current_context() is None
-        assert inner_region(1) == 101
+        assert (inner_region(1), other_region(1)) == (101, 1)
         seen.append(inspect.stack()[0].function)
         return _C.Entry(marked.__code__, None, context)
 
@@ -137,6 +143,7 @@ def test_the_callback_may_call_compiled_functions_and_is_not_asked_about_itself(
     function = twin(simple)
     assert _C.Region(function, context)(1) == ("swapped", 1, 2, 3)
     assert seen == ["callback"]
+    assert other_region(1) == 101
 
 
 def test_guards_may_run_python_which_is_not_asked_about() -> None:

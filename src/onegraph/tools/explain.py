@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from onegraph.base.arguments import check_suspending, check_target
+from onegraph.capture.directives.hatches import beside
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.report import Explanation, summarize
 
 
+@beside
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compile the function anew, call it once with these arguments, and report what capture made of it.
 
@@ -32,6 +34,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     check_target(function)
     check_suspending(function)
 
+    @beside
     def run(*args: Any, **kwargs: Any) -> Explanation:
         with recording(EVENTS) as recorded:
             compile(function, backend="lowered")(*args, **kwargs)

@@ -6,6 +6,7 @@ from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event
 from onegraph.base.text import columns
+from onegraph.capture.directives.hatches import beside
 
 
 def span(event: Event) -> tuple[str, float] | None:
@@ -53,6 +54,7 @@ class Times:
 TIMES = Times()
 
 
+@beside
 def compile_times(repr: str = "str", aggregate: bool = False) -> object:
     """How long everything that was compiled in this process took, by stage.
 

@@ -52,6 +52,18 @@ def calls_forbidden_before(graph, x):
     return graph(lambda y: y * 2)(forbidden(x))
 
 
+@breaks(b.ABOUT_COMPILER)
+def forgets(x):
+    onegraph.reset()
+    return x + 1
+
+
+@forgets.fixed("call it outside")
+def forgets_before(graph, x):
+    onegraph.reset()
+    return graph(lambda y: y + 1)(x)
+
+
 class Plain:
     """A pair that nobody knows."""
 

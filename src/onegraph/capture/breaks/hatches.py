@@ -19,6 +19,12 @@ FORBIDDEN = _define(
     "call it outside of the compiled function",
     fatal=True,
 )
+ABOUT_COMPILER = _define(
+    "call-of-the-compiler",
+    "call of {name}, which is about what is compiled",
+    "It reads or changes what the compiler itself knows, so it runs between two graphs.",
+    "call it outside of the compiled function",
+)
 NOT_A_TREE = _define(
     "not-a-pytree",
     "{name} {what} a {kind}, which is no tensor, no constant and no registered container",

@@ -12,6 +12,7 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.breaks import (
+    ABOUT_COMPILER,
     CAPTURED_TENSOR,
     DISABLED,
     DISALLOWED,
@@ -78,6 +79,13 @@ def run_eagerly(
     """A function that was disabled."""
     why = getattr(function, "reason", None) or getattr(function, "_torchdynamo_disable_msg", None)
     raise GraphBreak(DISABLED, name=name_of(function), why=f": {why}" if isinstance(why, str) else "")
+
+
+def run_beside(
+    tracer: Tracing | None, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A function of the compiler itself."""
+    raise GraphBreak(ABOUT_COMPILER, name=name_of(function))
 
 
 def refuse_to_trace(function: Any) -> None:

@@ -22,6 +22,7 @@ from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
+from onegraph.capture.directives.skipped_code import BESIDE
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.native_members import FUNC_OF, wrapped_part
@@ -171,6 +172,14 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if isinstance(fn, torch.nn.Module):
         return disable_module(fn, recursive, reason)
     return disable_function(fn, recursive, reason)
+
+
+def beside(function: F) -> F:
+    """Of a function about the compiler itself: it is not traced, and in compiled code it runs as it is written."""
+    assert isinstance(function, FunctionType)
+    marks.mark(function, policy.run_beside)
+    BESIDE.add(function.__code__)
+    return function
 
 
 def skip(fn: Any = None) -> Any:

@@ -51,6 +51,10 @@ def skip_reason(filename: str) -> str | None:
     return None
 
 
+#: What runs beside a program, although it is called in it: nothing that it calls is looked at.
+BESIDE: set[CodeType] = set()
+
+
 def is_skipped(code: CodeType) -> str | None:
     """Why the frames of this code are left alone, or None."""
     return skip_reason(code.co_filename)
