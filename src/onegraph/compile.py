@@ -34,9 +34,10 @@ from onegraph.base.arguments import (
 )
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import CompileError, InvalidArgument
+from onegraph.base.errors import BackendError, CompileError, InvalidArgument, OnegraphError
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
+from onegraph.base.work import work
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.callable_roots import root_function
 from onegraph.capture.calls.registry import policy
@@ -325,8 +326,19 @@ def list_backends() -> list[str]:
 
 
 def foreign(backend: Backend) -> GraphCompiler:
-    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
-    return lambda module, examples, cx: backend(module, examples)
+    """A user's backend `(graph_module, example_inputs)` as a graph compiler: whatever it raises is its failure."""
+
+    def compile_graph(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+        try:
+            return backend(module, examples)
+        except OnegraphError:
+            raise
+        except Exception as error:
+            raise BackendError(
+                f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}"
+            ) from error
+
+    return compile_graph
 
 
 # ---- compile ---------------------------------------------------------------------------------------------------------
@@ -484,6 +496,7 @@ def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: d
 @beside
 def reset() -> None:
     """Forget everything that was compiled, in all regions."""
-    for region in list(REGIONS):
-        region.reset()
-    forget_dead()
+    with work():
+        for region in list(REGIONS):
+            region.reset()
+        forget_dead()

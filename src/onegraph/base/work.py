@@ -1,8 +1,8 @@
 """A thread works on one frame at a time, and is not interrupted in it.
 
 What runs beside the work in the same thread (a finalizer, a backend's own compiled functions) runs as it is written:
-it would wait for what the thread itself holds, or change what the work looks at. Handlers of signals wait until the work
-is done, as they may raise: in Python code that torch's C++ calls, that ends the process.
+it would wait for what the thread itself holds, or change what the work looks at. Handlers of signals wait until the
+work is done, as they may raise: in Python code that torch's C++ calls, that ends the process.
 """
 
 from __future__ import annotations

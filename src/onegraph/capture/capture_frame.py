@@ -186,13 +186,15 @@ def capture_prefix(start: FrameStart, cx: Context, shapes: ShapePolicy, stop: tu
 def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool = False) -> Iterator[Trace]:
     """A trace of the frame; the process state that tracing changes is put back behind it."""
     looking = _C.looking(True)
-    with COLLECTOR.while_tracing():
-        trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
-        try:
-            yield trace
-        finally:
-            trace.close()
-            _C.looking(looking)
+    try:
+        with COLLECTOR.while_tracing():
+            trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
+            try:
+                yield trace
+            finally:
+                trace.close()
+    finally:
+        _C.looking(looking)
 
 
 def finish(

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from threading import RLock
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
@@ -21,7 +20,7 @@ from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import GraphBreakError, OnegraphError, RecompileLimitError
 from onegraph.base.events import Location
-from onegraph.base.locks import new_lock
+from onegraph.base.locks import Lock
 from onegraph.base.pipeline import timed
 from onegraph.base.stack import with_room
 from onegraph.base.work import interrupted_work
@@ -71,7 +70,7 @@ class Version:
 class Versions:
     """The versions of one code object (see `places`) in one region, newest last, and what is known of its sizes."""
 
-    lock: RLock = field(default_factory=new_lock)
+    lock: Lock = field(default_factory=Lock)
     compiled: list[Version] = field(default_factory=list)
     history: History = field(default_factory=History)
     exhausted: bool = False
@@ -90,13 +89,26 @@ class Region:
         self.context = _C.Context(self.callback)
         # By identity: equal code objects of different functions have different constants and cells.
         self._versions: dict[tuple[int, ...], tuple[tuple[CodeType, ...], Versions]] = {}
-        self._lock = new_lock()
+        self._lock = Lock()
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
         """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only.
 
         `_C.EAGERLY` runs this call, and all that it calls, as it is written.
         """
+        try:
+            answer = self._answer(function, code, values)
+        except Exception as error:
+            if isinstance(error, OnegraphError) or self.fullgraph or self.cx.config.raise_compiler_errors:
+                raise
+            LOGGER.warning(CAPTURE_FAILED, code.co_qualname, f"{type(error).__name__}: {error}")
+            return None
+        if isinstance(answer, Failing):
+            self._fail(answer, FrameStart(function, code, values))
+        return answer
+
+    def _answer(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
+        """The same, or Failing: what the program raises is its own, and is raised elsewhere."""
         if is_skipped(code) is not None:
             if code in BESIDE:
                 return _C.EAGERLY
@@ -121,10 +133,7 @@ class Region:
             self._forget_dead(code, versions)
             if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
                 return None
-            result = self._translate(function, code, values, versions)
-            if isinstance(result, Failing):
-                self._fail(result, FrameStart(function, code, values))
-            return result
+            return self._translate(function, code, values, versions)
 
     def _forget_dead(self, code: CodeType, versions: Versions) -> None:
         """Forget the versions for classes and functions that have died."""

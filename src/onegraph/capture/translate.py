@@ -10,7 +10,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError, OnegraphError
+from onegraph.base.errors import BackendError
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.replacement import Translated, checked, replacement
@@ -36,7 +36,7 @@ def translate(
             return captured
         try:
             compiled = None if captured.graph is None else call_backend(compile_graph, captured.graph, cx)
-        except BackendError:  # it may not know how to take numbers out of tensors
+        except Exception:  # it may not know how to take numbers out of tensors
             if not shapes.keep_floats_constant():
                 raise
         else:
@@ -48,10 +48,6 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
     try:
         with COLLECTOR.while_tracing(), autocast_uncached():
             compiled = compile_graph(graph.module, list(graph.examples), cx)
-    except OnegraphError:
-        raise
-    except Exception as error:  # a backend is foreign code: whatever it raises is reported as its failure
-        raise BackendError(f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}") from error
     finally:
         _C.looking(looking)
         graph.release()

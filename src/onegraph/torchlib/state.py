@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,6 +54,14 @@ class GlobalState:
 
     def restore(self) -> None:
         """Put everything back; modes and transforms that were left open are closed."""
+        surely(
+            self._restore_modes,
+            partial(private.set_grad_enabled, self.grad_enabled),
+            self._restore_autocast,
+            self._restore_choices,
+        )
+
+    def _restore_modes(self) -> None:
         private.leave_transforms(self.functorch_depth)
         private.set_torch_function_state(self.torch_function)
         private.set_default_device(self.device)
@@ -63,13 +72,16 @@ class GlobalState:
                 private.push_function_mode(mode)
         while private.count_dispatch_modes() > len(self.dispatch_modes):
             private.pop_dispatch_mode(getattr(private.dispatch_mode_stack()[-1], "_mode_key", None))
-        private.set_grad_enabled(self.grad_enabled)
+
+    def _restore_autocast(self) -> None:
         for device, (enabled, dtype) in zip(AUTOCAST_DEVICES, self.autocast, strict=True):
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
         torch.set_autocast_cache_enabled(self.autocast_cache)
         while autocast_nesting() > self.autocast_nesting:
             torch.autocast_decrement_nesting()
+
+    def _restore_choices(self) -> None:
         if torch.get_default_dtype() is not self.default_dtype:
             torch.set_default_dtype(self.default_dtype)
         deterministic, warn_only = self.deterministic
@@ -78,6 +90,25 @@ class GlobalState:
         for (choose, ask), value in zip(ATTENTION_CHOICES.items(), self.attention, strict=True):
             if ask() != value:
                 choose(value)
+
+
+def surely(*steps: Callable[[], object]) -> None:
+    """Take all of the steps, also where one fails: it is tried again, as memory or room for frames may have been short.
+
+    Raises:
+        Exception: what the last one that failed twice has raised.
+    """
+    failed = None
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            try:
+                step()
+            except Exception as error:
+                failed = error
+    if failed is not None:
+        raise failed
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onegraph.base.locks import new_lock
+from onegraph.base.locks import Lock
 
 
 class OfThread(threading.local):
@@ -21,7 +21,7 @@ class Rest:
     """Threads may trace side by side: the first to come switches the collector off, the last to leave on again."""
 
     def __init__(self) -> None:
-        self._lock = new_lock()
+        self._lock = Lock()
         self._own = OfThread()
         self._tracing = 0
         self._was_enabled = False

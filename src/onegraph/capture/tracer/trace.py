@@ -67,7 +67,7 @@ from onegraph.torchlib.private import (
     set_mode_flags,
 )
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
-from onegraph.torchlib.state import GlobalState
+from onegraph.torchlib.state import GlobalState, surely
 
 POLICIES = (
     builtins,
@@ -132,7 +132,7 @@ class Trace:
         """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
         self.tracer.stop = stop
         frame = self.root = self._start()
-        self._modes.callback(GlobalState.snapshot().restore)
+        self._modes.callback(surely, GlobalState.snapshot().restore)
         flags = mode_flags()
         self._modes.enter_context(self.fake)
         set_mode_flags(flags)

@@ -13,11 +13,11 @@ import llvmlite.binding as llvm
 from llvmlite.binding.ffi import lib
 
 from onegraph.base.errors import CompileError
-from onegraph.base.locks import new_lock
+from onegraph.base.locks import Lock
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
-_LOCK = new_lock()  # LLVM's global context is not safe to share
+_LOCK = Lock()  # LLVM's global context is not safe to share
 # A process forks between calls of LLVM: what it has begun in another thread would stay so in the child.
 os.register_at_fork(before=lib._lock.__enter__, after_in_parent=lib._lock.__exit__, after_in_child=lib._lock.__exit__)
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")

@@ -1,0 +1,1 @@
+"""What onegraph does when something goes wrong in it: `python -m tests.faults`."""

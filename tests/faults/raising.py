@@ -1,0 +1,187 @@
+"""Each function of each stage raises, one at a time: where it is called first in a compilation and its calls.
+
+An error must not be seen: what fails to be compiled runs as it is written. An interrupt must reach the user. Behind
+either, the state of the process is as it was, and the next call is right.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+import onegraph
+from tests.faults.programs import Program
+from tests.faults.state import changed, state
+
+PATIENCE = 60  # seconds, after which a child hangs
+ERRORS = (RuntimeError, MemoryError, RecursionError, KeyboardInterrupt)
+
+
+#: What is called by C, or puts the state back when all else has failed.
+UNFAILING = {"onegraph.capture.hook.Region.callback", "onegraph.torchlib.state.surely"}
+
+
+def functions() -> list[FunctionType]:
+    """All functions of onegraph, but not those that functions make."""
+    found: dict[int, FunctionType] = {}
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("onegraph.") and hasattr(module, "__file__"):
+            for value in list(vars(module).values()):
+                members = vars(value).values() if isinstance(value, type) else [value]
+                for member in members:
+                    for function in parts(member):
+                        if (function.__module__ or "").startswith("onegraph."):
+                            found[id(function)] = function
+    return list(found.values())
+
+
+def parts(member: Any) -> Iterator[FunctionType]:
+    """The functions that a module's or a class's member is made of."""
+    match member:
+        case FunctionType():
+            yield member
+        case staticmethod() | classmethod():
+            yield from parts(member.__func__)
+            return
+        case property():
+            for part in (member.fget, member.fset):
+                yield from parts(part)
+        case functools.cached_property():
+            yield from parts(member.func)
+    if hasattr(type(member), "__get__") or isinstance(member, functools._lru_cache_wrapper):
+        wrapped = getattr(member, "__dict__", {}).get("__wrapped__")
+        if wrapped is not None:
+            yield from parts(wrapped)
+
+
+def template(*args: Any, **kwargs: Any) -> Any:
+    act: Any = 987_654_321  # in the place of this constant
+    return act(*args, **kwargs)
+
+
+def stand_in(act: Callable[..., Any], code: CodeType) -> CodeType:
+    """Code that calls `act` with its arguments, in the place of `code`."""
+    made = template.__code__
+    consts = tuple(act if value == 987_654_321 else value for value in made.co_consts)
+    return made.replace(co_consts=consts, co_freevars=code.co_freevars, co_filename=code.co_filename)
+
+
+class Instead:
+    """Something happens at the first call of a function, which is itself again then."""
+
+    def __init__(self, function: FunctionType, act: Callable[[], None]) -> None:
+        self.function, self.act, self.code = function, act, function.__code__
+        function.__code__ = stand_in(self, self.code)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.restore()
+        self.act()
+        return self.function(*args, **kwargs)
+
+    def restore(self) -> None:
+        self.function.__code__ = self.code
+
+
+def name_of(function: FunctionType) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def reached(program: Program) -> list[FunctionType]:
+    """The functions that a compilation of the program and its calls come to, in order."""
+    found: list[FunctionType] = []
+    onegraph.reset()
+    compiled = program.compiled()
+    instead = [Instead(function, functools.partial(found.append, function)) for function in functions()]
+    try:
+        program.observe(compiled)
+    finally:
+        for each in instead:
+            each.restore()
+    return found
+
+
+def raising(error: type[BaseException]) -> Callable[[], None]:
+    def act() -> None:
+        raise error("by the test")
+
+    return act
+
+
+def equal(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> bool:
+    return len(found) == len(expected) and all(
+        torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(found, expected, strict=True)
+    )
+
+
+def problem(program: Program, function: FunctionType, error: type[BaseException]) -> str:
+    """What is wrong when this function raises this error; empty if nothing is."""
+    expected, before = program.expected(), state()
+    onegraph.reset()
+    compiled = program.compiled()
+    instead = Instead(function, raising(error))
+    try:
+        found = program.observe(compiled)
+    except BaseException as raised:
+        if not isinstance(raised, error) or issubclass(error, Exception):
+            return f"{type(raised).__name__} reaches the user: {raised}"
+    else:
+        was_called = function.__code__ is instead.code
+        if was_called and not issubclass(error, Exception):
+            return "the interrupt is lost"
+        if not equal(found, expected):
+            return "another result than eager's"
+    finally:
+        instead.restore()
+    if changes := changed(before):
+        return f"it changes {'; '.join(changes)}"
+    for again in (compiled, program.compiled()):
+        if not equal(program.observe(again), expected):
+            return "the next call is wrong"
+    return ""
+
+
+def apart(question: Callable[[], str]) -> str:
+    """The answer of a forked child: one that has lost its way, or its life, takes nobody along."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        signal.alarm(PATIENCE)
+        try:
+            os.write(writer, question().encode()[:60_000])
+        except BaseException as raised:
+            os.write(writer, f"the check itself raises {type(raised).__name__}: {raised}".encode()[:60_000])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        found = answer.read().decode()
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return f"the process ends with {code}" if code else found
+
+
+def run(programs: Sequence[Program], errors: Sequence[type[BaseException]], everywhere: bool) -> int:
+    """Try all; how many went wrong. `everywhere`: in each program that comes to a function, not in the first alone."""
+    tried, failed = 0, 0
+    seen: set[str] = set()
+    for program in programs:
+        come_to = reached(program)
+        wanted = [function for function in come_to if everywhere or name_of(function) not in seen]
+        wanted = [function for function in wanted if name_of(function) not in UNFAILING]
+        seen.update(map(name_of, come_to))
+        for error in errors:
+            for function in wanted:
+                tried += 1
+                found = apart(functools.partial(problem, program, function, error))
+                if found:
+                    failed += 1
+                    print(f"{program.name}: {error.__name__} in {name_of(function)}: {found}", flush=True)
+        print(f"{program.name}: {len(come_to)} functions reached, {len(wanted)} made to raise", flush=True)
+    print(f"{tried} accidents, {failed} of them not mended")
+    return failed
