@@ -75,6 +75,8 @@ static PyObject *graph_call(PyObject *object, PyObject *const *args, size_t narg
             ask_failed(self, known, args, PyVectorcall_NARGS(nargsf));
         }
         Py_DECREF(known);
+    } else if (PyErr_ExceptionMatches(PyExc_Exception)) { /* nothing has happened yet */
+        give_up_frame();
     }
     if (result != NULL && !fits(self, result)) {
         Py_SETREF(result, PyObject_CallOneArg(self->misfit, result));

@@ -97,12 +97,15 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
     home = _HOME[name]
-    if not home.startswith("onegraph.base."):
-        if import_module("onegraph.support").problem():
-            home = "onegraph.eagerly"
-        else:
+    plain = home.startswith("onegraph.base.")
+    if not plain and import_module("onegraph.support").problem():
+        home, plain = "onegraph.eagerly", True
+    if plain:
+        value = getattr(import_module(home), name)
+    else:
+        with import_module("onegraph.base.work").work():  # a handler of a signal may use what is half imported
             _start_logs()
-    value = getattr(import_module(home), name)
+            value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import random
 import sys
 
 import torch
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--everywhere", action="store_true", help="in each program that comes to a function")
     parser.add_argument("--signals", type=int, metavar="N", help="signals at N random moments instead")
     parser.add_argument("--forks", type=int, metavar="N", help="N forks while another thread compiles instead")
+    parser.add_argument("--sample", type=int, metavar="N", default=0, help="N functions of each program, by chance")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     logging.getLogger("onegraph").setLevel(logging.ERROR)  # that something failed is what is tested here
@@ -30,7 +32,7 @@ def main() -> int:
     if given.forks is not None:
         return forks.run(programs, given.forks)
     errors = [error for error in raising.ERRORS if not given.error or error.__name__ in given.error]
-    return raising.run(programs, errors, given.everywhere)
+    return raising.run(programs, errors, given.everywhere, random.Random(given.seed), given.sample)
 
 
 if __name__ == "__main__":

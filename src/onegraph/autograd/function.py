@@ -241,8 +241,40 @@ class Stage(torch.autograd.Function):
         return None, None, *DIFFERENTIATE(ctx, gradients), *gradients
 
 
+class Refused(Exception):
+    """Eager refuses the pass as well, with this message."""
+
+
+class Unfit(Exception):
+    """The backward graph cannot make this pass, which ends what `half` says."""
+
+    def __init__(self, reason: str, half: Half) -> None:
+        super().__init__(reason)
+        self.half = half
+
+
 def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
-    """The gradients that a node gives."""
+    """The gradients that a node gives: eager's, where the backward graph cannot make them, or fails."""
+    try:
+        return by_graph(ctx, tangents)
+    except Refused as refused:
+        message = str(refused)
+    except Unfit as why:
+        message, reason, half = "", str(why), why.half
+    except Exception as error:
+        if ctx.call.inputs is None:  # they were let go of
+            raise
+        message, reason, half = "", f"{type(error).__name__}: {error}", ctx.node.half
+    if message:
+        raise RuntimeError(message)
+    ctx.call.graph.report(reason)
+    found = through_eager(ctx.call, ctx.node, tangents)
+    if half.frees and not is_graph_kept():
+        release(ctx, half, tuple([tangent is not None for tangent in tangents]))
+    return found
+
+
+def by_graph(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     node: Node = ctx.node
     call: Call = ctx.call
     graph = call.graph
@@ -255,30 +287,24 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     backward = None if reason else node.backward(pattern, graph.state)
     half = node.half if backward is None else backward.half
     if not ctx.freed.isdisjoint(half.frees):
-        raise RuntimeError(FREED)
+        raise Refused(FREED)
     if not (untouched := call.is_untouched()):
         for item in half.watched:
             if (written := written_to(call, item.place)) is not None:
-                raise RuntimeError(written_since(*written, item.made_by))
+                raise Refused(written_since(*written, item.made_by))
     values = None if backward is None else taken(ctx, backward.taken, untouched)
-    frees = half.frees and not is_graph_kept()
     if backward is None or backward.run is None or values is None:
-        graph.report(reason or "not all results have a gradient, or one was written to")
-        found = through_eager(call, node, tangents)
-        if frees:
-            release(ctx, half, pattern)
-    else:
-        laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
-        if frees:
-            release(ctx, half, pattern)
-        values += laid
-        results = backward.run(values)
-        given = [tangent for tangent in tangents if tangent is not None]
-        found = [
-            results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
-            for place in half.gradients
-        ]
-    return found
+        raise Unfit(reason or "not all results have a gradient, or one was written to", half)
+    laid = [as_laid_out(t, n) for t, n in zip(tangents, ctx.layouts, strict=True) if t is not None]
+    if half.frees and not is_graph_kept():
+        release(ctx, half, pattern)
+    values += laid
+    results = backward.run(values)
+    given = [tangent for tangent in tangents if tangent is not None]
+    return [
+        results[place.index] if type(place) is Computed else gradient(place, results, laid, given)
+        for place in half.gradients
+    ]
 
 
 def taken(ctx: Any, places: Sequence[int | Input], untouched: bool) -> list[Any] | None:

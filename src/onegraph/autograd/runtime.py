@@ -49,6 +49,14 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
 
     def call(*inputs: Any) -> tuple[Any, ...]:
         results = run(*inputs)
+        try:
+            return finished(inputs, results)
+        except BaseException:  # some inputs may have their new values: nobody is to run the graph again
+            for mutation in spec.mutations:
+                count_writes(inputs[mutation.input], 1)
+            raise
+
+    def finished(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
         if unrecorded:
             write_unrecorded(spec.mutations, inputs, results)
             outputs = [unrecorded_output(output, inputs, results) for output in spec.outputs]

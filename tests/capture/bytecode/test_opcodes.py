@@ -49,7 +49,7 @@ def test_an_instruction_is_added_by_one_declaration(monkeypatch: pytest.MonkeyPa
 def test_an_instruction_is_declared_once() -> None:
     nop = OPCODES["NOP"]
     with pytest.raises(AssertionError, match="NOP is declared twice"):
-        opcode("NOP: --")(nop.handler)
+        opcode("NOP: -- value")(nop.handler)
     assert OPCODES["NOP"] is nop
 
 

@@ -66,6 +66,7 @@ def _reason(
     whole_frame: bool = False,
     fatal: bool = False,
 ) -> Reason:
-    assert code not in CATALOGUE, f"two reasons have the code {code}"
-    CATALOGUE[code] = Reason(title, code, summary, explanation, hints, whole_frame, fatal)
-    return CATALOGUE[code]
+    made = Reason(title, code, summary, explanation, hints, whole_frame, fatal)
+    known = CATALOGUE.setdefault(code, made)  # by an import that was interrupted
+    assert known == made, f"two reasons have the code {code}"
+    return known

@@ -145,7 +145,9 @@ def opcode(
     reading, writing = ARGUMENTS.get(" ".join(argument), (None, None))
 
     def register(handler: Handler) -> Handler:
-        assert name not in OPCODES, f"{name} is declared twice"
+        known = OPCODES.get(name)  # by an import of the same module that was interrupted
+        same = known is None or known.handler.__module__ == handler.__module__ and known.text == text
+        assert same, f"{name} is declared twice"
         OPCODES[name] = Opcode(
             name, tuple(argument), takes, gives, other, "*" in effect, "..." in effect, frozenset(marks), handler,
             read or (reading and reading(name)), write or writing, text,

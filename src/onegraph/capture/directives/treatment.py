@@ -22,7 +22,7 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
-from onegraph.capture.directives.hatches import DESCRIPTORS, within
+from onegraph.capture.directives.hatches import DESCRIPTORS, beside, within
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -166,6 +166,7 @@ def substitute_in_graph(
     if not isinstance(original_fn, FunctionType | BuiltinFunctionType | MethodDescriptorType):
         raise InvalidArgument(f"onegraph.substitute_in_graph expects a function, got {original_fn!r}")
 
+    @beside
     def register(traceable_fn: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(traceable_fn, FunctionType):
             raise InvalidArgument(f"@onegraph.substitute_in_graph expects a Python function, got {traceable_fn!r}")

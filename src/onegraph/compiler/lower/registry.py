@@ -41,8 +41,9 @@ def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[Lowering], Lowering]
     def register(function: Lowering) -> Lowering:
         for op in ops:
             for overload in overloads(op):
-                if overload in _TABLE:
-                    raise ValueError(f"{overload} has two lowerings: {_TABLE[overload]} and {function}")
+                known = _TABLE.get(overload, function)
+                if (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
+                    raise ValueError(f"{overload} has two lowerings: {known} and {function}")
                 _TABLE[overload] = function
         return function
 

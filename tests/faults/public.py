@@ -1,0 +1,105 @@
+"""Every public name of onegraph, used in compiled code: it gives what it gives in eager, or says why it does not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import onegraph
+
+X = torch.ones(3)
+
+
+def double(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def marked(x: Tensor) -> Tensor:
+    return x + 5
+
+
+def substitute() -> str:
+    """Once for each function."""
+    names: dict[str, Any] = {}
+    exec("def original(x): return x\ndef other(x): return x", names)
+    return onegraph.substitute_in_graph(names["original"])(names["other"]).__name__
+
+
+def backend(module: Any, examples: list[Any]) -> Any:
+    return module
+
+
+MODULE = torch.nn.ReLU()
+USES: dict[str, Callable[[], Any]] = {
+    "BackendError": lambda: str(onegraph.BackendError("why")),
+    "CompileError": lambda: str(onegraph.CompileError("stage", "why")),
+    "CompileProfiler": lambda: onegraph.CompileProfiler().graph_count,
+    "Config": lambda: onegraph.Config().recompile_limit,
+    "FailOnRecompileError": lambda: str(onegraph.FailOnRecompileError("why")),
+    "ForbiddenCallError": lambda: onegraph.ForbiddenCallError.__name__,
+    "GraphBreakError": lambda: onegraph.GraphBreakError.__name__,
+    "InvalidArgument": lambda: str(onegraph.InvalidArgument("why")),
+    "OnegraphError": lambda: str(onegraph.OnegraphError("why")),
+    "RecompileLimitError": lambda: str(onegraph.RecompileLimitError("why")),
+    "allow_in_graph": lambda: onegraph.allow_in_graph(marked)(X),
+    "assume_constant_result": lambda: onegraph.assume_constant_result(len)([1, 2]),
+    "compile": lambda: onegraph.compile(double)(X) + onegraph.compile(MODULE)(X),
+    "compile_times": lambda: len(onegraph.compile_times("csv")),  # type: ignore[arg-type]
+    "disable": lambda: onegraph.disable(double)(X),
+    "disable_nested_graph_breaks": lambda: onegraph.disable_nested_graph_breaks(double)(X),
+    "disallow_in_graph": lambda: onegraph.disallow_in_graph(torch.sub)(X, 1),
+    "error_on_graph_break": lambda: onegraph.error_on_graph_break(True)(double)(X),
+    "explain": lambda: onegraph.explain(double)(X).graph_count,
+    "forbid_in_graph": lambda: onegraph.forbid_in_graph(marked).__name__,
+    "graph_break": lambda: onegraph.graph_break("why"),
+    "is_compiling": lambda: onegraph.is_compiling() in (True, False),
+    "is_dynamo_compiling": lambda: onegraph.is_dynamo_compiling() in (True, False),
+    "kept_bytes": lambda: onegraph.kept_bytes() >= 0,
+    "list_backends": lambda: "native" in onegraph.list_backends(),
+    "nonstrict_trace": lambda: onegraph.nonstrict_trace(double)(X),
+    "register_backend": lambda: onegraph.register_backend(backend, "of the test").__name__,
+    "reset": lambda: onegraph.reset(),
+    "run": lambda: onegraph.run(double)(X),
+    "set_stance": lambda: onegraph.set_stance("default"),
+    "skip": lambda: onegraph.skip(double)(X),
+    "skip_frame": lambda: onegraph.skip_frame("why"),
+    "substitute_in_graph": substitute,
+}
+REFUSED = {"set_stance"}  # says so
+
+
+def outcome(function: Callable[..., Any]) -> str:
+    try:
+        return str(function(X))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main() -> None:
+    assert set(USES) == set(onegraph.__all__)
+    wrong = []
+    for name, use in USES.items():
+
+        def program(x: Tensor, use: Callable[[], Any] = use) -> Any:
+            y = x + 1
+            return y * 2, use()
+
+        expected, compiled = outcome(program), onegraph.compile(program)
+        for _ in range(3):
+            found = outcome(compiled)
+            if name in REFUSED:
+                right = found.startswith("ForbiddenCallError: call of") and "forbidden-function" in found
+            else:
+                right = found == expected
+            if not right:
+                wrong.append(f"{name}: {found}, not {expected}")
+    print("\n".join(wrong) or "all as eager")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
