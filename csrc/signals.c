@@ -8,6 +8,7 @@
    Source of the field: `_Py_ThreadCanHandleSignals` in CPython's `Include/internal/pycore_pystate.h`, 3.11 to 3.14. */
 #include "onegraph.h"
 
+#undef _PyGC_FINALIZED /* CPython 3.12 has it as a macro, and as a function in what comes now */
 #define Py_BUILD_CORE
 #include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
