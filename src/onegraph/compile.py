@@ -34,7 +34,7 @@ from onegraph.base.arguments import (
 )
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError, CompileError, InvalidArgument, OnegraphError
+from onegraph.base.errors import CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
 from onegraph.base.work import work
@@ -48,6 +48,7 @@ from onegraph.capture.graph.memory import has_address
 from onegraph.capture.graph.record import is_recording
 from onegraph.capture.hook import Region
 from onegraph.capture.resume.resume_function import forget_dead
+from onegraph.capture.translate import reported
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
@@ -326,19 +327,8 @@ def list_backends() -> list[str]:
 
 
 def foreign(backend: Backend) -> GraphCompiler:
-    """A user's backend `(graph_module, example_inputs)` as a graph compiler: whatever it raises is its failure."""
-
-    def compile_graph(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
-        try:
-            return backend(module, examples)
-        except OnegraphError:
-            raise
-        except Exception as error:
-            raise BackendError(
-                f"the backend failed on the graph of {cx.frame}: {type(error).__name__}: {error}"
-            ) from error
-
-    return compile_graph
+    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
+    return reported(lambda module, examples, cx: backend(module, examples))
 
 
 # ---- compile ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError
+from onegraph.base.errors import BackendError, OnegraphError
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.replacement import Translated, checked, replacement
@@ -47,13 +47,29 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
     looking = _C.looking(False)
     try:
         with COLLECTOR.while_tracing(), autocast_uncached():
-            compiled = compile_graph(graph.module, list(graph.examples), cx)
+            make = reported(compile_graph) if cx.config.raise_compiler_errors else compile_graph
+            compiled = make(graph.module, list(graph.examples), cx)
     finally:
         _C.looking(looking)
         graph.release()
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
     return compiled
+
+
+def reported(compile_graph: CompileGraph) -> CompileGraph:
+    """The same, but whatever it raises is a BackendError: its failure, and not one of onegraph that can be mended."""
+
+    def compile_or_report(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
+        try:
+            return compile_graph(module, examples, cx)
+        except OnegraphError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise BackendError(f"the backend failed on the graph of {cx.frame}: {reason}") from error
+
+    return compile_or_report
 
 
 def run_as_written(start: FrameStart) -> None:

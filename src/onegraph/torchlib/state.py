@@ -96,17 +96,18 @@ def surely(*steps: Callable[[], object]) -> None:
     """Take all of the steps, also where one fails: it is tried again, as memory or room for frames may have been short.
 
     Raises:
-        Exception: what the last one that failed twice has raised.
+        BaseException: what the last one that failed twice has raised, or an interrupt.
     """
     failed = None
     for step in steps:
         try:
             step()
-        except Exception:
+        except BaseException as error:
+            failed = failed if isinstance(error, Exception) else error
             try:
                 step()
-            except Exception as error:
-                failed = error
+            except BaseException as again:
+                failed = again
     if failed is not None:
         raise failed
 
