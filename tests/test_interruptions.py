@@ -140,5 +140,20 @@ print(len(own) > 200, onegraph.compile(lambda x: (x + 1).sum())(x).item())
     assert program(text, tmp_path).split() == ["True", "40.0"]
 
 
+def test_a_kernel_for_whose_code_there_is_no_memory(tmp_path: Path) -> None:
+    text = """
+import resource
+f = onegraph.compile(lambda x, w: torch.softmax(torch.relu(x @ w) * 2, -1).sum(0), options={"cache": False})
+w = torch.ones(5, 5)
+f(x, w)
+onegraph.reset()
+used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (used + (24 << 20), resource.getrlimit(resource.RLIMIT_AS)[1]))
+print(f(x, w).sum().item())
+"""
+    found = program(text, tmp_path)
+    assert found.count("there is no memory to compile <lambda>") == 1 and "4.0" in found and "defect" not in found
+
+
 def test_public_functions_in_compiled_code(tmp_path: Path) -> None:
     assert run(str(ROOT / "tests" / "faults" / "public.py"), folder=tmp_path).split() == ["all", "as", "eager"]

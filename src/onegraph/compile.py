@@ -34,7 +34,7 @@ from onegraph.base.arguments import (
 )
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import CompileError, InvalidArgument
+from onegraph.base.errors import NO_MEMORY, CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
 from onegraph.base.work import work
@@ -131,7 +131,7 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
             raise
         reason = f"{type(error).__name__}: {error}"
         cx.emit(ev.OperatorFellBack(cx.frame, "all operators", reason))
-        LOGGER.warning(COMPILER_FAILED, cx.frame, reason)
+        LOGGER.warning(NO_MEMORY if isinstance(error, MemoryError) else COMPILER_FAILED, cx.frame, reason)
         return module.forward
 
 

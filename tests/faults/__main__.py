@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from tests.faults import forks, raising, signals
+from tests.faults import forks, memory, raising, signals
 from tests.faults.programs import PROGRAMS
 
 
@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--everywhere", action="store_true", help="in each program that comes to a function")
     parser.add_argument("--signals", type=int, metavar="N", help="signals at N random moments instead")
     parser.add_argument("--forks", type=int, metavar="N", help="N forks while another thread compiles instead")
+    parser.add_argument("--memory", type=int, metavar="N", help="N children of each program with little memory")
     parser.add_argument("--sample", type=int, metavar="N", default=0, help="N functions of each program, by chance")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -29,6 +30,8 @@ def main() -> int:
     programs = [program for program in PROGRAMS if not given.program or program.name in given.program]
     if given.signals is not None:
         return signals.run(programs, given.signals, given.seed)
+    if given.memory is not None:
+        return memory.run(programs, given.memory)
     if given.forks is not None:
         return forks.run(programs, given.forks)
     errors = [error for error in raising.ERRORS if not given.error or error.__name__ in given.error]

@@ -16,6 +16,10 @@ class InvalidArgument(OnegraphError, TypeError, ValueError):
     """
 
 
+#: What is logged where a frame cannot be compiled for want of memory: that is no defect.
+NO_MEMORY = "there is no memory to compile %s, which runs eagerly: %s"
+
+
 class BackendError(OnegraphError):
     """A backend failed, or returned something that cannot be called. The original error is the `__cause__`."""
 

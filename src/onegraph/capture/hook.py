@@ -18,7 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import GraphBreakError, OnegraphError, RecompileLimitError
+from onegraph.base.errors import NO_MEMORY, GraphBreakError, OnegraphError, RecompileLimitError
 from onegraph.base.events import Location
 from onegraph.base.locks import Lock
 from onegraph.base.pipeline import timed
@@ -101,7 +101,7 @@ class Region:
         except Exception as error:
             if isinstance(error, OnegraphError) or self.fullgraph or self.cx.config.raise_compiler_errors:
                 raise
-            LOGGER.warning(CAPTURE_FAILED, code.co_qualname, f"{type(error).__name__}: {error}")
+            tell_failed(code.co_qualname, error)
             return None
         if isinstance(answer, Failing):
             self._fail(answer, FrameStart(function, code, values))
@@ -182,7 +182,7 @@ class Region:
             if not cx.config.suppress_errors and not isinstance(error, RecursionError):
                 if isinstance(error, OnegraphError) or cx.config.raise_compiler_errors:
                     raise
-                LOGGER.warning(CAPTURE_FAILED, cx.frame, reason)  # a defect of ours costs speed
+                tell_failed(cx.frame, error)
             return Skipped(reason)
         finally:
             _C.flush_denormals(flushing)
@@ -222,6 +222,13 @@ class Region:
             forgotten, self._versions = self._versions, {}
         self.context.clear()
         forgotten.clear()  # with no lock held: kernels die here, and those who wait for that are called
+
+
+def tell_failed(frame: object, error: Exception) -> None:
+    """A defect of ours costs speed."""
+    LOGGER.warning(
+        NO_MEMORY if isinstance(error, MemoryError) else CAPTURE_FAILED, frame, f"{type(error).__name__}: {error}"
+    )
 
 
 def of_user(entry: TracebackType | None) -> TracebackType | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from onegraph.compiler.codegen.vector_library import addresses, torch_library
 _LOCK = Lock()  # LLVM's global context is not safe to share
 # A process forks between calls of LLVM: what it has begun in another thread would stay so in the child.
 os.register_at_fork(before=lib._lock.__enter__, after_in_parent=lib._lock.__exit__, after_in_child=lib._lock.__exit__)
+_ROOM = 64 << 20, 256  # bytes that LLVM may need: for a small module, and for each character of a large one
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 
@@ -75,9 +77,22 @@ def optimized(text: str, target: llvm.TargetMachine) -> llvm.ModuleRef:
     return module
 
 
+def need_room(text: str) -> None:
+    """Raise MemoryError where LLVM might not find memory for this module: it would end the process."""
+    try:
+        mmap.mmap(-1, max(_ROOM[0], _ROOM[1] * len(text))).close()
+    except OSError as error:
+        raise MemoryError("there is no memory left to compile a kernel in") from error
+
+
 def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache | None = None) -> Compiled:
-    """Native code of the module, from the cache if it holds it."""
+    """Native code of the module, from the cache if it holds it.
+
+    Raises:
+        MemoryError: if there is not enough for it.
+    """
     with _LOCK:
+        need_room(text)
         target = machine(cpu)
         key = key_of(text, *description(cpu), str(llvm.llvm_version_info))
         found = kept.load(key) if kept is not None else None
