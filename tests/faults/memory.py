@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onegraph
-from tests.faults.programs import Program
+from tests.faults.programs import Program, warm
 from tests.faults.raising import equal
 
 MOST = 96 << 20  # bytes that a child may take
@@ -35,6 +35,7 @@ def child(program: Program, left: int) -> str:
 def run(programs: Sequence[Program], count: int) -> int:
     """Try so many children for each program; how many had an accident."""
     failed = 0
+    warm()
     for program in programs:
         outcomes = children(program, count)
         failed += sum(outcomes.values()) - sum(outcomes[name] for name in ("right", "MemoryError", "torch: no memory"))
@@ -45,7 +46,6 @@ def run(programs: Sequence[Program], count: int) -> int:
 
 def children(program: Program, count: int) -> Counter[str]:
     """What became of each."""
-    program.observe(program.compiled())
     outcomes: Counter[str] = Counter()
     for number in range(count):
         reader, writer = os.pipe()

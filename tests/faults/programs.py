@@ -28,6 +28,11 @@ class Program:
         return self.observe(self.make())
 
 
+def warm() -> None:
+    """Load what compilations need, without gradients: a torch built for CUDA makes none in a child of one that has."""
+    onegraph.compile(infer())(values(4, 3), values(3, 2))
+
+
 def values(*shape: int) -> Tensor:
     return torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape)
 

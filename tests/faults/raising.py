@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import onegraph
-from tests.faults.programs import Program
+from tests.faults.programs import Program, warm
 from tests.faults.state import changed, state
 
 PATIENCE = 60  # seconds, after which a child hangs
@@ -107,8 +107,8 @@ def name_of(function: FunctionType) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def reached(program: Program) -> list[FunctionType]:
-    """The functions that a compilation of the program and its calls come to, in order."""
+def reached(program: Program) -> str:
+    """The names of the functions that a compilation of the program and its calls come to, in order, as lines."""
     found: list[FunctionType] = []
     onegraph.reset()
     compiled = program.compiled()
@@ -118,7 +118,7 @@ def reached(program: Program) -> list[FunctionType]:
     finally:
         for each in instead:
             each.restore()
-    return found
+    return "\n".join(map(name_of, found))
 
 
 def raising(error: type[BaseException]) -> Callable[[], None]:
@@ -168,9 +168,12 @@ def apart(question: Callable[[], str]) -> str:
     if not process:
         signal.alarm(PATIENCE)
         try:
-            os.write(writer, question().encode()[:60_000])
+            answered = question()
         except BaseException as raised:
-            os.write(writer, f"the check itself raises {type(raised).__name__}: {raised}".encode()[:60_000])
+            answered = f"the check itself raises {type(raised).__name__}: {raised}"
+        try:
+            with os.fdopen(writer, "wb") as out:
+                out.write(answered.encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -194,12 +197,13 @@ def run(
         chance, some: try so many of each program's functions, drawn by chance; 0 for all.
     """
     tried, failed = 0, 0
-    seen: set[str] = set()
+    seen = set(LAST)
+    warm()
+    known = {name_of(function): function for function in functions()}
     for program in programs:
-        come_to = reached(program)
-        wanted = [function for function in come_to if everywhere or name_of(function) not in seen]
-        wanted = [function for function in wanted if name_of(function) not in LAST]
-        seen.update(map(name_of, come_to))
+        come_to = apart(functools.partial(reached, program)).splitlines()
+        wanted = [known[name] for name in come_to if name not in (LAST if everywhere else seen)]
+        seen.update(come_to)
         wanted = chance.sample(wanted, min(some, len(wanted))) if some else wanted
         for error in errors:
             for function in wanted:

@@ -12,6 +12,7 @@ import torch
 import onegraph
 from onegraph import _C
 from onegraph.torchlib import private
+from onegraph.torchlib.warned import OfThread
 
 
 def state() -> dict[str, Any]:
@@ -27,7 +28,7 @@ def state() -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "autocast cache": torch.is_autocast_cache_enabled(),
         "hooks": private.top_saved_tensors_hooks(False),
-        "filters": len(warnings.filters),
+        "filters": sum(type(rule[3]) is OfThread for rule in warnings.filters),
         "warn always": torch.is_warn_always_enabled(),
         "context": _C.current_context(),
         "working": is_working(),
