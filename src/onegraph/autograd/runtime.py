@@ -51,9 +51,10 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
         results = run(*inputs)
         try:
             return finished(inputs, results)
-        except BaseException:  # some inputs may have their new values: nobody is to run the graph again
+        except BaseException:  # where an input may have its new value, nobody is to run the graph again
             for mutation in spec.mutations:
-                count_writes(inputs[mutation.input], 1)
+                if is_made_uncounted(mutation, inputs[mutation.input], results):
+                    count_writes(inputs[mutation.input], 1)
             raise
 
     def finished(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
@@ -118,6 +119,12 @@ def write(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> None:
         seen.copy_(results[mutation.value.index])
         more -= 1
     count_writes(target, more)
+
+
+def is_made_uncounted(mutation: Mutation, target: Tensor, results: Sequence[Any]) -> bool:
+    """Whether the new value of an input may be there although autograd counts no write."""
+    in_place = mutation.value is None or results[mutation.value.index] is target
+    return in_place or not mutation.writes
 
 
 def count_writes(tensor: Tensor, count: int) -> None:
