@@ -200,8 +200,7 @@ class Region:
 
     def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
         """Report why no version fits; False when the limit is reached."""
-        failed = versions.compiled[-1].guards.failing(function, values)
-        reason, cause = explain_failure(failed, function, values)
+        reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
         limit = self.cx.config.recompile_limit
         if len(versions.compiled) >= limit:
             if self.fullgraph:
@@ -243,6 +242,5 @@ def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], ver
     frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
     if not versions.compiled:
         return f"{frame} was not compiled yet"
-    failed = versions.compiled[-1].guards.failing(function, values)
-    reason, cause = explain_failure(failed, function, values)
+    reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
     return f"no compiled version of {frame} fits the call: {reason}" + (f", which {cause} needs" if cause else "")

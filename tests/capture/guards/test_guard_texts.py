@@ -138,6 +138,31 @@ def test_what_is_computed_of_sizes_is_computed_once() -> None:
     assert text.count("PAIR ") == 1
 
 
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ([torch.ones(3), torch.ones(3).double(), torch.ones(5)], "`x` had size [3], has [5]"),
+        ([torch.ones(3, 1).double(), torch.ones(3), torch.ones(3, 1)], "`x` was float64, is float32"),
+        ([torch.ones(3, requires_grad=True), torch.ones(3, 3), torch.ones(3)], "`x` required grad, does not"),
+        ([torch.ones(3), None, torch.ones(3).double()], "`x` was float32, is float64"),
+    ],
+    ids=["size", "type", "gradient", "another type of object"],
+)
+def test_the_reason_is_that_of_the_closest_version(calls: list[Any], reason: str) -> None:
+    def f(x: Any) -> Any:
+        return x if x is None else x * 3
+
+    assert reasons(f, *((x,) for x in calls), dynamic=False)[-1] == reason
+
+
+def test_the_closest_version_is_that_of_which_most_holds() -> None:
+    def f(x: torch.Tensor, mode: str, k: int) -> torch.Tensor:
+        return x * k if mode == "a" else x + k
+
+    x = torch.ones(2)
+    assert reasons(f, (x, "a", 1), (x, "b", 1), (x, "a", 2), dynamic=False)[-1] == "`k` was 1, is 2"
+
+
 def test_the_state_of_the_process() -> None:
     compiled, x = onegraph.compile(lambda x: x + 1, backend="eager"), torch.ones(2)
     with Watch() as watch:
@@ -233,4 +258,4 @@ def test_a_new_kind_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     program = assemble(guards, (), None, frame.__globals__)
     assert [str(each) for each in program.explanations[1:]] == ["type(n) is int", "n % 2 == 0"]
     assert [program.failing(frame, (value,)) is None for value in (2, 3, 2.0)] == [True, False, False]
-    assert explain_failure(program.failing(frame, (3,)), frame, (3,)) == ("`n` was even, is 3", None)
+    assert explain_failure([program], frame, (3,)) == ("`n` was even, is 3", None)

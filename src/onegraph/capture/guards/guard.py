@@ -20,7 +20,7 @@ from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Globals, Source, written
-from onegraph.capture.guards.texts import shown, tensor_difference, tensor_text, type_text
+from onegraph.capture.guards.texts import shown, tensor_differences, tensor_text, type_text
 from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 from onegraph.capture.pyobject.value_text import short
 from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, Named, parts_of, passes_away
@@ -227,7 +227,7 @@ class OfTensor(GuardKind):
 
     def difference(self, guard: Guard, what: str, value: Any) -> str | None:
         if isinstance(value, torch.Tensor):
-            return f"`{what}` {tensor_difference(guard.arg, _C.TensorSpec(value))}"
+            return f"`{what}` {tensor_differences(guard.arg, _C.TensorSpec(value))[0]}"
         return f"`{what}` was a tensor, is {shown(value)}"
 
 

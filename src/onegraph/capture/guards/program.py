@@ -54,8 +54,12 @@ class GuardProgram:
 
     def failing(self, function: object, values: tuple[Any, ...]) -> Reason | None:
         """The first guard that does not hold for a call, or None."""
+        return self.failing_at(function, values)[1]
+
+    def failing_at(self, function: object, values: tuple[Any, ...]) -> tuple[int, Reason | None]:
+        """How many instructions pass for a call, and the guard of the one that does not, if any."""
         index = self.native.failing(function, values)
-        return None if index < 0 else self.explanations[index]
+        return (len(self.explanations), None) if index < 0 else (index, self.explanations[index])
 
 
 class Assembler:

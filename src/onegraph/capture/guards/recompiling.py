@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
+
+import torch
 
 from onegraph import _C
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import Guard, ShapeCondition
-from onegraph.capture.guards.program import Reason
+from onegraph.capture.guards.program import GuardProgram, Reason
 from onegraph.capture.guards.source import (
     Arg,
     Attr,
@@ -24,16 +27,25 @@ from onegraph.capture.guards.source import (
     base_of,
     written,
 )
+from onegraph.capture.guards.texts import tensor_differences
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.capture.pyobject.weakly_known import referred
 
 _MISSING = object()
+#: More than a tensor can have in common with another one, and differ in.
+MANY = 100
 
 
 def explain_failure(
-    failed: Reason | None, function: FunctionType, values: tuple[Any, ...]
+    versions: Iterable[GuardProgram], function: FunctionType, values: tuple[Any, ...]
 ) -> tuple[str, Location | None]:
-    """A guard that fails for a call in words, with what the call has instead, and the user's line that needed it."""
+    """Why the closest of these versions does not fit a call: its guard that fails, in words, with what the call has
+    instead, and the user's line that needed it.
+
+    The closest is that of which most holds; of a tensor, that with the fewest differences; else the newest.
+    """
+    found = [version.failing_at(function, values) for version in versions]
+    *_, failed = max((passed, -differences(why, function, values), age, why) for age, (passed, why) in enumerate(found))
     match failed:
         case Guard():
             return difference(failed, value_at(failed.source, function, values)), failed.location
@@ -43,6 +55,16 @@ def explain_failure(
             return "the state of the process changed", None
         case _:
             return f"the state of the process changed: {', '.join(changed(failed))}", None
+
+
+def differences(failed: Reason | None, function: FunctionType, values: tuple[Any, ...]) -> int:
+    """In how many things the value of a call is not as a guard wants it."""
+    if not isinstance(failed, Guard) or failed.kind not in ("tensor", "equal", "is", "type"):
+        return 1
+    value = value_at(failed.source, function, values)
+    if failed.kind == "tensor" and isinstance(value, torch.Tensor):
+        return len(tensor_differences(failed.arg, _C.TensorSpec(value)))
+    return 1 if type(value) is type(failed.arg) else MANY
 
 
 def changed(state: _C.GlobalState) -> tuple[str, ...]:

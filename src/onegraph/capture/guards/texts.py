@@ -37,21 +37,22 @@ def tensor_text(spec: _C.TensorSpec) -> str:
     return f"a {spec.dtype.removeprefix('torch.')} {kind} on {spec.device} of size {sizes}{layout}{grad}"
 
 
-def tensor_difference(before: _C.TensorSpec, now: _C.TensorSpec) -> str:
-    """The first thing in which a tensor is not as it has to be."""
+def tensor_differences(before: _C.TensorSpec, now: _C.TensorSpec) -> list[str]:
+    """In what a tensor is not as it has to be; what matters most comes first."""
+    found = []
     if before.type is not now.type:
-        return f"was a {type_text(before.type)}, is a {type_text(now.type)}"
+        found.append(f"was a {type_text(before.type)}, is a {type_text(now.type)}")
     if before.dtype != now.dtype:
-        return f"was {before.dtype.removeprefix('torch.')}, is {now.dtype.removeprefix('torch.')}"
+        found.append(f"was {before.dtype.removeprefix('torch.')}, is {now.dtype.removeprefix('torch.')}")
     if before.device != now.device:
-        return f"was on {before.device}, is on {now.device}"
-    for name, wanted, found in (("size", before.sizes, now.sizes), ("strides", before.strides, now.strides)):
-        wanted, found = wanted or (), found or ()
-        if len(wanted) != len(found) or any(a is not None and a != b for a, b in zip(wanted, found, strict=True)):
-            return f"had {name} {anything(wanted)}, has {anything(found)}"
+        found.append(f"was on {before.device}, is on {now.device}")
+    for name, wanted, has in (("size", before.sizes, now.sizes), ("strides", before.strides, now.strides)):
+        wanted, has = wanted or (), has or ()
+        if len(wanted) != len(has) or any(a is not None and a != b for a, b in zip(wanted, has, strict=True)):
+            found.append(f"had {name} {anything(wanted)}, has {anything(has)}")
     if before.requires_grad != now.requires_grad:
-        return "required grad, does not" if before.requires_grad else "did not require grad, does"
-    return "is of another layout"
+        found.append("required grad, does not" if before.requires_grad else "did not require grad, does")
+    return found or ["is of another layout"]
 
 
 def shown(value: Any) -> str:
