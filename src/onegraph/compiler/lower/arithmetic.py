@@ -17,7 +17,7 @@ from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
-from onegraph.ir.types import BOOL, DType
+from onegraph.ir.types import BOOL, F16, DType
 
 aten = torch.ops.aten
 
@@ -61,7 +61,7 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
 
 @lower(aten.pow.Tensor_Scalar)
 def pow_scalar(g: Lowerer, x: View, exponent: Any) -> Any:
-    """A known exponent: products, roots and reciprocals where eager uses them."""
+    """A known exponent: products, roots and reciprocals where eager uses them. (In float16 it uses no roots.)"""
     value = exponent.constant if isinstance(exponent, Index) else exponent
     result = g.result
     if not isinstance(value, int | float) or (isinstance(value, float) and not math.isfinite(value)):
@@ -71,8 +71,9 @@ def pow_scalar(g: Lowerer, x: View, exponent: Any) -> Any:
         return NotImplemented
     if dtype is BOOL:
         return NotImplemented
-    power = rounded(value, result.dtype)
-    return g.pointwise(result.shape, result.dtype, lambda cell: powered(cell.load(x).to(dtype), power))
+    exponent = rounded(value, result.dtype)
+    compute = s.power if result.dtype is F16 and abs(exponent) == 0.5 else powered
+    return g.pointwise(result.shape, result.dtype, lambda cell: compute(cell.load(x).to(dtype), exponent))
 
 
 def powered(x: Scalar, exponent: float) -> Scalar:
