@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -137,10 +137,10 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
     # A list, or an argument that may be None, gives as many tensors as the call has there.
     results += ["Tensor" if str(schema.arguments[i].type) == "Tensor" else "Tensor[]" for i in written]
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         copies = {id(tensor): copy(tensor) for tensor in written_tensors(op, args, kwargs)}
         args, kwargs = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (args, kwargs))
-        returned = results_of(op, op(*args, **kwargs))
+        returned = results_of(op, function(*args, **kwargs))
         values = [r for r, info in zip(returned, schema.returns, strict=True) if info.alias_info is None]
         for position, type in zip(written, results[len(plain) :], strict=True):
             tensors = written_tensors_of(op, position, args, kwargs)
@@ -150,10 +150,16 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
 
     tags = (torch.Tag.nondeterministic_seeded,) if is_random(op) else ()
     _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, partial(run, op), "CompositeExplicitAutograd")
+    if not schema.returns:  # whatever is written, copies of the arguments are: no fake implementation is needed
+        _LIBRARY.impl(name, partial(run, does_nothing), "Meta")
     made = getattr(torch.ops.onegraph, name).default
     _ORIGINAL[made] = op
     return made
+
+
+def does_nothing(*args: Any, **kwargs: Any) -> None:
+    """What stands for an operator without results where tensors have no contents."""
 
 
 def writes_as_library(target: Any) -> bool:

@@ -234,7 +234,7 @@ class Sizes:
         If the size is now the small number that has another answer, it is that in every call.
         """
         symbols = condition.left.symbols | condition.right.symbols
-        if len(symbols) != 1:
+        if len(symbols) != 1 or self.is_unknown(condition):
             return None
         (symbol,) = symbols
         small = self.small.of(symbol)

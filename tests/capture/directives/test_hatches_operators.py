@@ -116,6 +116,32 @@ def test_written_arguments(backend: str) -> None:
 
 
 @backends
+def test_an_operator_without_results_needs_no_fake(backend: str) -> None:
+    library = torch.library.Library("onegraph_tests", "FRAGMENT")
+    name = f"add_into_{backend}"
+    library.define(f"{name}(Tensor(a!) x, Tensor y, *, Tensor(b!)? z=None) -> ()", tags=torch.Tag.pt2_compliant_tag)
+
+    def add_into(x: torch.Tensor, y: torch.Tensor, *, z: torch.Tensor | None = None) -> None:
+        for total in (x,) if z is None else (x, z):
+            total.add_(y)
+
+    library.impl(name, add_into, "CPU")
+    operator = getattr(torch.ops.onegraph_tests, name)
+
+    def once(x, y):
+        operator(x, y)
+        return x * 2
+
+    def twice(x, y):
+        made = y * 3
+        operator(x, y, z=made)
+        return made * x
+
+    check(once, backend, X.clone(), X + 1, options={"raise_compiler_errors": True})
+    check(twice, backend, X.clone(), X + 1, options={"raise_compiler_errors": True})
+
+
+@backends
 def test_lists_among_the_results(backend: str) -> None:
     def f(x):
         a, b = several([x * 2, x + 1], "name", 2.0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import onegraph
+from onegraph.base import events as ev
 from tests.capture.resume.test_breaks import Watch
 
 X = torch.tensor([1.5, -2.0, 4.0])
@@ -105,6 +106,20 @@ def test_gradients() -> None:
     x = X.clone().requires_grad_()
     onegraph.compile(lambda x: (x * x.detach().sum().item()).sum(), fullgraph=True, **OPTIONS)(x).backward()
     assert torch.equal(x.grad, X.sum().expand(3))
+
+
+@pytest.mark.parametrize("check", [torch._check, torch._check_value], ids=lambda f: f.__name__)
+def test_a_check_of_a_number_is_made_by_the_program(check: Any) -> None:
+    def program(x):
+        n = (x + 1).item()
+        check(n >= 0)
+        return x * n
+
+    with Watch() as watch:
+        assert onegraph.compile(program, **OPTIONS)(torch.tensor(2)) == 6
+    assert {event.code for event in watch.of(ev.GraphBroken)} == {"tensor-item"}
+    with pytest.raises(Exception, match="cond to be True|Expected"):
+        onegraph.compile(program, **OPTIONS)(torch.tensor(-3))
 
 
 def test_torch_configuration_is_honoured() -> None:

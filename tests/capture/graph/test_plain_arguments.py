@@ -55,6 +55,25 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+#: Element types, given as Python's types of numbers.
+ELEMENTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "conversion": lambda x: x.to(int) + x.to(dtype=bool),
+    "made": lambda x: torch.zeros(4, dtype=int) + x + torch.ones(4, dtype=float),
+    "of numbers": lambda x: torch.tensor(3, dtype=float) * torch.full((4,), 1, dtype=bool) + x,
+    "like": lambda x: torch.zeros_like(x, dtype=int) + x.new_ones(4, dtype=bool),
+    "range": lambda x: torch.arange(4, dtype=float) + x,
+    "reduced": lambda x: x.sum(dtype=float) + x.softmax(0, dtype=float),
+    "complex": lambda x: torch.ones(4, dtype=complex) * x,
+    "memory": lambda x: x.double().view(dtype=int),
+}
+
+
+@pytest.mark.parametrize("program", ELEMENTS.values(), ids=ELEMENTS)
+def test_element_types_given_as_types_of_python(program: Callable[[Tensor], Tensor]) -> None:
+    x = torch.arange(4.0)
+    torch.testing.assert_close(onegraph.compile(program, fullgraph=True)(x), program(x))
+
+
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_plain_arguments(program: Callable[[Tensor], Tensor]) -> None:
     x = torch.arange(4.0)

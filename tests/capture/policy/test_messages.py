@@ -86,6 +86,12 @@ def warnings_that_are_errors(x):
     return x + 1
 
 
+def copies_of_tensors(x):
+    y = torch.tensor(x) + 1
+    LOG.info("between")
+    return y + x.new_tensor(y.double()) + torch.tensor(y.sum(), dtype=torch.int64)
+
+
 def messages(function: Callable[..., Any]) -> Any:
     STREAM.seek(0)
     STREAM.truncate()
@@ -104,6 +110,7 @@ PROGRAMS = {
     of_what_is_handled: 1,
     with_the_exception: 1,
     warnings_that_are_errors: 1,
+    copies_of_tensors: 0,
 }
 
 
@@ -114,3 +121,15 @@ def test_messages_are_those_of_eager_mode(program: Callable[..., Any]) -> None:
         seen = messages(onegraph.compile(program, backend="eager"))
     assert seen == messages(program)
     assert bool(watch.of(ev.GraphBroken)) == bool(PROGRAMS[program])
+
+
+def test_a_copy_of_a_tensor_is_one_where_warnings_are_errors() -> None:
+    def program(x):
+        return torch.tensor(x) + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="clone"):
+            onegraph.compile(program, backend="eager")(torch.ones(2))
+    with pytest.warns(UserWarning, match="clone"):
+        assert not onegraph.compile(program)(torch.ones(2, requires_grad=True)).requires_grad

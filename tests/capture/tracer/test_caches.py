@@ -228,6 +228,33 @@ def test_hits_and_misses_are_those_of_eager(program: Callable[..., Any]) -> None
     assert run(onegraph.compile(program)) == run(program)
 
 
+class Recipe:
+    def __init__(self, parts):
+        self.parts = parts
+
+
+@functools.lru_cache(256)
+def recipe(pattern):
+    return Recipe(pattern.split())
+
+
+@functools.lru_cache(256)
+def sizes(found, shape):
+    return shape[0], shape[1] * len(found.parts) // 3
+
+
+def test_what_a_cache_gives_is_asked_of_another_cache() -> None:
+    """None of them has a result before the first call."""
+
+    def reshaped(x):
+        return x.reshape(sizes(recipe("b n d"), tuple(x.shape))) * recipe("a b").parts.index("b")
+
+    compiled = onegraph.compile(reshaped, fullgraph=True)
+    for shape in ((2, 4), (2, 6), (2, 4)):
+        assert torch.equal(compiled(torch.ones(shape)), torch.ones(shape))
+    assert recipe.cache_info() == (4, 2, 256, 2) and sizes.cache_info() == (1, 2, 256, 2)
+
+
 def test_a_cached_function_that_is_compiled() -> None:
     def run(compile: Callable[..., Any]) -> list[Any]:
         cached = functools.lru_cache(maxsize=2)(lambda n: n * 2)

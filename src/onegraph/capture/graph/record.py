@@ -375,6 +375,8 @@ class Recorder(TorchFunctionMode):
                 return value.item()
             case _ if value is None or value is Ellipsis or isinstance(value, GRAPH_CONSTANTS):
                 return value
+            case type() if type(value) is type and value in ELEMENT_TYPES:
+                return ELEMENT_TYPES[value]
             case torch.Generator():
                 raise GraphBreak(GENERATOR_ARGUMENT)
             case _:
@@ -415,6 +417,8 @@ def is_recording() -> bool:
 
 #: What a graph's code can show, and what its nodes may refer to.
 GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, OpOverload, bytes, enum.Enum)
+#: What operators take Python's types of numbers for, as the type of their result's elements.
+ELEMENT_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 #: The functions that tensors have as methods, by the name of the method.
 METHOD_NAMES: dict[Any, str] = {
     getattr(torch.Tensor, name): name

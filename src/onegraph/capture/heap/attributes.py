@@ -172,9 +172,17 @@ class Attributes(Machine):
             attributes = self.world.attributes(obj)
             if attributes is not None:
                 return self.world.lookup(attributes, name)
-            return NULL if flags_of(type(obj)) & HEAP_TYPE else super().own_value(obj, name)
+            return self._own_of_shared(obj, name) if flags_of(type(obj)) & HEAP_TYPE else super().own_value(obj, name)
         except KeyError:
             return NULL
+
+    def _own_of_shared(self, obj: Any, name: str) -> Any:
+        """What an object that is used as it is has in its instance dictionary: a form of `typing`, a kernel."""
+        own = instance_dict(obj)
+        if own is None or isinstance(obj, type) or id(obj) in self.world.opaque or not self.world.is_pinned(obj):
+            return NULL
+        place = Item(DictOf(self.world.origin[id(obj)]), name)
+        return self.world.admit(own[name], place, not is_library(type(obj).__module__ or ""))
 
     def _own_of_function(self, function: types.FunctionType, name: str) -> Any:
         origin = self.world.origin.get(id(function))

@@ -122,7 +122,8 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     args, kwargs = tracer.numbers.concrete_deep(args, "value"), tracer.numbers.concrete_deep(kwargs, "value")
     question = Question(in_process(world, args), tuple((name, in_process(world, kwargs[name])) for name in kwargs))
     found = question(function)
-    pending = tracer.effects or world.has_written() or tracer.recorder.fake.effects.random
+    waiting = any(said is not ask_again for said, _, _ in tracer.effects)
+    pending = waiting or world.has_written() or tracer.recorder.fake.effects.random
     if found is MISSING and not (pending or may_write(tracer, function.__wrapped__)):
         found = compute(function, question)
     if found is MISSING:

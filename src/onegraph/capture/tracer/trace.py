@@ -40,7 +40,16 @@ from onegraph.capture.policy.python import (
     operations,
 )
 from onegraph.capture.policy.python.messages import check_logged, message_marks
-from onegraph.capture.policy.torch import contexts, custom_functions, module, questions, randomness, tensors, transforms
+from onegraph.capture.policy.torch import (
+    contexts,
+    copied_tensors,
+    custom_functions,
+    module,
+    questions,
+    randomness,
+    tensors,
+    transforms,
+)
 from onegraph.capture.policy.torch.contexts import leave_open_contexts
 from onegraph.capture.policy.torch.questions import put_back
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -75,6 +84,7 @@ POLICIES = (
     classes,
     contexts,
     copies,
+    copied_tensors,
     custom_functions,
     formatting,
     generators,

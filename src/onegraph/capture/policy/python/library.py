@@ -34,10 +34,16 @@ def made_class(tracer: Tracing, cls: Any) -> Any:
     tracer.world.made_classes[id(cls)] = tracer.world.keep(cls)
     for found in vars(cls).values():
         value = found.__func__ if type(found) in (staticmethod, classmethod) else found
-        home = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
-        if home is not None and (home == cls.__module__ or home not in sys.modules):
+        if isinstance(value, types.FunctionType) and is_of_class(tracer, value, cls):
             tracer.world.made_functions[id(value)] = tracer.world.keep(value)
     return cls
+
+
+def is_of_class(tracer: Tracing, function: types.FunctionType, cls: type) -> bool:
+    """Whether a function was made with a class: in its module, from a text, or with variables of the maker."""
+    home = function.__globals__.get("__name__")
+    made = home == cls.__module__ or home not in sys.modules
+    return made or bool(function.__closure__) and not tracer.world.is_outside(function)
 
 
 @policy(collections.namedtuple)
