@@ -9,7 +9,9 @@ import pytest
 from compiler.evaluate import run
 
 from onegraph.base.context import Context
+from onegraph.compiler.body import Body
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.schedule import inline as inline_pass
 from onegraph.compiler.schedule.absorb_views import absorb_views
 from onegraph.compiler.schedule.axes import merge_axes, split_axes
 from onegraph.compiler.schedule.flatten import flatten
@@ -75,6 +77,29 @@ def test_a_chain_becomes_one_kernel() -> None:
         "  t2: f32 = add(t1, t1)\n"
         "  store y[i0, i1] = t2"
     )
+
+
+def test_a_chain_is_not_copied_for_each_of_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = 100
+    names = ["x", *(f"a{k}" for k in range(links)), "y"]
+    kernels = [
+        f"""\
+  kernel k{k}(i0: 6, i1: 4):
+    t0: f32 = load {names[k]}[i0, i1]
+    t1: f32 = mul(t0, 0.99)
+    t2: f32 = add(t1, t0)
+    store {names[k + 1]}[i0, i1] = t2
+"""
+        for k in range(links + 1)
+    ]
+    text = f"program(x):\n{buffers(**dict.fromkeys(names, (6, 4)))}\n{''.join(kernels)}  return y\n"
+    copied = []
+    let = Body.let
+    monkeypatch.setattr(Body, "let", lambda self, dtype, value: copied.append(value) or let(self, dtype, value))
+    at_once = kernels_after(text, inline)
+    assert at_once.count("kernel") == 1 and len(copied) < 6 * links
+    monkeypatch.setattr(inline_pass._Rebuilder, "_begin", lambda self, kernel: None)
+    assert kernels_after(text, inline) == at_once and len(copied) > 50 * links
 
 
 def test_an_output_in_the_middle_is_stored_once() -> None:

@@ -43,6 +43,11 @@ class _Scope:
         self.statements: list[Statement] = []
         self.memo: dict[tuple[DType, Value], str] = {}
 
+    def copy(self) -> _Scope:
+        made = _Scope(self.axes)
+        made.statements, made.memo = self.statements.copy(), self.memo.copy()
+        return made
+
 
 class Body:
     """A block under construction. `volatile` buffers are also stored to here, so that their loads stay in place."""
@@ -55,6 +60,16 @@ class Body:
         self._exact: dict[str, str] = {}  # the integers that are now floats, which hold them exactly
         self._volatile = frozenset(volatile)
         self._total = 0
+
+    def going_on(self, volatile: Iterable[str]) -> Body:
+        """Another body that has these statements to begin with, and then other ones, but for those that store."""
+        made = Body((), volatile)
+        made._scopes = [scope.copy() for scope in self._scopes]
+        for scope in made._scopes:
+            scope.statements = [s for s in scope.statements if not isinstance(s, Store)]
+        made._depths, made._names, made._total = self._depths.copy(), self._names.copy(), self._total
+        made._indices, made._exact = self._indices.copy(), self._exact.copy()
+        return made
 
     # ---- values ------------------------------------------------------------------------------------------------------
 

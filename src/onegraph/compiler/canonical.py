@@ -1,11 +1,14 @@
-"""Equal kernels get equal text: names, axes and buffers are numbered in the order in which they occur."""
+"""Equal kernels get equal text: names, axes and buffers are numbered in the order in which they occur.
+
+Kernels that differ in the parts of buffers that they work on are equal, too: each is given where its part begins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onegraph.compiler.kernels import operands
+from onegraph.compiler.kernels import operands, place_indices
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
@@ -28,6 +31,8 @@ from onegraph.ir.loop import (
     Store,
     Value,
     Vector,
+    loads,
+    stores,
 )
 from onegraph.ir.loop_text import format_kernel
 from onegraph.ir.types import DType
@@ -35,24 +40,47 @@ from onegraph.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class CanonicalKernel:
-    """A kernel on buffers p0, p1, ...; `text` decides whether two are the same code."""
+    """A kernel on buffers p0, p1, ...; `text` decides whether two are the same code.
+
+    Each buffer begins so many bytes behind the one that it stands for.
+    """
 
     kernel: Kernel
     dtypes: tuple[DType, ...]
     text: str
+    begins: tuple[int, ...]
 
 
-def canonical(kernel: Kernel, dtypes: Mapping[str, DType]) -> CanonicalKernel:
-    """The canonical form of a flat kernel, whose operands are those of the kernel in order."""
-    renamer = _Renamer(kernel)
+def canonical(kernel: Kernel, dtypes: Mapping[str, DType], whole: bool = False) -> CanonicalKernel:
+    """The canonical form of a flat kernel, whose operands are those of the kernel in order; `whole` buffers, if asked.
+
+    A kernel whose accesses are checked needs them, as checks are of places in them.
+    """
+    begins = {} if whole else first_elements(kernel)
+    renamer = _Renamer(kernel, begins)
     result = renamer.kernel(kernel)
-    types = tuple(dtypes[name] for name in operands(kernel))
+    names = operands(kernel)
+    types = tuple(dtypes[name] for name in names)
     head = ", ".join(f"p{k}: {dtype}" for k, dtype in enumerate(types))
-    return CanonicalKernel(result, types, f"{head}\n{format_kernel(result)}")
+    skipped = tuple(begins.get(name, 0) * dtype.size for name, dtype in zip(names, types, strict=True))
+    return CanonicalKernel(result, types, f"{head}\n{format_kernel(result)}", skipped)
+
+
+def first_elements(kernel: Kernel) -> dict[str, int]:
+    """How many elements of each buffer all accesses step over, where they do."""
+    found: dict[str, int] = {}
+    accesses: list[Load | Store] = [*loads(kernel.body), *stores(kernel.body)]
+    for access in accesses:
+        (index,) = place_indices(access.place)
+        stepped = dict(index.terms).get((), 0)
+        found[access.buffer] = min(stepped, found.get(access.buffer, stepped))
+    own = {local.name for local in kernel.locals}
+    return {name: elements for name, elements in found.items() if elements > 0 and name not in own}
 
 
 class _Renamer:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, begins: Mapping[str, int]) -> None:
+        self.begins = begins
         self.buffers = {name: f"p{k}" for k, name in enumerate(operands(kernel))}
         self.buffers |= {local.name: f"l{k}" for k, local in enumerate(kernel.locals)}
         self.names: dict[str, str] = {}
@@ -103,7 +131,7 @@ class _Renamer:
                 args = tuple(map(self.operand, args))
                 return Accumulate(self.name(name), dtype, op, args)
             case Store(buffer, place, value, atomic):
-                return Store(self.buffers[buffer], self.place(place), self.operand(value), atomic)
+                return Store(self.buffers[buffer], self.place(buffer, place), self.operand(value), atomic)
             case Check(condition, error, message):
                 return Check(self.operand(condition), error, message)
             case Loop(axes, body):
@@ -117,7 +145,7 @@ class _Renamer:
                 return IndexValue(index.substitute(self.symbols))
             case Load(buffer, place, condition):
                 renamed = self.names[condition] if condition is not None else None
-                return Load(self.buffers[buffer], self.place(place), renamed)
+                return Load(self.buffers[buffer], self.place(buffer, place), renamed)
             case Apply(op, args):
                 return Apply(op, tuple(map(self.operand, args)))
             case Cast(arg):
@@ -125,6 +153,6 @@ class _Renamer:
             case Bitcast(arg):
                 return Bitcast(self.names[arg])
 
-    def place(self, place: Place) -> Place:
+    def place(self, buffer: str, place: Place) -> Place:
         assert isinstance(place, Offset)
-        return Offset(place.index.substitute(self.symbols))
+        return Offset(place.index.substitute(self.symbols) - self.begins.get(buffer, 0))

@@ -88,9 +88,9 @@ def compile_graph(
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
     with timed(cx, "compile: plan memory"):
         origins = lowered.origins if cx.config.sanitize else None
-        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins)
+        steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins)
     if cx.config.verify:
-        check_plan(fused, steps, code.functions, given, facts)
+        check_plan(fused, steps, code.functions, given, facts, code.begins)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     check = check_of(cx.config)
     recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}

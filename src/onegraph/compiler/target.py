@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.fx import GraphModule
@@ -44,7 +44,8 @@ class Code:
 
     `functions` has the number in `kernels` and `addresses` for each kernel of the program by name. The addresses are
     those of C functions, see `onegraph.ir.plan`, which live as long as `keep`. `cached` says that nothing had to be
-    compiled; `text` gives the code as text, and `texts` by the names of the stages on the way.
+    compiled; `text` gives the code as text, and `texts` by the names of the stages on the way. `begins` has for each
+    kernel how many bytes of each operand its function is not given: it works on what is behind them.
     """
 
     functions: Mapping[str, int]
@@ -54,6 +55,7 @@ class Code:
     cached: bool
     text: Callable[[], str]
     texts: Mapping[str, Callable[[], str]]
+    begins: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

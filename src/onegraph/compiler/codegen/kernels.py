@@ -38,10 +38,12 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
     sanitize = cx.config.sanitize
     forms: dict[str, CanonicalKernel] = {}
     names: dict[str, str] = {}
+    begins: dict[str, tuple[int, ...]] = {}
     for kernel in program.kernels:
-        form = canonical(kernel, dtypes)
+        form = canonical(kernel, dtypes, whole=sanitize)
         name = f"{'checked' if sanitize else 'k'}{blake2b(form.text.encode(), digest_size=8).hexdigest()}"
         names[kernel.name] = name
+        begins[kernel.name] = form.begins
         forms[name] = form
     cpu = cx.config.target_cpu
     known = {name: function for name in forms if (function := _CACHE.get((machine, cpu, name))) is not None}
@@ -70,6 +72,7 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         cached,
         text,
         {"llvm": text, "asm": lambda: assembly(text(), cpu)},
+        begins,
     )
 
 

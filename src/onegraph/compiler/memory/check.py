@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onegraph.compiler.kernels import operands, size_symbols
+from onegraph.compiler.memory.plan import NO_BEGINS
 from onegraph.compiler.memory.reuse import makes_memory, may_overwrite, moves_nothing
 from onegraph.ir.index import ZERO, Index, Symbol, apply, is_at_most
 from onegraph.ir.loop import (
@@ -94,12 +95,14 @@ def check_plan(
     functions: Mapping[str, int],
     given: Mapping[int, int] | None = None,
     facts: Sequence[Index] = (),
+    begins: Mapping[str, tuple[int, ...]] = NO_BEGINS,
 ) -> None:
     """Raise `InvalidPlan` unless the plan computes the program within its memory.
 
-    `functions` and `given` are those that the plan was made with, see `plan`; `facts` about sizes are not negative.
+    `functions`, `given` and `begins` are those that the plan was made with, see `plan`; `facts` about sizes are not
+    negative.
     """
-    _Checker(program, plan, functions, given or {}, facts).run()
+    _Checker(program, plan, functions, given or {}, facts, begins).run()
 
 
 class _Checker:
@@ -111,8 +114,10 @@ class _Checker:
         plan: ExecPlan,
         functions: Mapping[str, int],
         given: Mapping[int, int],
-        facts: Sequence[Index] = (),
+        facts: Sequence[Index],
+        begins: Mapping[str, tuple[int, ...]],
     ) -> None:
+        self.begins = begins
         self.plan = plan
         self.facts = tuple(facts)
         self.functions = functions
@@ -211,7 +216,9 @@ class _Checker:
         self.require(self.integers(step.sizes) == sizes, f"{kernel.name} is given other sizes")
         names = operands(kernel)
         self.require(len(names) == len(step.operands), f"{kernel.name} is given too few operands")
-        places = {name: self.pointed(kernel, name, at) for name, at in zip(names, step.operands, strict=True)}
+        begins = self.begins.get(kernel.name, (0,) * len(names))
+        given = [replace(at, offset=at.offset - begin) for at, begin in zip(step.operands, begins, strict=True)]
+        places = {name: self.pointed(kernel, name, at) for name, at in zip(names, given, strict=True)}
         for name in reads(kernel):
             self.find(kernel.name, name, places[name])
         for name in writes(kernel):

@@ -8,6 +8,7 @@ next buffer of the same layout.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.liveness import lifetimes
@@ -40,6 +41,8 @@ SOON = 24  # steps for which dead memory waits to be used again
 LARGE = 1 << 20  # bytes: from here on a library is given memory for its result, which is had in large pages
 LASTING = 1 << 18  # bytes of the largest buffer in a workspace beside which memory is given back
 
+#: The operands of kernels are given from their first bytes on.
+NO_BEGINS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 #: Library calls that take memory for their result, which is contiguous.
 OUT_VARIANTS = {f"aten.{name}.default": f"aten.{name}.out" for name in ("mm", "addmm", "bmm", "baddbmm")}
 
@@ -83,10 +86,11 @@ class Planner:
             self.count += 1
         return self.slots[buffer]
 
-    def pointer(self, buffer: str) -> Pointer:
+    def pointer(self, buffer: str, begin: int) -> Pointer:
+        """Where the buffer is from this byte on."""
         if buffer in self.space.offsets:
-            return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer])
-        return Pointer(self.slot(buffer))
+            return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer] + begin)
+        return Pointer(self.slot(buffer), begin)
 
     def layout(self, buffer: str) -> tuple[tuple[Int, ...], tuple[Int, ...]]:
         type = self.table[buffer].type
@@ -262,12 +266,14 @@ def plan(
     given: Mapping[int, int] | None = None,
     consumes: bool = False,
     origins: Mapping[str, str] | None = None,
+    begins: Mapping[str, tuple[int, ...]] = NO_BEGINS,
 ) -> ExecPlan:
     """The plan of a program whose kernels are flat. `functions` gives each kernel's number in `kernels`.
 
     All that it allocates lies on the `device`. `given` are the positions of results that the caller copies to inputs:
     they may be written there at once. A plan that `consumes` its inputs lets go of each behind the last step that uses
-    it. For the sanitizer, `origins` say of which operator each buffer is the result.
+    it. For the sanitizer, `origins` say of which operator each buffer is the result. A kernel is given its operands
+    from the bytes on that it has in `begins`.
     """
     p = Planner(program, device, given or {}, consumes, origins)
     inputs: list[Slot | Register] = []
@@ -285,7 +291,7 @@ def plan(
         p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), p.device, workspace=True))
     for number, step in enumerate(program.steps):
         p.now = number
-        _step(p, step, functions)
+        _step(p, step, functions, begins)
         p.born |= {*writes(step)}
         p.owned = owned_after(step, p.owned, p.lives)
         p.release([*reads(step), *writes(step)])
@@ -302,7 +308,7 @@ def plan(
     )
 
 
-def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
+def _step(p: Planner, step: Step, functions: Mapping[str, int], begins: Mapping[str, tuple[int, ...]]) -> None:
     match step:
         case Kernel():
             for name in writes(step):
@@ -311,7 +317,8 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int]) -> None:
                     if name in p.overwritten and moves_nothing(step, p.overwritten[name], name):
                         p.left_out.add(step.name)
                         return
-            pointers = tuple(map(p.pointer, operands(step)))
+            names = operands(step)
+            pointers = tuple(map(p.pointer, names, begins.get(step.name, (0,) * len(names))))
             sizes = p.integers([Index.of(symbol) for symbol in size_symbols(step)])
             launch = Launch(functions[step.name], pointers, sizes, watched=p.watched(step), origin=p.origin(step))
             p.steps.append(launch)

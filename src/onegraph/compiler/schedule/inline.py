@@ -40,6 +40,7 @@ from onegraph.ir.loop import (
     Statement,
     Step,
     Store,
+    loads,
     reads,
     writes,
 )
@@ -53,11 +54,15 @@ KERNEL = 20_000.0  # what one kernel less is worth, in units of an addition
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What an element of a buffer is: statements over `axes`, the last of which stores it."""
+    """What an element of a buffer is: statements over `axes`, the last of which stores it.
+
+    `built` is what the statements were built in, if other definitions are among them.
+    """
 
     axes: tuple[Symbol, ...]
     body: Block
     place: tuple[Index, ...]
+    built: Body | None = None
 
     def bindings(self, indices: tuple[Index, ...]) -> dict[Symbol, Index]:
         """The axes for the element at these coordinates."""
@@ -88,9 +93,10 @@ def inline(program: Program, cx: Context) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         if isinstance(step, Kernel):
-            step = _with_inlined(step, inlined)
+            step, built = _with_inlined(step, inlined)
             definition = definition_of(step)
             if definition is not None:
+                definition = replace(definition, built=built)
                 (name,) = (s.buffer for s in step.body if isinstance(s, Store))
                 if name not in pinned and _pays(definition, table[name], consumers.get(name, [])):
                     inlined[name] = definition
@@ -155,12 +161,13 @@ def evaluations(kernel: Kernel, buffer: str) -> Index:
     return total
 
 
-def _with_inlined(kernel: Kernel, inlined: Mapping[str, Definition]) -> Kernel:
+def _with_inlined(kernel: Kernel, inlined: Mapping[str, Definition]) -> tuple[Kernel, Body | None]:
+    """The kernel with definitions in place of loads, and what it was built in."""
     if not any(name in inlined for name in reads(kernel)):
-        return kernel
+        return kernel, None
     rebuilder = _Rebuilder(kernel, inlined)
     rebuilder.block(kernel.body)
-    return replace(kernel, body=rebuilder.body.block())
+    return replace(kernel, body=rebuilder.body.block()), rebuilder.body
 
 
 class _Rebuilder(Splicer):
@@ -169,12 +176,31 @@ class _Rebuilder(Splicer):
     def __init__(self, kernel: Kernel, inlined: Mapping[str, Definition]) -> None:
         super().__init__(Body(kernel.axes, volatile=stored_by(kernel)), self.resolve, {})
         self.inlined = inlined
+        self._begin(kernel)
+
+    def _begin(self, kernel: Kernel) -> None:
+        """A kernel that begins with the element of a definition at its own place goes on from what that was built in.
+
+        It has the same statements as if they were copied: in a chain, that would be done for each of its links.
+        """
+        match kernel.body[0]:
+            case Let(name, _, Load(buffer, Coordinates(indices), None)) if buffer in self.inlined:
+                definition = self.inlined[buffer]
+            case _:
+                return
+        built = definition.built
+        same = definition.axes == kernel.axes and definition.place == indices
+        if built is None or not same or stored_by(kernel) & {load.buffer for load in loads(definition.body)}:
+            return
+        (stored,) = (s.value for s in definition.body if isinstance(s, Store))
+        self.body = built.going_on(stored_by(kernel))
+        self.names[name] = stored
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Store):
             coordinates = Coordinates(self.coordinates(statement.place))
             self.body.store(statement.buffer, coordinates, self.operand(statement.value), statement.atomic)
-        else:
+        elif not (isinstance(statement, Let) and statement.name in self.names):
             super().statement(statement)
 
     def resolve(self, dtype: DType, buffer: str, indices: tuple[Index, ...], condition: Operand | None) -> Operand:
