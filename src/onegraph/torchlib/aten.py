@@ -115,7 +115,7 @@ def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
     return [(a.name, str(a.real_type)) for a in ours] == [(a.name, str(a.real_type)) for a in theirs]
 
 
-_LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
+LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
 #: What each operator that works on copies calls on them.
 _ORIGINAL: dict[OpOverload, OpOverload] = {}
 
@@ -149,10 +149,10 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
         return tuple(values) if len(results) > 1 else values[0]
 
     tags = (torch.Tag.nondeterministic_seeded,) if is_random(op) else ()
-    _LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
-    _LIBRARY.impl(name, partial(run, op), "CompositeExplicitAutograd")
+    LIBRARY.define(f"{name}{parameters} -> ({', '.join(results)})", tags=tags)
+    LIBRARY.impl(name, partial(run, op), "CompositeExplicitAutograd")
     if not schema.returns:  # whatever is written, copies of the arguments are: no fake implementation is needed
-        _LIBRARY.impl(name, partial(run, does_nothing), "Meta")
+        LIBRARY.impl(name, partial(run, does_nothing), "Meta")
     made = getattr(torch.ops.onegraph, name).default
     _ORIGINAL[made] = op
     return made

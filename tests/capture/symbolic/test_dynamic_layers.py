@@ -51,6 +51,64 @@ def test_a_long_memory_takes_any_batch() -> None:
     check(nn.LSTM(4, 5), [torch.randn(3, n, 4) for n in (7, 2, 12, 31)])
 
 
+def recurrent(kind: str, **settings: bool) -> nn.Module:
+    made = nn.GRU if kind == "gru" else nn.RNN
+    how = {} if kind == "gru" else {"nonlinearity": kind}
+    return made(4, 5, 2, dropout=0.5, **how, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", ["gru", "tanh", "relu"])
+def test_recurrent_networks_take_any_length(
+    kind: str, bias: bool, bidirectional: bool, batch_first: bool, train: bool
+) -> None:
+    """A long sequence, and one whose length changes, is a call for each layer: no step is a part of the graph."""
+    module = recurrent(kind, bias=bias, batch_first=batch_first, bidirectional=bidirectional).train(train)
+    shapes = [(3, n, 4) if batch_first else (n, 3, 4) for n in (41, 2, 12, 31)]
+    inputs = [torch.randn(shape) for shape in shapes]
+    compiled = onegraph.compile(module, fullgraph=True)
+    states = torch.randn(4 if bidirectional else 2, 3, 5, requires_grad=True)
+
+    def run(function: nn.Module, x: Tensor) -> list[Tensor]:
+        torch.manual_seed(0)
+        x = x.clone().requires_grad_()
+        results = function(x, states)
+        weighted = sum((r * torch.linspace(1, 2, r.numel()).view_as(r)).sum() for r in results)
+        return [*results, *torch.autograd.grad(weighted, [x, states, *module.parameters()])]
+
+    with Watch() as watch:
+        for x in inputs:
+            for ours, theirs in zip(run(compiled, x), run(module, x), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+                assert strides(ours) == strides(theirs)
+    assert len(watch.of(ev.GraphCaptured)) == 2
+    assert max(event.operations for event in watch.of(ev.GraphCaptured)) < 60
+
+
+@pytest.mark.parametrize("kind", ["gru", "tanh", "relu"])
+def test_recurrent_networks_are_differentiated_twice(kind: str) -> None:
+    module = recurrent(kind).double().eval()
+    x = torch.randn(24, 2, 4, dtype=torch.float64, requires_grad=True)
+
+    def twice(function: nn.Module) -> Tensor:
+        (first,) = torch.autograd.grad(function(x)[0].square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        return second
+
+    torch.testing.assert_close(twice(onegraph.compile(module)), twice(module))
+
+
+def test_short_sequences_are_compiled_step_by_step() -> None:
+    module = nn.GRU(4, 5)
+    with Watch() as watch, torch.no_grad():
+        for steps in (5, 40):
+            onegraph.compile(module, fullgraph=True, dynamic=False)(torch.randn(steps, 2, 4))
+    assert ["onegraph.recurrent" in event.text() for event in watch.of(ev.LoweringDone)] == [False, True]
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
     "layers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from inspect import signature
 from types import FunctionType
 from typing import Any
@@ -33,7 +34,8 @@ from onegraph.torchlib.private import (
     to_dlpack,
     typed_storage,
 )
-from onegraph.torchlib.recurrent import is_lstm_of_symbols
+from onegraph.torchlib.recurrent import is_lstm_of_symbols, is_of_layers
+from onegraph.torchlib.recurrent_layer import LAYERS
 from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
 from onegraph.torchlib.state import function_modes
 
@@ -115,6 +117,20 @@ def lstm(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = tracer.world.realize_deep(args)
     function = recurrent.lstm if is_lstm_of_symbols(*given) and not kwargs else torch.lstm
     return tracer.run_native(function, given, kwargs)
+
+
+def _network(kind: str, function: Any) -> None:
+    @policy(function)
+    def network(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operator runs step by step: a graph of few steps is fast, and one of many takes long to compile."""
+        given = tracer.world.realize_deep(args)
+        if kwargs or not is_of_layers(*given):
+            return tracer.run_native(function, given, kwargs)
+        return tracer.run_native(partial(recurrent.of_layers, kind), given, kwargs)
+
+
+for _kind, _function in LAYERS.items():
+    _network(_kind, _function)
 
 
 @policy(torch.nn.functional.interpolate)
