@@ -122,6 +122,7 @@ static PyMethodDef module_functions[] = {
     {"frames_left", module_frames_left, METH_NOARGS, NULL},
     {"float_tensor", module_float_tensor, METH_O, NULL},
     {"made_dict", module_made_dict, METH_O, NULL},
+    {"cached_result", (PyCFunction)(void (*)(void))cached_result, METH_FASTCALL, NULL},
     {"is_of", (PyCFunction)(void (*)(void))module_is_of, METH_FASTCALL, NULL},
     {"class_version", module_class_version, METH_O, NULL},
     {"answers_itself", module_answers_itself, METH_O, NULL},

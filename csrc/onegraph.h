@@ -207,6 +207,9 @@ PyObject *module_answers_itself(PyObject *module, PyObject *cls);
 PyObject *module_look_up(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *module_is_generic(PyObject *module, PyObject *method);
 
+/* ---- what functools.lru_cache has (cached.c) ---- */
+PyObject *cached_result(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* ---- callables around functions (region.c), tracing (trace_hook.c) ---- */
 extern PyTypeObject Region_Type;
 extern PyTypeObject Disabled_Type;

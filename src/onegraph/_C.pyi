@@ -255,6 +255,12 @@ def deepen(count: int, /) -> None:
 def frames_left() -> int:
     """How many more Python frames the program may enter in this thread."""
 
+def cached_result(wrapper: Any, key: Any, known: Any, missing: Any, /) -> Any:
+    """The result that a function with `functools.lru_cache` has for a key, which does not count as a hit; or `missing`.
+
+    In a cache of limited size it is found by the object that it has as the key, `known`.
+    """
+
 def float_tensor(number: float, /) -> Any:
     """A tensor of type float64 without dimensions that holds the number. RuntimeError: this torch does not make tensors
     as expected."""

@@ -255,6 +255,51 @@ def test_what_a_cache_gives_is_asked_of_another_cache() -> None:
     assert recipe.cache_info() == (4, 2, 256, 2) and sizes.cache_info() == (1, 2, 256, 2)
 
 
+NAMES = ("a", "b")
+KINDS = {"a": 1}
+
+
+@functools.lru_cache(16)
+def named(name, kind):
+    return NAMES.index(name) + kind
+
+
+def test_a_cached_function_may_name_a_constant_that_the_program_has_read() -> None:
+    def program(x):
+        return x * len(NAMES) + named("b", 2)
+
+    assert onegraph.compile(program, fullgraph=True)(torch.ones(1)).item() == 5
+
+
+@pytest.mark.parametrize("limit", [None, 4], ids=["unlimited", "limited"])
+@pytest.mark.parametrize("arguments", [("a",), (3, "b"), (2.5, ("a", 1))], ids=str)
+def test_what_is_cached_is_found_as_often_as_the_cache_changes(limit: int | None, arguments: tuple[Any, ...]) -> None:
+    def run(compile: Callable[..., Any]) -> list[Any]:
+        made: list[Any] = []
+
+        @functools.lru_cache(limit)
+        def cached(*args):
+            made.append(args)
+            return {"n": len(made)}
+
+        function = compile(lambda x: x * cached(*arguments)["n"])
+        found: list[Any] = []
+        for step in range(12):
+            match step % 4:
+                case 1:
+                    cached.cache_clear()
+                case 2:
+                    for other in range(3):  # behind which it is the oldest
+                        cached(other, other)
+                case 3:
+                    for other in range(3, 6):  # which drive it out
+                        cached(other, other)
+            found.append((function(torch.ones(1)).item(), cached.cache_info(), list(made)))
+        return found
+
+    assert run(lambda f: onegraph.compile(f, backend="eager", options={"recompile_limit": 50})) == run(lambda f: f)
+
+
 def test_a_cached_function_that_is_compiled() -> None:
     def run(compile: Callable[..., Any]) -> list[Any]:
         cached = functools.lru_cache(maxsize=2)(lambda n: n * 2)

@@ -11,12 +11,13 @@ import functools
 import gc
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
 import torch
 
+from onegraph import _C
 from onegraph.capture.breaks import CACHED_FUNCTION, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.calls.registry import is_library, policy
@@ -39,6 +40,8 @@ class Question:
 
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
+    #: The key, and the one that is equal to it that the cache has been found to have.
+    keys: list[Any] = field(default_factory=list, compare=False, repr=False)
 
     def key(self, typed: bool) -> Any:
         """What the cache knows the call by."""
@@ -50,18 +53,26 @@ class Question:
         return key[0] if len(key) == 1 and type(key[0]) in (int, str) else key
 
     def __call__(self, function: Wrapper[Any]) -> Any:
-        """The result that the cache of the function has, or MISSING. The cache does not notice.
+        """The result that the cache of the function has, or MISSING. The cache does not notice."""
+        if not self.keys:
+            self.keys.extend((self.key(function.cache_parameters()["typed"]), MISSING))
+        key, known = self.keys
+        found = _C.cached_result(function, key, known, MISSING)
+        return self._searched(function, key) if found is MISSING else found
+
+    def _searched(self, function: Wrapper[Any], key: Any) -> Any:
+        """The result, of a cache of limited size that has an equal key.
 
         The cache is a dict of results or, if its size is limited, of links; an object's references are then those of
         each link, to its key, the result and its type, before that to the dict. (No key is a dict.)
         """
         _, *held = gc.get_referents(function)
         links = next(at for at in range(0, len(held), 3) if type(held[at]) is dict)
-        key, cache = self.key(function.cache_parameters()["typed"]), held[links]
-        if key not in cache:
+        if key not in held[links]:
             return MISSING
         results = zip(held[:links:3], held[1:links:3], strict=True)
-        return next((result for other, result in results if other == key), MISSING) if links else cache[key]
+        self.keys[1], result = next(((other, result) for other, result in results if other == key), (MISSING, MISSING))
+        return result
 
     @property
     def __name__(self) -> str:
@@ -102,7 +113,12 @@ def may_write(tracer: Any, function: Any) -> bool:
         return False
     held = [dict.get(function.__globals__, name) for name in function.__code__.co_names]
     held += [cell_value(cell) for cell in function.__closure__ or ()]
-    return any(tracer.world.shadow_of.get(id(value), value) is not value for value in held)
+    return any(tracer.world.shadow_of.get(id(value), value) is not value and not is_constant(value) for value in held)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value is a tuple that nobody can change."""
+    return type(value) is tuple and all(type(item) in ATOMS for item in value)
 
 
 def call_library(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -130,7 +146,8 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
         raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)
     tracer.effects.append((ask_again, (function, *args), kwargs))
     source: Source = tracer.source_of(function)
-    world.guard(source, "check", HasResult(question))
+    if type(found) is object:  # as is what stands for nothing
+        world.guard(source, "check", HasResult(question))
     for value in leaves((*args, *kwargs.values())):
         if world.is_outside(value):
             world.guard(world.origin[id(value)], "is", world.real(value))
