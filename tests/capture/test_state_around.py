@@ -234,14 +234,14 @@ CHANGES = [
     Change("flushing of denormal numbers", lambda: setting(torch.set_flush_denormal, True, False), denormal),
     Change("number of threads", lambda: setting(torch.set_num_threads, 1, torch.get_num_threads()), denormal),
     Change("cache of autocast", lambda: setting(torch.set_autocast_cache_enabled, False, True), product),
-    Change("context variables, thread-local objects, locale", lambda: setting(SCALE.set, 5, 1), scaled),
+    Change("context variables, locale", lambda: setting(SCALE.set, 5, 1), scaled),
     Change(
-        "context variables, thread-local objects, locale",
+        "thread-local objects",
         lambda: setting(partial(setattr, LOCAL, "scale"), 5, 1),
         scaled,
     ),
     Change(
-        "context variables, thread-local objects, locale",
+        "context variables, locale",
         lambda: setting(partial(locale.setlocale, locale.LC_ALL), "C", locale.setlocale(locale.LC_ALL)),
         lambda x: (x + 1, f"{1234567:n}", locale.setlocale(locale.LC_ALL)),
     ),

@@ -227,8 +227,15 @@ STATES: tuple[State, ...] = (
         "the texts of tensors are made in eager code",
     ),
     State(
-        "context variables, thread-local objects, locale",
-        ("contextvars.ContextVar", "threading.local", "locale.setlocale"),
+        "thread-local objects",
+        ("threading.local",),
+        IRRELEVANT,
+        "what is read is guarded, and what is written is written, for the thread that runs; one of a subclass breaks the"
+        " graph",
+    ),
+    State(
+        "context variables, locale",
+        ("contextvars.ContextVar", "locale.setlocale"),
         IRRELEVANT,
         "reading them, and formatting by the locale, breaks the graph or is read anew in each call",
     ),

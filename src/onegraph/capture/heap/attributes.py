@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+import threading
 import types
 from typing import Any
 
@@ -21,7 +22,7 @@ from onegraph.capture.breaks import (
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
-from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of, member_at
+from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, Through, base_of, member_at
 from onegraph.capture.heap.class_facts import counts
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
@@ -65,6 +66,8 @@ class Attributes(Machine):
             return self._tensor_attribute(obj, name)
         if isinstance(obj, SHARED):
             return self._shared_attribute(obj, name)
+        if type(obj) is threading.local and id(obj) in self.world.opaque:
+            return self._thread_attribute(obj, name)
         if isinstance(obj, types.ModuleType) and answers_itself(type(obj)):
             raise refused_object(obj)
         return super().read_attribute(obj, name)
@@ -77,6 +80,26 @@ class Attributes(Machine):
         if own is None or held not in own:
             return value
         return self.world.admit(value, Item(DictOf(self.world.origin.get(id(obj), Const(id(obj), name, obj))), held))
+
+    def _thread_attribute(self, obj: threading.local, name: str) -> Any:
+        """What an object has for this thread: its names there are a dict, which other calls find by the object."""
+        names = self._names_of_thread(obj)
+        if name == "__dict__":
+            return names
+        if name == "__class__":
+            return threading.local
+        try:
+            return self.world.lookup(names, name)
+        except KeyError:
+            if not defines(threading.local, name):
+                raise AttributeError(f"'_thread._local' object has no attribute '{name}'", name=name, obj=obj) from None
+        raise refused_object(obj)
+
+    def _names_of_thread(self, obj: threading.local) -> dict[str, Any]:
+        names: dict[str, Any] = self.world.admit(
+            of_this_thread(obj), Through(self.world.origin[id(obj)], of_this_thread)
+        )
+        return names
 
     def traceback_of(self, exception: BaseException) -> types.TracebackType | None:
         """Of an exception from outside the traceback that it came with, of which nothing is known."""
@@ -330,7 +353,20 @@ class Attributes(Machine):
 
     def write_attribute(self, obj: Any, name: str, *value: Any) -> None:
         self._refuse_shared(obj, name)
+        if type(obj) is threading.local and id(obj) in self.world.opaque and not defines(threading.local, name):
+            return self._write_for_thread(obj, name, *value)
         super().write_attribute(obj, name, *value)
+
+    def _write_for_thread(self, obj: threading.local, name: str, *value: Any) -> None:
+        names = self._names_of_thread(obj)
+        if value:
+            self.world.touch(names)
+            names[name] = value[0]
+        elif self.world.present(names, name):
+            self.world.touch(names)
+            del names[name]
+        else:
+            delattr(threading.local(), name)  # which raises
 
     def _refuse_shared(self, obj: Any, name: str) -> None:
         """Everybody sees what is written to a class, a module or a function from outside."""
@@ -398,6 +434,12 @@ CLASS = vars(object)["__class__"]
 # Read without asking the class of the class.
 flags_of = vars(type)["__flags__"].__get__
 dictoffset_of = vars(type)["__dictoffset__"].__get__
+
+
+def of_this_thread(obj: threading.local) -> dict[str, Any]:
+    """What an object holds for the thread that asks."""
+    names: dict[str, Any] = threading.local.__getattribute__(obj, "__dict__")
+    return names
 
 
 def names_of_class(cls: type) -> DictOf:
