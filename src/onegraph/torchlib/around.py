@@ -230,8 +230,7 @@ STATES: tuple[State, ...] = (
         "thread-local objects",
         ("threading.local",),
         IRRELEVANT,
-        "what is read is guarded, and what is written is written, for the thread that runs; one of a subclass breaks the"
-        " graph",
+        "what is read is guarded, and what is written is written, for the thread that runs; a subclass breaks the graph",
     ),
     State(
         "context variables, locale",
