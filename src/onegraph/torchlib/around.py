@@ -230,7 +230,7 @@ STATES: tuple[State, ...] = (
         "thread-local objects",
         ("threading.local",),
         IRRELEVANT,
-        "what is read is guarded, and what is written is written, for the thread that runs; a subclass breaks the graph",
+        "reads are guarded, and writes are made, for the thread that runs; a subclass breaks the graph",
     ),
     State(
         "context variables, locale",
