@@ -236,9 +236,9 @@ def c_library_as_operator(x):
 
 @breaks(b.PICKLING)
 def pickled(x):
-    return x + 1, pickle.dumps([1, 2])
+    return x + 1, pickle.dumps({1, 2})
 
 
 @pickled.fixed("pickle outside")
 def pickled_outside(graph, x):
-    return graph(lambda x: x + 1)(x), pickle.dumps([1, 2])
+    return graph(lambda x: x + 1)(x), pickle.dumps({1, 2})

@@ -38,6 +38,7 @@ from onegraph.capture.policy.python import (
     library,
     numbers,
     operations,
+    pickles,
 )
 from onegraph.capture.policy.python.messages import check_logged, message_marks
 from onegraph.capture.policy.torch import (
@@ -94,6 +95,7 @@ POLICIES = (
     module,
     numbers,
     operations,
+    pickles,
     questions,
     randomness,
     tensors,
