@@ -21,6 +21,7 @@ from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_gr
 from onegraph.autograd.callable import compiled_alone, compiled_pair
 from onegraph.autograd.function import Backward, Pattern
 from onegraph.autograd.runtime import Run, bind
+from onegraph.autograd.small import is_too_small
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
 from onegraph.base.arguments import (
@@ -121,6 +122,8 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
         return module.forward
     try:
         if needs_gradients(module, examples):
+            if is_too_small(module, cx.config.smallest_recorded_graph):
+                return module.forward
             return recorded(module, examples, cx, functools.partial(natively, cx))
         return compiled_natively(module, examples, cx)
     except GraphBreak:  # an operator must know a number that only the running program has

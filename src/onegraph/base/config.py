@@ -181,6 +181,11 @@ class Config:
         True,
         "round bfloat16 and float16 behind every operator, as eager does; off: only what goes through memory",
     )
+    smallest_recorded_graph: int = _option(
+        _COUNT,
+        5,
+        "graphs that record gradients and have fewer operations, all on small tensors, run operator by operator",
+    )
     compile_gradients: bool = _option(
         _SWITCH,
         True,
