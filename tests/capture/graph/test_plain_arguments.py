@@ -74,6 +74,15 @@ def test_element_types_given_as_types_of_python(program: Callable[[Tensor], Tens
     torch.testing.assert_close(onegraph.compile(program, fullgraph=True)(x), program(x))
 
 
+def test_the_element_type_of_a_number_that_changes_is_a_type_of_python() -> None:
+    def program(x: Tensor, n: float) -> Tensor:
+        return torch.tensor(n, dtype=float) + x
+
+    compiled, x = onegraph.compile(program, fullgraph=True), torch.ones(1)
+    for n in (1, 2, 3, 4.5):
+        torch.testing.assert_close(compiled(x, n), program(x, n))
+
+
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_plain_arguments(program: Callable[[Tensor], Tensor]) -> None:
     x = torch.arange(4.0)

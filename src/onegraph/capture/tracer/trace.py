@@ -43,7 +43,6 @@ from onegraph.capture.policy.python import (
 from onegraph.capture.policy.python.messages import check_logged, message_marks
 from onegraph.capture.policy.torch import (
     contexts,
-    copied_tensors,
     custom_functions,
     module,
     questions,
@@ -85,7 +84,6 @@ POLICIES = (
     classes,
     contexts,
     copies,
-    copied_tensors,
     custom_functions,
     formatting,
     generators,

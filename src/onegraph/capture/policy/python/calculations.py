@@ -17,7 +17,9 @@ import torch
 
 from onegraph.capture.calls.registry import policy, row_of
 from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.graph.record import ELEMENT_TYPES
 from onegraph.capture.policy.python.iteration import StandIn, hidden
+from onegraph.capture.policy.torch.copied_tensors import copied
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS
 from onegraph.torchlib.given import Within
@@ -146,11 +148,18 @@ def length_hint(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return int(count())
 
 
+#: Those that copy a tensor that they are given.
+COPYING = (torch.tensor, torch.Tensor.new_tensor)
+
+
 def _of_contents(function: Any, is_method: bool = False) -> None:
     """A function that makes a tensor of numbers; one of a tensor makes it of the same type, and on its device."""
 
     @policy(function)
     def make(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made = copied(tracer, function, args, kwargs) if function in COPYING else None
+        if made is not None:
+            return made
         if not tracer.numbers.holds_symbols(args):
             return tracer.call_native(function, args, kwargs)
         named = {"dtype": args[0].dtype, "device": args[0].device, **kwargs} if is_method else kwargs
@@ -178,7 +187,8 @@ def tensor_of(tracer: Tracing, contents: Any, kwargs: dict[str, Any]) -> Any:
 def scalar_tensor(tracer: Tracing, number: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of one number; None where the type of its elements does not hold it as `torch.tensor` has it."""
     whole = isinstance(number, INTEGERS)
-    dtype = kwargs.get("dtype") or (torch.int64 if whole else torch.get_default_dtype())
+    given: Any = kwargs.get("dtype")
+    dtype = ELEMENT_TYPES.get(given, given) or (torch.int64 if whole else torch.get_default_dtype())
     if isinstance(number, bool) or not (dtype.is_floating_point or whole and dtype is torch.int64):
         return None
     limit = EXACT if whole else torch.finfo(dtype).max

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.torchlib import warned
 from onegraph.torchlib.state import untraced
@@ -29,26 +28,16 @@ def warning_of(function: Any, count: int) -> Warning | None:
     return None
 
 
-def copied(
-    tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], defaults: dict[str, Any]
-) -> Any:
-    """The graph has the copy that the warning recommends, and the warning is given behind the graph."""
+def copied(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `torch.tensor` or `new_tensor` make of a tensor; None where it is to be made by torch.
+
+    The graph has the copy that the warning recommends, and the warning is given behind the graph.
+    """
     if not (args and isinstance(args[-1], torch.Tensor)) or kwargs.keys() - OPTIONS or warned.are_errors():
-        return tracer.run_native(function, args, kwargs)
+        return None
     with untraced():
         said = warning_of(function, len(args))
     if said is not None:
         tracer.call(warnings.warn, (str(said), type(said)), {})
+    defaults = {} if len(args) == 1 else {"dtype": args[0].dtype, "device": args[0].device}
     return args[-1].detach().to(**{**defaults, **kwargs}, copy=True)
-
-
-@policy(torch.tensor)
-def tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return copied(tracer, torch.tensor, args, kwargs, {})
-
-
-@policy(torch.Tensor.new_tensor)
-def new_tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """By default of the type of the tensor whose method it is, and on its device."""
-    like = args[0]
-    return copied(tracer, torch.Tensor.new_tensor, args, kwargs, {"dtype": like.dtype, "device": like.device})
