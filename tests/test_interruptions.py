@@ -80,6 +80,7 @@ for _ in range(3):
 
 def test_a_handler_that_compiles(tmp_path: Path) -> None:
     text = """
+from onegraph.base.work import work
 ran = []
 def tick(number, frame):
     k = len(ran)

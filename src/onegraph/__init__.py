@@ -103,11 +103,23 @@ def __getattr__(name: str) -> object:
     if plain:
         value = getattr(import_module(home), name)
     else:
-        with import_module("onegraph.base.work").work():  # a handler of a signal may use what is half imported
-            _start_logs()
-            value = getattr(import_module(home), name)
+        try:
+            work = import_module("onegraph.base.work").work
+        except ImportError:  # there is no extension, which is said now
+            value = _loaded(home, name)
+        else:
+            with work():  # a handler of a signal would find what is half imported
+                value = _loaded(home, name)
     globals()[name] = value
     return value
+
+
+def _loaded(home: str, name: str) -> object:
+    if import_module("onegraph.support").problem():
+        home = "onegraph.eagerly"
+    else:
+        _start_logs()
+    return getattr(import_module(home), name)
 
 
 @cache
