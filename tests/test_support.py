@@ -47,7 +47,8 @@ SITUATIONS = {
         "needs torch 2.11 to 2.15, and this is torch 2.10.1",
     ),
     "a name is gone": (
-        "import torch; torch.__version__ = '2.99.0'; del torch._C._len_torch_dispatch_stack",
+        "import torch; torch.__version__ = torch.torch_version.TorchVersion('2.99.0')\n"
+        "del torch._C._len_torch_dispatch_stack",
         "does not know torch 2.99.0 (it knows torch 2.11 to 2.15; module 'torch._C' has no attribute",
     ),
     "no llvmlite": (
@@ -92,7 +93,9 @@ assert interpreters.run_string(interpreters.create(), {f"import sys; sys.path[:]
 
 def test_a_newer_torch_is_named_once_and_runs() -> None:
     done = run(
-        "import torch; torch.__version__ = '2.16.0'\n" + PROGRAM + "onegraph.reset(); print(onegraph.list_backends())"
+        "import torch; torch.__version__ = torch.torch_version.TorchVersion('2.16.0')\n"
+        + PROGRAM
+        + "onegraph.reset(); print(onegraph.list_backends())"
     )
     assert done.stdout.startswith("[2.0, 2.0] (1, 2) False\n"), done.stderr
     assert "native" in done.stdout

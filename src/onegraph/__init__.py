@@ -97,10 +97,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
     home = _HOME[name]
-    plain = home.startswith("onegraph.base.")
-    if not plain and import_module("onegraph.support").problem():
-        home, plain = "onegraph.eagerly", True
-    if plain:
+    if home.startswith("onegraph.base."):
         value = getattr(import_module(home), name)
     else:
         try:
