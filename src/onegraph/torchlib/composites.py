@@ -13,7 +13,7 @@ from onegraph.torchlib.shapes import NumbersWanted
 NEEDS_NUMBERS = "Cannot call "
 
 
-def call_composite(mode: FakeMode, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_composite(mode: FakeMode, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call an operator on fakes. Where its native code wants numbers, what it consists of is torch's own in Python.
 
     That is the second choice: what it consists of there may differ from what it does in eager mode.
