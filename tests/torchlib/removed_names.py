@@ -36,7 +36,12 @@ def looked_up() -> dict[tuple[int, str], tuple[Any, str]]:
 
     def add(owner: Any, name: str) -> None:
         where = owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__class__.__module__}.{owner}"
-        if hasattr(owner, name) and name != "__version__" and (name.startswith("_") or "._" in where):
+        if (
+            hasattr(owner, name)
+            and not isinstance(getattr(owner, name), ModuleType)
+            and name != "__version__"
+            and (name.startswith("_") or "._" in where)
+        ):
             found[id(owner), name] = (owner, name)
 
     def resolve(path: str, original: Callable[[str], Any] = pkgutil.resolve_name) -> Any:

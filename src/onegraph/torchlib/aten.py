@@ -116,8 +116,21 @@ def _same_arguments(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
 
 
 LIBRARY = torch.library.Library("onegraph", "FRAGMENT")
+_DEFINED: set[str] = set()
 #: What each operator that works on copies calls on them.
 _ORIGINAL: dict[OpOverload, OpOverload] = {}
+
+
+def define(schema: str, **kernels: Callable[..., Any]) -> bool:
+    """Define an operator of ours with kernels by dispatch key; False: an interrupted import has done it already."""
+    name = schema.partition("(")[0]
+    if name in _DEFINED:
+        return False
+    LIBRARY.define(schema)
+    for key, kernel in kernels.items():
+        LIBRARY.impl(name, kernel, key)
+    _DEFINED.add(name)
+    return True
 
 
 @cache

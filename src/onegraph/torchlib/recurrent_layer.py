@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onegraph.torchlib.aten import LIBRARY
+from onegraph.torchlib.aten import LIBRARY, define
 
 _WEIGHTS = "Tensor inner, Tensor outer, Tensor? inner_bias, Tensor? outer_bias, bool reverse"
-LIBRARY.define(f"recurrent(str kind, Tensor x, Tensor h, {_WEIGHTS}) -> Tensor")
-LIBRARY.define(
+_LAYER = f"recurrent(str kind, Tensor x, Tensor h, {_WEIGHTS}) -> Tensor"
+_BACKWARD = (
     f"recurrent_backward(Tensor gradient, Tensor output, str kind, Tensor x, Tensor h, {_WEIGHTS})"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
@@ -126,9 +126,6 @@ def differentiate(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
     return None, *found, *biases, None
 
 
-LIBRARY.impl("recurrent", run, "CPU")
-LIBRARY.impl("recurrent", run_on_fakes, "Meta")
-LIBRARY.impl("recurrent_backward", run_backward, "CPU")
-LIBRARY.impl("recurrent_backward", run_backward_on_fakes, "Meta")
-LIBRARY.impl("recurrent_backward", torch.library.fallthrough_kernel, "Autograd")
-torch.library.register_autograd("onegraph::recurrent", differentiate, setup_context=keep, lib=LIBRARY)
+if define(_BACKWARD, CPU=run_backward, Meta=run_backward_on_fakes, Autograd=torch.library.fallthrough_kernel):
+    define(_LAYER, CPU=run, Meta=run_on_fakes)
+    torch.library.register_autograd("onegraph::recurrent", differentiate, setup_context=keep, lib=LIBRARY)
