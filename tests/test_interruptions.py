@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - what is run in processes of their own needs it
 from import_graph import ROOT
 
 PATIENCE = 300  # seconds, after which a process hangs

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch  # noqa: F401 - what is run in processes of their own needs it
 
 import onegraph
 from onegraph import eagerly

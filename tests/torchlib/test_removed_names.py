@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - what is run in processes of their own needs it
 
 
 @pytest.mark.timeout(900)
