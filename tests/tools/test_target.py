@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ class Thing:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what is loaded is searched first from then on: here, until the end of the test."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
     path = tmp_path / "random.py"
     path.write_text(SOURCE)
     return path
