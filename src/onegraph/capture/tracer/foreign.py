@@ -38,7 +38,7 @@ def spelled(ours: Any) -> Mark:
 
 def keeps_settings(manager: Any) -> bool:
     """Before torch 2.12 a manager keeps what was set before in one place, later in a list."""
-    return isinstance(manager.prev_error_on_graph_break, list)
+    return isinstance(getattr(manager, "prev_error_on_graph_break", None), list)
 
 
 def enter_error_on_graph_break(manager: Any) -> None:
