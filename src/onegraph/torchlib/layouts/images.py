@@ -26,10 +26,11 @@ def _pooled(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ce
         n = x.shape[dim]
         count = (n + 2 * pad - gap * (k - 1) - 1 + (step - 1 if ceil else 0)) // step + 1
         shape[dim] = count - 1 if ceil and (count - 1) * step >= n + pad else count
-    return in_format(shape, suggested_format(x), x.dtype) if min(shape[-2:]) > 0 else None
+    return in_format(shape, suggested_format(x), x.dtype) if all(size >= 1 for size in shape[-2:]) else None
 
 
-@rule(aten.max_pool2d_with_indices.default)
+# Of symbols, too: an old torch asks whether the last window ends where the image does.
+@rule(aten.max_pool2d_with_indices.default, of_symbols=True)
 def max_pool(
     x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil: bool = False
 ) -> tuple[Layout, ...] | None:
@@ -37,7 +38,7 @@ def max_pool(
     return None if found is None else (found, (*found[:2], torch.int64))
 
 
-@rule(aten.avg_pool2d.default)
+@rule(aten.avg_pool2d.default, of_symbols=True)
 def average_pool(
     x: Tensor,
     kernel: Any,
@@ -48,6 +49,29 @@ def average_pool(
     by: Any = None,
 ) -> Layout | None:
     return _pooled(x, kernel, stride, padding, (1,), ceil) if by != 0 and x.is_floating_point() else None
+
+
+@rule(aten.max_pool2d_with_indices_backward.default, of_symbols=True)
+def max_pool_gradient(
+    grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, indices: Tensor
+) -> Layout | None:
+    found = _pooled(x, kernel, stride, padding, dilation, ceil)
+    return _as_before(x, found, grad) if x.is_floating_point() and indices.shape == grad.shape else None
+
+
+@rule(aten.avg_pool2d_backward.default, of_symbols=True)
+def average_pool_gradient(
+    grad: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, counted: bool, by: Any
+) -> Layout | None:
+    found = _pooled(x, kernel, stride, padding, (1,), ceil)
+    return _as_before(x, found, grad) if by != 0 and x.is_floating_point() else None
+
+
+def _as_before(x: Tensor, pooled: Layout | None, grad: Tensor) -> Layout | None:
+    """The gradient of what was pooled, if the given one is that of the result."""
+    if pooled is None or grad.dtype != x.dtype or grad.shape != torch.Size(pooled[0]):
+        return None
+    return in_format(x.shape, suggested_format(x), x.dtype)
 
 
 @rule(aten._adaptive_avg_pool2d.default)
