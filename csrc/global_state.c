@@ -70,7 +70,9 @@ static bool is_state(const Libtorch *torch, const NativeState *state)
 {
     const uint64_t *keys = libtorch_thread_keys();
     const void *context = torch->global_context();
-    return keys[0] == state->included && keys[1] == state->excluded && torch->grad_mode() == state->grad_mode &&
+    /* no tensor of a graph has names, and backward passes may exclude the key of those that have */
+    uint64_t excluded = (keys[1] ^ state->excluded) & ~torch->names_key;
+    return keys[0] == state->included && excluded == 0 && torch->grad_mode() == state->grad_mode &&
            torch->inference_mode() == state->inference_mode && torch->function_modes() == state->function_modes &&
            torch->functions_disabled() == state->functions_disabled && torch->default_dtype() == state->default_dtype &&
            torch->deterministic(context) == state->deterministic &&

@@ -143,9 +143,13 @@ static bool check(void)
     PyObject *place = ask_python(ABI, "keys_at", "(NN)", PyCFunction_New(&readers[0], NULL),
                                  PyCFunction_New(&readers[1], NULL));
     found.keys_at = place == NULL ? -1 : PyLong_AsSsize_t(place);
+    PyObject *names = place == NULL ? NULL : ask_python(ABI, "names_key", "()");
+    found.names_key = names == NULL ? 0 : PyLong_AsUnsignedLongLong(names);
+    bool asked = names != NULL && !PyErr_Occurred();
     PyErr_Clear(); /* a torch that cannot even be asked is one that is not as expected */
     Py_XDECREF(place);
-    return found.keys_at >= 0;
+    Py_XDECREF(names);
+    return asked && found.keys_at >= 0;
 }
 
 const Libtorch *libtorch(void)

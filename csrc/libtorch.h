@@ -33,6 +33,8 @@ typedef struct {
     bool (*deterministic_fills)(const void *context);
     /* where a TensorImpl keeps its dispatch keys, in 64-bit words */
     Py_ssize_t keys_at;
+    /* the key of tensors whose dimensions have names; 0: there are none */
+    uint64_t names_key;
 } Libtorch;
 
 /* NULL if torch is not loaded, or is not as expected: then use Python attributes. */

@@ -20,12 +20,14 @@ Description = tuple[tuple[Any, ...], Numbers, Numbers | None]
 
 
 def described(tensor: torch.Tensor) -> Description:
-    """ValueError: a nested tensor, whose sizes are no numbers."""
+    """ValueError: a nested tensor, whose sizes are no numbers; one whose dimensions have names."""
     with DisableTorchFunction():
         facts = tensor.dtype, tensor.device, tensor.layout, tensor.is_conj(), tensor.is_neg(), tensor.requires_grad
         nested = tensor.is_nested or not all(type(size) is int for size in tensor.shape)
         if nested:
             raise ValueError("a tensor without sizes that are numbers (a nested tensor) cannot be described")
+        if private.has_names(tensor):
+            raise ValueError("a tensor whose dimensions have names cannot be described")
         return facts, tuple(tensor.shape), tensor.stride() if tensor.layout is torch.strided else None
 
 
@@ -129,6 +131,15 @@ def keys_at(
         names = "grad_mode", "inference_mode", "deterministic", "deterministic_warn_only", "deterministic_fill"
         expected = *(now[name] for name in (*names, "autocast_cpu")), private.count_function_modes()
         return places.pop() if places and len(places) == 1 and read_state() == expected else -1
+
+
+def names_key() -> int:
+    """The dispatch key of tensors whose dimensions have names, as a bit; 0 where torch has no such tensors.
+
+    Backward passes of torch before 2.13 exclude it, and no tensor of a graph has names.
+    """
+    key = private.parse_dispatch_key("Named")
+    return 0 if key is None else private.DispatchKeySet(key).raw_repr()
 
 
 def key_sets() -> tuple[int, int, int]:

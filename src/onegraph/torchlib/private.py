@@ -156,6 +156,7 @@ has_torch_function_variadic = _C._has_torch_function_variadic
 is_jit_tracing = _C._is_tracing
 #: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.
 python_composites = _C._EnablePythonDispatcher if torch.__version__ < (2, 12) else None  # type: ignore[operator]
+parse_dispatch_key = _C._parse_dispatch_key
 pop_function_mode = _C._pop_torch_function_stack
 push_function_mode = _C._push_on_torch_function_stack
 set_meta_included = _C._set_meta_in_tls_dispatch_include
@@ -165,6 +166,8 @@ set_torch_function_state = _C._set_torch_function_state  # type: ignore[attr-def
 
 #: Of torch 2.12 and later: before it, fakes of any device are normalized by their constructor alone.
 normalized_device: Callable[[torch.device], torch.device] = getattr(FakeTensor, "_normalize_fake_device", torch.device)
+#: Before torch 2.13, dimensions may have names.
+has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", lambda tensor: False)
 is_alias_of = _C._is_alias_of  # type: ignore[attr-defined]
 make_subclass = torch.Tensor._make_subclass
 is_functional_tensor = torch._is_functional_tensor

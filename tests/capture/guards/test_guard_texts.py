@@ -67,6 +67,24 @@ def test_what_a_tensor_was_and_is(other: Any, reason: str) -> None:
     assert reasons(lambda x: x is None, (torch.ones(2, 3),), (other,)) == [reason]
 
 
+def unusual_tensors() -> list[torch.Tensor]:
+    """Tensors that are told from others, but not captured: without sizes that are numbers, and, on an old torch, with
+    names."""
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    return [nested, torch.ones(2, 3).rename("rows", "columns")] if hasattr(nested, "rename") else [nested]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_what_is_not_captured_is_told_from_what_was(backend: str) -> None:
+    for other in unusual_tensors():
+        compiled = onegraph.compile(lambda x: x.sin() * 2, backend=backend)
+        compiled(torch.ones(2, 3))
+        with Watch() as watch:
+            found = compiled(other)
+        assert str(found) == str(other.sin() * 2) and [e.code for e in watch.of(ev.GraphBroken)] == ["tensor-layout"]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -227,7 +227,7 @@ class OfTensor(GuardKind):
 
     def difference(self, guard: Guard, what: str, value: Any) -> str | None:
         if isinstance(value, torch.Tensor):
-            return f"`{what}` {tensor_differences(guard.arg, _C.TensorSpec(value))[0]}"
+            return f"`{what}` {tensor_differences(guard.arg, value)[0]}"
         return f"`{what}` was a tensor, is {shown(value)}"
 
 

@@ -63,7 +63,7 @@ def differences(failed: Reason | None, function: FunctionType, values: tuple[Any
         return 1
     value = value_at(failed.source, function, values)
     if failed.kind == "tensor" and isinstance(value, torch.Tensor):
-        return len(tensor_differences(failed.arg, _C.TensorSpec(value)))
+        return len(tensor_differences(failed.arg, value))
     return 1 if type(value) is type(failed.arg) else MANY
 
 

@@ -37,8 +37,12 @@ def tensor_text(spec: _C.TensorSpec) -> str:
     return f"a {spec.dtype.removeprefix('torch.')} {kind} on {spec.device} of size {sizes}{layout}{grad}"
 
 
-def tensor_differences(before: _C.TensorSpec, now: _C.TensorSpec) -> list[str]:
+def tensor_differences(before: _C.TensorSpec, tensor: torch.Tensor) -> list[str]:
     """In what a tensor is not as it has to be; what matters most comes first."""
+    try:
+        now = _C.TensorSpec(tensor)
+    except ValueError:  # nested, or with names
+        return ["is of another layout"]
     found = []
     if before.type is not now.type:
         found.append(f"was a {type_text(before.type)}, is a {type_text(now.type)}")

@@ -70,6 +70,7 @@ from onegraph.torchlib.fake import UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.fake_memory import forget_fakes
 from onegraph.torchlib.private import (
     DisableTorchFunction,
+    has_names,
     is_functorch_wrapped_tensor,
     mode_flags,
     set_grad_enabled,
@@ -282,6 +283,8 @@ class Trace:
             raise GraphBreak(FUNCTION_TRANSFORM, name="a function of torch.func")
         if real.is_nested:
             raise GraphBreak(TENSOR_LAYOUT, error="it is nested")
+        if has_names(real):
+            raise GraphBreak(TENSOR_LAYOUT, error="its dimensions have names")
         dims = self.shapes.symbolic_dims(source, real) if guarded else ()
         symbolic = self.symbols.of_input(source, real, dims)
         try:
