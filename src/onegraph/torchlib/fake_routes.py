@@ -89,6 +89,13 @@ def _as_input(result: Any, x: Any, *_: Any, **__: Any) -> Any:
     return torch.empty_like(x) if result.dim() == x.dim() else result
 
 
+def _without_overlap(result: Any, x: Any, *_: Any, **__: Any) -> Any:
+    """Written to a copy of the input, in which each element has memory of its own."""
+    layout = zip(x.shape, x.stride(), strict=True)
+    overlaps = any(isinstance(step, int) and step == 0 and size != 1 for size, step in layout)
+    return torch.empty_like(x) if overlaps else result
+
+
 def _rolled(result: Any, x: Any, shifts: Any, dims: Any = (), **_: Any) -> Any:
     """Cut and joined dimension by dimension: that keeps channels last."""
     if not dims or not x.numel():
@@ -127,6 +134,7 @@ CORRECTIONS = {
     aten.binary_cross_entropy.default: _as_input,
     aten.max_unpool2d.default: _channels_last_as_input,
     aten.channel_shuffle.default: _channels_last_as_input,
+    aten.diagonal_scatter.default: _without_overlap,
     aten.native_channel_shuffle.default: _channels_last_as_input,
     aten.index_fill.int_Scalar: _as_input,
     aten.index_fill.int_Tensor: _as_input,
@@ -145,6 +153,8 @@ CORRECTIONS = {
     aten.replication_pad3d.default: _channels_last_as_input,
     aten.roll.default: _rolled,
     aten.rrelu_with_noise.default: _contiguous,
+    aten.select_scatter.default: _without_overlap,
+    aten.slice_scatter.default: _without_overlap,
 }
 
 

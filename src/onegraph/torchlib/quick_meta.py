@@ -24,8 +24,16 @@ from onegraph.torchlib.strides import contiguous, is_dense
 
 aten = torch.ops.aten
 
-# Not marked as element-wise, though they are.
-_ALSO_ITERATED = frozenset({aten.floor_divide.default, aten.hardswish.default, aten._prelu_kernel.default})
+# Not marked as element-wise, though they are; the last two by torch 2.11.
+_ALSO_ITERATED = frozenset(
+    {
+        aten.floor_divide.default,
+        aten.hardswish.default,
+        aten._prelu_kernel.default,
+        aten.leaky_relu.default,
+        aten._conj_physical.default,
+    }
+)
 # Element-wise, but their results are contiguous.
 _CONTIGUOUS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.mvlgamma.default, aten.pow.Scalar})
 # They take numbers as they are, though other overloads take tensors in their place.

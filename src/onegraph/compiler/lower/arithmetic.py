@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import BOOL, F16, DType
+from onegraph.torchlib.state import unseen
 
 aten = torch.ops.aten
 
@@ -133,8 +135,19 @@ def square(x: Scalar) -> Scalar:
 
 @pointwise(aten.clamp.default)
 def clamp(x: Scalar, min: Scalar | None = None, max: Scalar | None = None) -> Scalar:
-    x = s.maximum(min, x) if min is not None else x
-    return s.minimum(max, x) if max is not None else x
+    above = s.maximum(min, x) if min is not None else x
+    bounded = s.minimum(max, above) if max is not None else above
+    alone = max if min is None else min if max is None else None
+    if alone is None or not alone.dtype.is_float or not ignores_a_nan_alone():
+        return bounded
+    return where(s.isnan(alone), x, bounded)
+
+
+@cache
+def ignores_a_nan_alone() -> bool:
+    """Whether a single bound that is not a number bounds nothing: so it is in torch 2.11."""
+    with unseen():
+        return not bool(torch.ones(1, device="cpu").clamp(min=math.nan).isnan())
 
 
 @pointwise(aten.clamp.Tensor)
