@@ -335,20 +335,6 @@ CONVOLUTIONS = feature(
     memory_format="torch._C._conv_determine_backend_memory_format",
 )
 
-_SETTING = "compiled code neither chooses among kernels of attention nor puts the choice back"
-#: What chooses among the kernels of attention, and how it is asked for.
-ATTENTION_CHOICES: dict[Callable[..., Any], Callable[..., Any]] = {
-    chosen.set: chosen.get
-    for chosen in (
-        *(
-            feature(_SETTING, set=f"torch._C._set_sdp_use_{name}", get=f"torch._C._get_{name}_sdp_enabled")
-            for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
-        ),
-        feature(_SETTING, set="torch._C._set_sdp_priority_order", get="torch._C._get_sdp_priority_order"),
-    )
-    if chosen.is_there
-}
-
 deterministic_fill = optional(
     "torch._C._get_deterministic_fill_uninitialized_memory",
     "the public setting is asked",

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onegraph.torchlib import private
-from onegraph.torchlib.private import ATTENTION_CHOICES
+from onegraph.torchlib.attention import ATTENTION_CHOICES
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import onegraph
-from onegraph.torchlib.state import ATTENTION_CHOICES
+from onegraph.torchlib.attention import ATTENTION_CHOICES
 
 Setting = tuple[Callable[[Any], None], Callable[[], Any], Any]
 

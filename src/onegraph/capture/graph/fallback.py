@@ -18,7 +18,8 @@ from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.torchlib import private
-from onegraph.torchlib.private import ATTENTION_CHOICES, VMAP, DisableTorchFunction, set_grad_enabled
+from onegraph.torchlib.attention import ATTENTION_CHOICES
+from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
 
 #: Functions in a graph that open a state which the graph closes again.

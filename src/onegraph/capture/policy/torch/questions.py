@@ -21,8 +21,10 @@ from onegraph.capture.calls.registry import SETS, breaks, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
+from onegraph.capture.interp.rests import Rest
 from onegraph.torchlib import private
-from onegraph.torchlib.private import ATTENTION_CHOICES, profiler_enabled
+from onegraph.torchlib.attention import ATTENTION_CHOICES, sdpa_kernel, traced_sdpa_kernel
+from onegraph.torchlib.private import profiler_enabled
 from onegraph.torchlib.state import untraced
 
 
@@ -110,9 +112,15 @@ SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_determinist
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
 QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
 QUESTIONS += [profiler_enabled]
+QUESTIONS += [question for question in ATTENTION_CHOICES.values() if question not in QUESTIONS]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
 breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in ATTENTION_CHOICES))
 for _setter in ATTENTION_CHOICES:
     policy(_setter)(partial(change, _setter))
+if traced_sdpa_kernel is not sdpa_kernel:
+
+    @policy(sdpa_kernel, passing=True)
+    def choose_kernels(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None) -> Any:
+        return tracer.call(traced_sdpa_kernel, args, kwargs, rest)
