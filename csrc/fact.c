@@ -1,11 +1,11 @@
 /* Fact: that a class has the methods and bases that it had, or a namespace the names. */
 #include "onegraph.h"
 
-/* The class's version tag, which changes whenever an attribute of it or of a base does; 0: it has none. From 3.14 on no
+/* The class's version tag, which changes whenever an attribute of it or of a base does; 0: it has none. From 3.13 on no
    flag says whether the tag is valid: one that is not is 0. */
 static unsigned int class_version(PyTypeObject *cls)
 {
-    bool is_valid = PY_VERSION_HEX >= 0x030e0000 || PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG);
+    bool is_valid = PY_VERSION_HEX >= 0x030d0000 || PyType_HasFeature(cls, Py_TPFLAGS_VALID_VERSION_TAG);
     return is_valid ? cls->tp_version_tag : 0;
 }
 

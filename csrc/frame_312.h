@@ -20,9 +20,11 @@
 #include "frame_counted.h"
 #endif
 
+/* Unwinding clears the frame. It stands before its code, as one that has not begun: tracebacks are without it. */
 static inline PyObject *frame_abandon(PyThreadState *tstate, Frame *frame)
 {
-    return _PyEval_EvalFrameDefault(tstate, frame, 1); /* unwinds, and clears the frame */
+    frame->FRAME_NEXT = _PyCode_CODE(frame_code(frame)) - 1;
+    return _PyEval_EvalFrameDefault(tstate, frame, 1);
 }
 
 /* End a fresh frame that was not needed, unseen by tracing. */
@@ -30,7 +32,7 @@ static inline void frame_discard(PyThreadState *tstate, Frame *frame)
 {
     PyThreadState_EnterTracing(tstate);
     PyErr_SetNone(PyExc_StopIteration);
-    _PyEval_EvalFrameDefault(tstate, frame, 1);
+    frame_abandon(tstate, frame);
     PyErr_Clear();
     PyThreadState_LeaveTracing(tstate);
 }

@@ -22,7 +22,7 @@ def deepest(größe, factor):
 
 
 def middle(x):
-    return [deepest(part, 4) for part in x.split(2)]
+    return tuple(deepest(part, 4) for part in x.split(2))
 
 
 def nested(x):

@@ -35,6 +35,15 @@ def from_outside(x):
     return REFERENCE().scaled(x)
 
 
+def of_a_class(x):
+    reference = weakref.ref(Plain)
+    try:
+        LOG.append(reference() is Plain)
+    except AttributeError:
+        LOG.append("an error that the program has not made")
+    return x + 1
+
+
 def made_here(x):
     thing = Plain()
     reference = weakref.ref(thing)
@@ -103,6 +112,7 @@ def finalized(x):
 
 PROGRAMS = (
     from_outside,
+    of_a_class,
     made_here,
     over_a_break,
     with_a_callback,

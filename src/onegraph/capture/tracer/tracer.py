@@ -441,7 +441,7 @@ class Tracer(Frames, Containers):
         self.world.note_hashed(made, bound_to(function))
         if type(made) is str:
             return self.world.with_addresses(made)
-        if isinstance(made, type) and (isinstance(function, type) or function.__name__ == "__new__"):
+        if isinstance(made, type) and (isinstance(function, type) or getattr(function, "__name__", "") == "__new__"):
             self.world.made_classes[id(made)] = made
         return self.note_birth(made) if isinstance(made, UNREDUCED) else made
 

@@ -148,7 +148,7 @@ def attribute_name(name: Any) -> str:
     return name
 
 
-@policy(object.__setattr__, type.__setattr__, types.ModuleType.__setattr__)
+@policy(*{object.__setattr__, type.__setattr__, types.ModuleType.__setattr__})  # some are the same from Python 3.13 on
 def object_setattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name, value = args
     tracer.write_generic(owner, attribute_name(name), value)
@@ -161,7 +161,7 @@ def with_traceback(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     return error
 
 
-@policy(object.__delattr__, type.__delattr__, types.ModuleType.__delattr__)
+@policy(*{object.__delattr__, type.__delattr__, types.ModuleType.__delattr__})
 def object_delattr(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     owner, name = args
     tracer.write_generic(owner, attribute_name(name))

@@ -161,10 +161,13 @@ def check_all(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 @policy(record_function.__init__)
 def label(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole."""
+    """A label for what runs in a `with`. It is left out, also where the graph breaks: a graph runs as a whole.
+
+    Its attributes are asked of a label that is made for real, as each torch has others.
+    """
     made = signature(record_function.__init__).bind(*args, **kwargs).arguments
-    values = {"args": None, **made, "run_callbacks_on_exit": False, "record": None, "_cupti_monitor_external_id": None}
-    it = values.pop("self")
+    it = made.pop("self")
+    values = {**vars(record_function("")), **made, "run_callbacks_on_exit": False}
     for name, value in values.items():
         tracer.setattr(it, name, value)
 
