@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onegraph.torchlib.private import feature
+from onegraph.torchlib.private import SDPA_ORDER, feature, is_sdpa_ordered, sdpa_order
 
 _SETTING = "compiled code neither chooses among kernels of attention nor puts the choice back"
 #: Setters, and the functions that answer what is set.
@@ -26,12 +26,10 @@ ATTENTION_CHOICES: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 sdpa_kernel = torch.nn.attention.sdpa_kernel
-#: Of torch 2.15 and later: the context variable that says whether the program has given an order.
-_ORDERED = getattr(torch.nn.attention, "_sdpa_kernel_uses_priority", None)
 
 
 def set_ordered(ordered: bool) -> None:
-    torch.nn.attention._sdpa_kernel_uses_priority.set(ordered)  # type: ignore[attr-defined]
+    sdpa_order.set(ordered)
 
 
 class Setting:
@@ -55,11 +53,10 @@ class Setting:
 
 #: `sdpa_kernel` as it is traced.
 traced_sdpa_kernel = sdpa_kernel
-if _ORDERED is not None:
-    is_ordered = torch.nn.attention._is_sdp_priority_order_active  # type: ignore[attr-defined]
-    ATTENTION_CHOICES[set_ordered] = is_ordered
+if sdpa_order is not None:
+    ATTENTION_CHOICES[set_ordered] = is_sdpa_ordered
     _written: FunctionType = sdpa_kernel.__wrapped__  # type: ignore[attr-defined]
-    _names = {**_written.__globals__, "_sdpa_kernel_uses_priority": Setting(set_ordered, is_ordered)}
+    _names = {**_written.__globals__, SDPA_ORDER: Setting(set_ordered, is_sdpa_ordered)}
     traced_sdpa_kernel = contextmanager(
         FunctionType(_written.__code__, _names, _written.__name__, _written.__defaults__, _written.__closure__)
     )

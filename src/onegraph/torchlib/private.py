@@ -335,6 +335,12 @@ CONVOLUTIONS = feature(
     memory_format="torch._C._conv_determine_backend_memory_format",
 )
 
+#: Of torch 2.15 and later: the context variable that says whether the program has given an order of kernels, and how it
+#: is asked.
+SDPA_ORDER = "_sdpa_kernel_uses_priority"
+sdpa_order: Any = getattr(torch.nn.attention, SDPA_ORDER, None)
+is_sdpa_ordered: Callable[[], bool] = getattr(torch.nn.attention, "_is_sdp_priority_order_active", bool)
+
 deterministic_fill = optional(
     "torch._C._get_deterministic_fill_uninitialized_memory",
     "the public setting is asked",
