@@ -79,15 +79,20 @@ def bounded(arguments: Any, types: Collection[torch.dtype], is_scalar: bool) -> 
     floats = {dtype for dtype in types if dtype.is_floating_point} or {torch.get_default_dtype()}
     within = Within(min(torch.finfo(dtype).max for dtype in floats))
     limit = min(map(_largest, types))
+    lowest = 0 if any(is_unsigned(dtype) for dtype in types) else -limit
 
     def number(value: Any) -> Any:
         if isinstance(value, torch.SymInt) and is_scalar and limit < 1 << 62 and value.node.is_known:
-            return value if -limit <= value <= limit else value.node.guard_int()
+            return value if lowest <= value <= limit else value.node.guard_int()
         if not isinstance(value, torch.SymFloat) or not value.node.is_given:
             return value
         return value if value.node.sizes.ask(within, (value.node.value,)) else value.node.guard_float()
 
     return map_leaves(number, arguments)
+
+
+def is_unsigned(dtype: torch.dtype) -> bool:
+    return not (dtype.is_signed or dtype is torch.bool)
 
 
 def _largest(dtype: torch.dtype) -> float:

@@ -511,3 +511,23 @@ def numbers_too_long_to_print(x, number):
     held = [number + 1]
     print("between")
     return x + 1, held, number % 7, {number: 1}[number]
+
+
+class Labelled(list):
+    __slots__ = ("label",)
+
+    def __init__(self, label):
+        super().__init__()
+        self.label = label
+
+
+@case(lambda: (torch.rand(2), Labelled(1), Labelled(2)))
+def containers_with_slots(x, mine, other):
+    mine.label += 1
+    mine.append(mine.label)
+    return x + other.label + len(other), mine, mine.label
+
+
+@case(lambda: (torch.rand(2), collections.defaultdict(list, a=[1])))
+def factory_and_items_of_a_dict(x, table):
+    return table["a"], table["b"], table.default_factory, x + 1

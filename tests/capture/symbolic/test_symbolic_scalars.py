@@ -58,6 +58,21 @@ def test_numbers_that_a_type_does_not_hold(use: int, dtype: torch.dtype) -> None
         onegraph.reset()
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+@pytest.mark.parametrize("bound", [300, -300, -1, 70000, 1 << 40])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_bounds_that_a_type_does_not_hold(dtype: torch.dtype, bound: int, dynamic: bool) -> None:
+    for bounds in ("min", "max"):
+
+        def run(x: Tensor, name: str = bounds) -> Tensor:
+            return x.clamp(**{name: bound + x.shape[0]})
+
+        expected = outcome(run, torch.ones(2, dtype=dtype))
+        result = outcome(onegraph.compile(run, dynamic=dynamic), torch.ones(2, dtype=dtype))
+        assert str(result) == str(expected)
+    onegraph.reset()
+
+
 def test_a_remainder_of_sizes_divides() -> None:
     def run(x: Tensor) -> Tensor:
         return x.new_ones(100 % (x.shape[0] % x.shape[1]))

@@ -12,7 +12,9 @@ def guard_distinct(world: World) -> None:
     """Guard that what the program has written to is nothing else that it has used under another name."""
     groups: dict[type, list[tuple[Source, bool]]] = {}
     dicts: list[tuple[Source, bool]] = []
-    written = {id(entry) for entry in world.changed()} | {id(world.records.get(shadow)) for shadow in world.touched}
+    slots = {id(shadow) for shadow, _, _ in world.changed_slots()}
+    written = {id(entry) for entry in world.changed()}
+    written |= {id(world.records.get(shadow)) for shadow in world.touched | slots}
     for entry in world.records.values():
         if entry.guarded:
             member = (entry.source, id(entry) in written)
@@ -27,9 +29,9 @@ def guard_distinct(world: World) -> None:
         if owner.__dictoffset__:
             members += dicts
     groups[dict] = dicts
-    slots = {id(shadow) for shadow, _, _ in world.changed_slots()}
-    for shadow in {id(shadow): shadow for shadow, _ in world.slots.values()}.values():
-        groups.setdefault(type(shadow), []).append((world.origin[id(shadow)], id(shadow) in slots))
+    for number, shadow in {id(shadow): shadow for shadow, _ in world.slots.values()}.items():
+        if number not in world.records:  # else it is among them: containers have slots, too
+            groups.setdefault(type(shadow), []).append((world.origin[number], number in slots))
     for iterator in world.draws.iterators:
         groups.setdefault(type(iterator.real), []).append((iterator.source, world.draws.has_drawn(iterator)))
     guard_containers(world, [entry for entry in world.records.values() if id(entry) in written])

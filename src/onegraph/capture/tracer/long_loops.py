@@ -37,7 +37,8 @@ class LongLoops:
         """Note that the frame jumps back to `head`; the step that ended its first turn, if the loop has become long.
 
         That is an instruction for Python: the one that draws the next item, or else the jump if it asks a condition.
-        Loops that end by other jumps, as `while True`, are unrolled.
+        From Python 3.12 on that one skips the jump back, and the turn ends in front of the next one. Loops that end by
+        other jumps, as `while True`, are unrolled.
 
         Args:
             step: the number of instructions that the frame has done, the jump among them.
@@ -45,9 +46,10 @@ class LongLoops:
         """
         instrs = frame.bytecode.instrs
         if instrs[head].op != "FOR_ITER":
-            if instrs[frame.ip].op == "JUMP":
+            if instrs[frame.ip].op != "JUMP":
+                step -= 1
+            elif not instrs[frame.ip - 1].op.startswith("POP_JUMP_IF"):
                 return None
-            step -= 1
         loop = self._loops.setdefault((frame.serial, head), Loop(step, operations))
         loop.turns += 1
         return loop.step if loop.turns > TURNS and operations - loop.operations > self._limit else None

@@ -26,7 +26,7 @@ def gelu(x: Scalar, *, approximate: str = "none") -> Scalar:
     return x * 0.5 * (s.tanh(inner) + 1)
 
 
-@pointwise(aten.hardtanh.default)
+@pointwise(aten.hardtanh.default, bounds=True)
 def hardtanh(x: Scalar, low: Scalar | float = -1.0, high: Scalar | float = 1.0) -> Scalar:
     return s.minimum(high, s.maximum(low, x))
 

@@ -133,7 +133,7 @@ def square(x: Scalar) -> Scalar:
 # Of 0.0 and -0.0 eager takes the input where the bound is a number, and the bound where that is a tensor.
 
 
-@pointwise(aten.clamp.default)
+@pointwise(aten.clamp.default, bounds=True)
 def clamp(x: Scalar, min: Scalar | None = None, max: Scalar | None = None) -> Scalar:
     above = s.maximum(min, x) if min is not None else x
     bounded = s.minimum(max, above) if max is not None else above
@@ -156,12 +156,12 @@ def clamp_to_tensors(x: Scalar, min: Scalar | None = None, max: Scalar | None = 
     return s.minimum(x, max) if max is not None else x
 
 
-@pointwise(aten.clamp_min.default)
+@pointwise(aten.clamp_min.default, bounds=True)
 def clamp_min(x: Scalar, bound: Scalar) -> Scalar:
     return s.maximum(bound, x)
 
 
-@pointwise(aten.clamp_max.default)
+@pointwise(aten.clamp_max.default, bounds=True)
 def clamp_max(x: Scalar, bound: Scalar) -> Scalar:
     return s.minimum(bound, x)
 

@@ -19,6 +19,7 @@ as in eager. Numbers and 0-dim tensors are too, if the operator is `exact=False`
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -33,19 +34,26 @@ from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
 from onegraph.ir.types import BOOL, F32, I64, DType
 from onegraph.torchlib.aten import OpOverload
+from onegraph.torchlib.state import unseen
 
 aten = torch.ops.aten
 Types = Literal["result", "operands", "own"]
 
 
 def pointwise(
-    *ops: OpOverload, types: Types = "result", exact: bool = True
+    *ops: OpOverload, types: Types = "result", exact: bool = True, bounds: bool = False
 ) -> Callable[[Callable[..., Scalar]], Callable[..., Any]]:
-    """Register a function on scalars as the lowering of operators that work element by element."""
+    """Register a function on scalars as the lowering of operators that work element by element.
+
+    Numbers that are `bounds` may be outside of a type of integers, and are then its last ones.
+    """
 
     def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
+            if bounds and result.dtype.is_integer and takes_any_bound():
+                args = tuple(nearest(arg, result.dtype) for arg in args)
+                kwargs = {name: nearest(arg, result.dtype) for name, arg in kwargs.items()}
             numbers = View | Index | float | bool | Fraction
             operands = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers)]
             promoted_type = promoted(operands) if types == "operands" else None
@@ -93,6 +101,26 @@ def _is_symbolic(arg: Any) -> bool:
 
 def _plain(arg: Any) -> Any:
     return arg.constant if isinstance(arg, Index) else arg
+
+
+@cache
+def takes_any_bound() -> bool:
+    """Whether a bound may be beyond a type of integers, as from torch 2.15 on: before it, those raise or wrap."""
+    with unseen():
+        try:
+            torch.zeros(1, dtype=torch.int8, device="cpu").clamp(max=300)
+        except RuntimeError:
+            return False
+    return True
+
+
+def nearest(bound: Any, dtype: DType) -> Any:
+    """The nearest number to a bound that a type of integers holds."""
+    number = _plain(bound)
+    if type(number) is not int:
+        return bound
+    largest = 2**dtype.digits - 1
+    return min(max(number, -largest - 1 if dtype.kind == "int" else 0), largest)
 
 
 def rounded(number: float, dtype: DType) -> float:

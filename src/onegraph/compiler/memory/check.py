@@ -330,9 +330,9 @@ class _Checker:
         for name_, target in zip(extern.outputs, step.outputs, strict=True):
             if name_ is not None:
                 assert isinstance(target, Slot)
-                self.slots[target.number] = self.places[name_] = self.memory(None, may_be)
                 type = self.table[name_].type
-                self.places[name_] = Place(self.slots[target.number].memory, ZERO, type.span * type.dtype.size)
+                place = replace(self.memory(None, may_be), end=type.span * type.dtype.size)
+                self.slots[target.number] = self.places[name_] = place
                 self.tensors[target.number] = type
 
     def argument(self, extern: Extern, value: PlanArgument, argument: Argument) -> None:
