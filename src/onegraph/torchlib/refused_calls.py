@@ -206,6 +206,10 @@ def _not_into_indices(*_: Any, out: Tensor, **__: Any) -> bool:
     return out.dtype != torch.int64
 
 
+def _resized_to_nothing(x: Tensor, size: Sequence[Any], *_: Any, **__: Any) -> bool:
+    return any(_hint(n) < 1 for n in size)
+
+
 _doubted(_steps_back, aten.empty_strided.default, aten.new_empty_strided.default)
 _doubted(_groups_of_others, aten.native_group_norm.default)
 _doubted(_nothing_normalized, aten.native_layer_norm.default)
@@ -221,6 +225,8 @@ _doubted(
     _adds_others, aten.index_add.default, aten.index_add_.default, aten.index_copy.default, aten.index_copy_.default
 )
 _doubted(_not_into_indices, aten.multinomial.out)
+_doubted(_resized_to_nothing, aten.upsample_linear1d.default, aten.upsample_bilinear2d.default)
+_doubted(_resized_to_nothing, aten.upsample_bicubic2d.default, aten.upsample_trilinear3d.default)
 
 # ---- operators with rules of their own -------------------------------------------------------------------------------
 

@@ -59,8 +59,8 @@ def interpolation_of_symbols(args: Sequence[Any], kwargs: dict[str, Any]) -> Cal
     if scales is not None:
         sizes = [_scaled(n, factor) for n, factor in zip(before, scales, strict=True)]
     assert sizes is not None
-    if any(hint_of(n) < 1 for n in sizes):
-        return None
+    if any(hint_of(n) < 1 for n in sizes):  # the operators refuse it for numbers, and not always for symbols
+        sizes = [int(n) for n in sizes]
     given = [None] * rank if scales is None or recompute else [float(factor) for factor in scales]
 
     def call() -> Tensor:

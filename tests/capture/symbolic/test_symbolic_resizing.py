@@ -90,7 +90,8 @@ def test_gradients() -> None:
 def test_what_is_refused() -> None:
     inputs = [(torch.randn(2, 3, *size),) for size in SIZES]
     for options in ({"scale_factor": 0.05}, {"scale_factor": -1.0}, {"scale_factor": 2, "size": 3}, {}):
-        compare(lambda x, options=options: F.interpolate(x, **options), inputs, versions=None)
+        for mode in ("nearest", "bilinear"):
+            compare(lambda x, given={**options, "mode": mode}: F.interpolate(x, **given), inputs, versions=None)
     compare(lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), inputs, versions=None)
     compare(lambda x: F.interpolate(x, scale_factor=2, mode="nearest", align_corners=True), inputs, versions=None)
 
