@@ -460,3 +460,24 @@ def test_a_wrapper_in_a_class_is_replaced(name: str, others: list[Any], local: b
     for other in others:
         setattr(cls, name, other)
         assert repr(compiled(cls(), x)) == repr(f(cls(), x))
+
+
+class SlottedList(list):
+    __slots__ = ("a",)
+
+
+def test_a_container_with_slots_is_told_apart_from_others_alone() -> None:
+    def write(x, one, other):
+        one.a = 2
+        one.append(len(other))
+        return x + one.a + other.a
+
+    compiled = onegraph.compile(write, backend="eager", options={"raise_compiler_errors": True})
+
+    def outcomes(function):
+        first, second = SlottedList([1]), SlottedList([2])
+        first.a = second.a = 5
+        pairs = ((first, second), (first, second), (first, first), (second, first))
+        return [(function(torch.ones(2), *pair).tolist(), list(first), first.a, list(second)) for pair in pairs]
+
+    assert outcomes(compiled) == outcomes(write)
