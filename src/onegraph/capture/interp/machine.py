@@ -138,6 +138,7 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
             except BaseException as raised:  # whatever is thrown in belongs to the interpreted generator
                 thrown = raised
             if self._epoch != epoch:
+                thrown = None  # its traceback holds this frame
                 return None
             if thrown is None:
                 frame.ip += 1
