@@ -167,6 +167,8 @@ def apart(question: Callable[[], str]) -> str:
     process = os.fork()
     if not process:
         signal.alarm(PATIENCE)
+        # A child makes torch's pool of threads anew, which autograd's threads must not do side by side.
+        torch.set_num_threads(torch.get_num_threads())
         try:
             answered = question()
         except BaseException as raised:
