@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from onegraph.autograd.views import STRIDED, View, scatter
+from onegraph.autograd.views import View, scatter
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
     functional_form,
@@ -44,6 +44,7 @@ from onegraph.torchlib.strides import is_certainly_equal, is_dense, memory_order
 aten = torch.ops.aten
 # What autograd reads; the tensor and its values stay the same.
 _MARKS = frozenset({aten.detach_.default, aten.requires_grad_.default})
+REACHES = "as_strided reaches memory beyond a tensor, and there are writes"
 
 
 @dataclass(slots=True)
@@ -234,14 +235,18 @@ class Functionalizer(AtenRecorder):
         """Make `node` the value of `target`: scatter it up to the root, and let the rest of the family go stale."""
         self.fake.forget_value(target)
         written = value = self._values[id(target)]
+        if value.family.root in self.reaching:
+            raise CompileError("functionalize", REACHES)
         replacement = node
         while value.parent is not None:
             assert value.view is not None
-            parent, view = value.parent, value.view
+            parent, views = value.parent, [value.view]
             # Other elements of it that are at the place of one that is written would be the old ones.
             while parent.parent is not None and is_written_twice(parent.tensor):
-                parent, view = parent.parent, STRIDED
-            replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, view)
+                assert parent.view is not None
+                views = [parent.view, *views]
+                parent = parent.parent
+            replacement = scatter(self, self.current(parent), parent.tensor, replacement, value.tensor, *views)
             value = parent
         family = value.family
         family.version += 1

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from onegraph.autograd.functionalize import Functionalizer, Value
+from onegraph.autograd.functionalize import REACHES, Functionalizer, Value
 from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import (
     Base,
@@ -85,7 +85,7 @@ def refuse_writes_beyond(recorder: Functionalizer, inputs: Sequence[Any]) -> Non
     roots = [recorder.value_of(value) for value in inputs if isinstance(value, Tensor)]
     for root in recorder.reaching:
         if root.family.version or any(other.family.version for other in roots) or root not in roots:
-            raise CompileError("functionalize", "as_strided reaches memory beyond a tensor, and there are writes")
+            raise CompileError("functionalize", REACHES)
 
 
 def refuse_unknown_counts(recorder: Functionalizer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,22 +30,29 @@ class View:
     is_whole: bool = False
 
 
-#: Any view, by its sizes and strides.
-STRIDED = View(None, (), {})
-
 Scatter = Callable[..., tuple[Any, tuple[Any, ...]]]
 _SCATTERS: dict[Any, Scatter] = {}
 
 
 def scatter(
-    recorder: AtenRecorder, base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View
+    recorder: AtenRecorder,
+    base: Node,
+    base_tensor: FakeTensor,
+    new: Node,
+    view_tensor: FakeTensor,
+    view: View,
+    *more: View,
 ) -> Node:
-    """A node for `base` with its view `view` replaced by `new`. It has the sizes and strides of `base_tensor`."""
-    if view.is_whole:
+    """A node for `base` with its view, or a view of that and so on, replaced by `new`; it lies as `base_tensor` does.
+
+    `view_tensor` is what the last of the views gives.
+    """
+    if view.is_whole and not more:
         return new
-    inverse = _SCATTERS.get(view.op, _strided)
-    op, args = inverse(base, base_tensor, new, view_tensor, view)
-    return new if op is None else recorder.emit(op, args, {}, base_tensor)
+    if more or view.op not in _SCATTERS:
+        return _placed(recorder, base, base_tensor, new, (view, *more))
+    op, args = _SCATTERS[view.op](base, base_tensor, new, view_tensor, view)
+    return recorder.emit(op, args, {}, base_tensor)
 
 
 def _inverts(*ops: Any) -> Callable[[Scatter], Scatter]:
@@ -68,13 +75,6 @@ def _inverts(*ops: Any) -> Callable[[Scatter], Scatter]:
 )
 def _reshaped(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View) -> Any:
     return aten.reshape.default, (new, list(base_tensor.shape))
-
-
-@_inverts(aten.expand.default)
-def _expanded(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View) -> Any:
-    if view_tensor.shape != base_tensor.shape:
-        return _strided(base, base_tensor, new, view_tensor, view)
-    return None, ()
 
 
 @_inverts(aten.permute.default)
@@ -152,7 +152,13 @@ def _retyped(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTe
     return aten.view.dtype, (new, base_tensor.dtype)
 
 
-def _strided(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTensor, view: View) -> Any:
-    """Any other view is the elements at its strides."""
-    layout = (list(view_tensor.shape), list(view_tensor.stride()), view_tensor.storage_offset())
-    return aten.as_strided_scatter.default, (base, new, *layout)
+def _placed(recorder: AtenRecorder, base: Node, base_tensor: FakeTensor, new: Node, views: Sequence[View]) -> Node:
+    """Any views, one of the other: what they do to the positions of all elements says where the new ones go."""
+    with recorder:
+        count = aten.arange.default(base_tensor.numel(), dtype=torch.int64, device=base_tensor.device)
+        places = aten.view.default(count, list(base_tensor.shape))
+        for view in views:
+            if not view.is_whole:
+                places = view.op(places, *view.args, **view.kwargs)
+                places = places if view.index is None else places[view.index]
+    return recorder.emit(aten.put.default, (base, recorder.node_of(places), new), {}, base_tensor)
