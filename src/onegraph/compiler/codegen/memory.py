@@ -119,7 +119,8 @@ class Memory:
         operands = [address]
         wanted = None
         if condition is not None:
-            wanted = self.w.folded("vector.reduce.or", condition) if condition.lanes > 1 else condition
+            several = self.combined(condition) if condition.lanes > 1 else None  # without lanes behind the end
+            wanted = condition if several is None else self.w.folded("vector.reduce.or", several)
             e.definitions["zero"] = "@zero = internal constant [16 x i8] zeroinitializer, align 16\n"
             depth = max(wanted.depth, address.depth)
             address = e.value(f"select {wanted}, ptr {address.text}, ptr @zero", I64, 1, depth)
