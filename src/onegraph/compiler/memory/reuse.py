@@ -123,10 +123,13 @@ def written_in_place(program: Program, lives: Lifetimes, given: Mapping[int, int
     pairs = {program.outputs[result]: program.inputs[index] for result, index in given.items()}
     elsewhere = _used_through_libraries(program, lives)
     found: dict[str, str] = {}
+    begun: set[str] = set()
     for number, step in enumerate(program.steps):
         if not isinstance(step, Kernel):
             continue
-        for name in writes(step):
+        first = [name for name in writes(step) if name not in begun]
+        begun.update(first)
+        for name in first:
             operand = pairs.get(name)
             if not isinstance(operand, str) or operand in lives.leaving or operand not in reads(step):
                 continue
