@@ -141,6 +141,15 @@ def test_squares_are_compared_with_what_they_are_multiples_of() -> None:
         checked(kernel, "f32[n, n] stride (n, 1)", (n - 1,))
 
 
+def test_products_of_sizes_are_divided_by_what_they_share() -> None:
+    """The rows of a batch, but for the last three of each."""
+    n, m = Index.of(Symbol("n")), Index.of(Symbol("m"))
+    kernel = "kernel k0(i0: n, i1: m - 3, i2: m):\n  v: f32 = load x @ i0 * m * m - i0 * m * 3 + i1 * m + i2"
+    assert checked(kernel, "f32[n, m - 3, m] stride (-m * 3 + m * m, m, 1)", (n - 1, m - 4)) == ()
+    with pytest.raises(OutOfBounds, match="may lie beyond"):
+        checked(kernel + " + 1", "f32[n, m - 3, m] stride (-m * 3 + m * m, m, 1)", (n - 1, m - 4))
+
+
 def test_a_search_by_halves_is_out_of_reach() -> None:
     lines, low, high = ["w: f32 = load x @ i0"], "0", "256"
     for step in range(8):

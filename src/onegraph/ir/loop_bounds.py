@@ -7,7 +7,7 @@ is taken to be exact. Two kinds of proofs are out of its reach, see `Reach`; the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product as combinations
@@ -52,7 +52,8 @@ class OutOfBounds(InvalidProgram):
 class Reach(Enum):
     """The kinds of accesses for which there may be no proof."""
 
-    SIZES = "an offset with quotients of symbolic sizes"  # before they were flattened, coordinates were proven
+    # Before it was flattened, its coordinates were proven.
+    QUOTIENTS = "an offset with quotients of symbolic sizes or of other quotients"
     CHOICES = "a number that was chosen among others in several steps"  # as in a search by halves
 
 
@@ -182,7 +183,7 @@ class _Checker:
         if self.steps_of_choice(goal) > 1:
             return Reach.CHOICES
         is_flat = isinstance(place, Offset)
-        return Reach.SIZES if is_flat and _divides_by_sizes(goal) else None
+        return Reach.QUOTIENTS if is_flat and _has_such_quotients(goal) else None
 
     def steps_of_choice(self, value: Index) -> int:
         """How many choices one after another the number is made by."""
@@ -336,9 +337,12 @@ class _Checker:
         return UNKNOWN
 
 
-def _divides_by_sizes(index: Index) -> bool:
-    found = (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Call))
-    return any(call.b.constant is None or _divides_by_sizes(call.a) for call in found)
+def _has_such_quotients(index: Index) -> bool:
+    return any(call.b.constant is None or any(_calls(call.a)) for call in _calls(index))
+
+
+def _calls(index: Index) -> Iterator[Call]:
+    return (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Call))
 
 
 def _arithmetic(op: str, a: Index, b: Index) -> Index | None:

@@ -133,6 +133,7 @@ class _Search:
 
     def is_known(self, number: Index) -> bool:
         """Whether a number is not negative, by itself or because it is at least what a fact is about."""
+        number = _reduced(number)
         return is_not_negative(number) or any(is_not_negative(number - fact) for fact in self.facts)
 
     def without(self, rest: Index, step: Index, sign: int, atom: Atom, fact: Index) -> Index | None:
@@ -214,7 +215,14 @@ def _facts_of(atom: Atom) -> Iterator[Index]:
 
 
 def _reduced(goal: Index) -> Index:
-    """The goal divided by what its coefficients have in common: it is an integer, so the constant is rounded down."""
+    """The goal divided by what its terms have in common and is not negative.
+
+    It is an integer, so the constant is rounded down.
+    """
+    shared = set.intersection(*(set(monomial) for monomial, _ in goal.terms)) if len(goal.terms) > 1 else set()
+    for atom in shared:
+        if isinstance(atom, Symbol) and not atom.signed:
+            return _reduced(_coefficient(goal, atom))
     common = 0
     for monomial, coefficient in goal.terms:
         if monomial:

@@ -290,16 +290,16 @@ def embedding_dense_backward(
 @lower(aten.put.default)
 def put(g: Lowerer, x: View, index: View, source: View, accumulate: bool = False) -> Any:
     dtype = x.dtype.compute if accumulate else x.dtype
-    flat, values = index.reshaped((index.numel,)), source.reshaped((source.numel,))
-    into = Update(g, x.shape, dtype, lambda cell: cell.load(x).to(dtype))
+    flat, places, values = (view.reshaped((view.numel,)) for view in (x, index, source))
+    into = Update(g, flat.shape, dtype, lambda cell: cell.load(flat).to(dtype))
     combine = added if accumulate else replaced
 
     def step(cell: Cell, at: tuple[Index, ...]) -> None:
-        place = at_position(cell, cell.load(flat, at), x.numel, "IndexError", FAR_OUTSIDE, from_end=True)
-        into.put(cell, unflatten(place, x.shape), lambda old: combine(old, cell.load(values, at).to(dtype)))
+        place = at_position(cell, cell.load(places, at), x.numel, "IndexError", FAR_OUTSIDE, from_end=True)
+        into.put(cell, (place,), lambda old: combine(old, cell.load(values, at).to(dtype)))
 
     into.loop((), (index.numel,), step)
-    return converted(g, into.view, x.dtype)
+    return converted(g, into.view, x.dtype).reshaped(x.shape)
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
@@ -362,10 +362,10 @@ def masked_scatter(g: Lowerer, x: View, mask: View, source: View) -> Any:
     def step(cell: Cell, state: list[Scalar]) -> Any:
         place = unflatten(cell.position[0], shape)
         wanted = cell.load(held, place)
-        enough = (state[0] < cell.index(source.numel)) | ~wanted
+        there = state[0] < cell.index(source.numel)
         message = "Number of elements of source < number of ones in mask"
-        cell.body.check(enough.operand, "RuntimeError", message)
-        taken = cell.load(flat, (cell.symbol(state[0]),), wanted & enough & (state[0] >= 0))
+        cell.body.check((there | ~wanted).operand, "RuntimeError", message)
+        taken = cell.load(flat, (cell.symbol(state[0]),), wanted & there & (state[0] >= 0))
         value = where(wanted, taken, cell.load(old, place))
         return [state[0] + wanted.to(I64)], [value]
 
