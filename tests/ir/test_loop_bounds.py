@@ -150,6 +150,14 @@ def test_products_of_sizes_are_divided_by_what_they_share() -> None:
         checked(kernel + " + 1", "f32[n, m - 3, m] stride (-m * 3 + m * m, m, 1)", (n - 1, m - 4))
 
 
+def test_offsets_with_quotients_of_quotients_are_out_of_reach() -> None:
+    """Minima are no quotients."""
+    found = checked(body("v: f32 = load x @ (((i0 + 3) // 4) + i0) % 9"))
+    assert {each.reach for each in found} == {Reach.QUOTIENTS}
+    with pytest.raises(OutOfBounds):
+        checked(body("v: f32 = load x @ min(max(i0 - 1, 0), 9) + 2"))
+
+
 def test_a_search_by_halves_is_out_of_reach() -> None:
     lines, low, high = ["w: f32 = load x @ i0"], "0", "256"
     for step in range(8):

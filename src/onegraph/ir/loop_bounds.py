@@ -338,11 +338,13 @@ class _Checker:
 
 
 def _has_such_quotients(index: Index) -> bool:
-    return any(call.b.constant is None or any(_calls(call.a)) for call in _calls(index))
+    return any(call.b.constant is None or any(_quotients(call.a)) for call in _quotients(index))
 
 
-def _calls(index: Index) -> Iterator[Call]:
-    return (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Call))
+def _quotients(index: Index) -> Iterator[Call]:
+    """Quotients and remainders."""
+    found = (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Call))
+    return (call for call in found if call.op in ("//", "%"))
 
 
 def _arithmetic(op: str, a: Index, b: Index) -> Index | None:
