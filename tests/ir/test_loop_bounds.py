@@ -150,6 +150,26 @@ def test_products_of_sizes_are_divided_by_what_they_share() -> None:
         checked(kernel + " + 1", "f32[n, m - 3, m] stride (-m * 3 + m * m, m, 1)", (n - 1, m - 4))
 
 
+def test_products_of_sizes_are_known_by_the_least_sizes() -> None:
+    """The rows but the last, and the columns but the first, of squares."""
+    n, m = Index.of(Symbol("n")), Index.of(Symbol("m"))
+    kernel = (
+        "kernel k0(i0: n, i1: m - 1, i2: m - 1):\n  v: f32 = load x @ i0 - i0 * m * 2 + i0 * m * m - i1 + i1 * m + i2"
+    )
+    rows = "f32[n, m - 1, m - 1] stride (-m * 2 + m * m + 1, m - 1, 1)"
+    assert checked(kernel, rows, (n - 1, m - 2)) == ()
+    with pytest.raises(OutOfBounds, match="may lie beyond"):
+        checked(kernel + " + 1", rows, (n - 1, m - 2))
+
+
+def test_facts_about_quotients_bound_what_is_divided() -> None:
+    m = Index.of(Symbol("m"))
+    kernel = "kernel k0(i0: 5):\n  v: f32 = load x @ i0 * 2"
+    assert checked(kernel, "f32[m] stride (1)", ((m + 1) // 2 - 5,)) == ()
+    with pytest.raises(OutOfBounds, match="may lie beyond"):
+        checked(kernel, "f32[m] stride (1)", ((m + 1) // 2 - 4,))
+
+
 def test_offsets_with_quotients_of_quotients_are_out_of_reach() -> None:
     """Minima are no quotients."""
     found = checked(body("v: f32 = load x @ (((i0 + 3) // 4) + i0) % 9"))

@@ -60,8 +60,8 @@ def _proven_in_branches(goal: Index, facts: Facts, left: int) -> bool:
     less, more = (b - a, a - b)  # a is at most b, b is at most a
     chosen = ((a, less), (b, more)) if choice.op == "min" else ((a, more), (b, less))
     for value, known in chosen:
-        replaced = tuple(_replaced(fact, choice, value) for fact in facts)
-        if not _proven_in_branches(_replaced(goal, choice, value), (*replaced, known), left - 1):
+        there = (*(_replaced(fact, choice, value) for fact in facts), known)
+        if not (_proven_in_branches(_replaced(goal, choice, value), there, left - 1) or _contradict(there)):
             return False
     return True
 
@@ -108,6 +108,11 @@ class _Search:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        quotients = {
+            atom: None for fact in facts for atom in sorted(_atoms(fact), key=_height) if isinstance(atom, Call)
+        }
+        self.of_quotients = tuple(fact for atom in quotients for fact in _facts_of(atom))
+        self.least = {size: Index.of(size) + low for size, low in _least_sizes(facts)}
         self.steps = STEPS
         self.known: dict[Atom, tuple[Index, ...]] = {}
         self.seen: set[Index] = set()
@@ -132,9 +137,12 @@ class _Search:
         return False
 
     def is_known(self, number: Index) -> bool:
-        """Whether a number is not negative, by itself or because it is at least what a fact is about."""
+        """Whether a number is not negative: by itself, for being at least a fact, or as sizes are not too small."""
         number = _reduced(number)
-        return is_not_negative(number) or any(is_not_negative(number - fact) for fact in self.facts)
+        if is_not_negative(number) or any(is_not_negative(number - fact) for fact in self.facts):
+            return True
+        low = bounds(number)[0] if self.least else None  # of sizes alone: what axes run over would not be put in
+        return low is not None and is_not_negative(low.substitute(self.least))
 
     def without(self, rest: Index, step: Index, sign: int, atom: Atom, fact: Index) -> Index | None:
         """The goal `rest + step * atom`, made smaller by the fact, which bounds the atom on the side that it needs."""
@@ -155,7 +163,9 @@ class _Search:
         """The facts in which the atom occurs."""
         if atom not in self.known:
             own = tuple(_reduced(fact) for fact in (*self.rounded(atom), *_facts_of(atom)))
-            self.known[atom] = tuple(dict.fromkeys((*(f for f in self.facts if atom in _atoms(f)), *own)))
+            self.known[atom] = tuple(
+                dict.fromkeys((*(f for f in (*self.facts, *self.of_quotients) if atom in _atoms(f)), *own))
+            )
         return self.known[atom]
 
     def rounded(self, atom: Atom) -> Iterator[Index]:
@@ -168,6 +178,15 @@ class _Search:
                 yield _of(atom) - low // atom.b
             if high.constant is not None:
                 yield high // atom.b - _of(atom)
+
+
+def _least_sizes(facts: Facts) -> Iterator[tuple[Symbol, int]]:
+    """Facts that a size is at least so much."""
+    for fact in facts:
+        match fact.terms:
+            case (((Symbol() as size,), 1), ((), low)) | (((), low), ((Symbol() as size,), 1)) if low < 0:
+                if not size.signed and size.extent is None:
+                    yield size, -low
 
 
 def _quotient(a: Index, b: Index) -> Index | None:
