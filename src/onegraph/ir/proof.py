@@ -16,7 +16,7 @@ from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, bounds, is_n
 Facts = tuple[Index, ...]  # expressions that are not negative
 Cases = tuple[Facts, ...]  # one of them holds
 
-STEPS = 600  # replacements that are tried for one goal
+STEPS = 2000  # replacements that are tried for one goal
 DEPTHS = (1, 3, 16)  # and one after another: short proofs are looked for first
 BRANCHES = 6  # minima and maxima that are told apart
 MANY = 64  # cases that are gone through
