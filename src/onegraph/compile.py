@@ -192,7 +192,9 @@ def recorded(
             return None
         return Backward(None if other.module is None else make(other.module, True), other.half, other.taken)
 
-    def report(reason: str) -> None:
+    def report(reason: str, failure: Exception | None) -> None:
+        if failure is not None and cx.config.raise_compiler_errors:
+            raise failure
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 

@@ -993,3 +993,21 @@ def test_a_class_that_is_dropped_may_go() -> None:
     box.clear()
     gc.collect()
     assert cls() is None and torch.equal(x.grad, torch.full_like(x, 6.0))
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_backward_graph_that_fails(raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the pass eager's, or raises its error where errors of the compiler are to be seen."""
+
+    def fails(ctx: Any, tangents: Any) -> Any:
+        raise ValueError("no backward pass")
+
+    x = torch.randn(3, requires_grad=True)
+    loss = onegraph.compile(lambda x: (x.sin() * x).sum(), options={"raise_compiler_errors": raises})(x)
+    monkeypatch.setattr("onegraph.autograd.function.by_graph", fails)
+    if raises:
+        with pytest.raises(ValueError, match="no backward pass"):
+            loss.backward()
+    else:
+        loss.backward()
+        torch.testing.assert_close(x.grad, (x.cos() * x + x.sin()).detach())

@@ -26,7 +26,7 @@ def compiled_pair(
     backwards: Sequence[Run],
     specialize: Callable[[int, Pattern], Backward | None],
     eager: Run,
-    report: Callable[[str], object],
+    report: Callable[[str, Exception | None], object],
     functions: Sequence[CustomFunction],
 ) -> Run:
     """The graphs of a pair as one function of the captured graph's inputs."""

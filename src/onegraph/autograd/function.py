@@ -102,8 +102,8 @@ class Compiled:
     Mutations are made, and writes to results counted, before autograd remembers versions. `written` are positions of
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
-    told why a backward pass runs in eager. `functions` are those of the program whose backward is a part of it. `views`
-    are counted behind the results.
+    told why a backward pass runs in eager, and of an error of onegraph's own, which it may raise. `functions` are those
+    of the program whose backward is a part of it. `views` are counted behind the results.
     """
 
     forward: Run
@@ -115,7 +115,7 @@ class Compiled:
     written: frozenset[int]
     watched: tuple[tuple[Input | Computed, int], ...]
     random: bool
-    report: Callable[[str], object]
+    report: Callable[[str, Exception | None], object]
     functions: Sequence[CustomFunction]
     views: tuple[Output, ...]
     state: GlobalState = field(default_factory=GlobalState.snapshot)
@@ -255,6 +255,7 @@ class Unfit(Exception):
 
 def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients that a node gives: eager's, where the backward graph cannot make them, or fails."""
+    failure = None
     try:
         return by_graph(ctx, tangents)
     except Refused as refused:
@@ -264,10 +265,10 @@ def differentiate(ctx: Any, tangents: Sequence[Tensor | None]) -> Sequence[Tenso
     except Exception as error:
         if ctx.call.inputs is None:  # they were let go of
             raise
-        message, reason, half = "", f"{type(error).__name__}: {error}", ctx.node.half
+        message, reason, half, failure = "", f"{type(error).__name__}: {error}", ctx.node.half, error
     if message:
         raise RuntimeError(message)
-    ctx.call.graph.report(reason)
+    ctx.call.graph.report(reason, failure)
     found = through_eager(ctx.call, ctx.node, tangents)
     if half.frees and not is_graph_kept():
         release(ctx, half, tuple([tangent is not None for tangent in tangents]))

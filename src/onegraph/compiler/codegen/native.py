@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 import os
 import struct
@@ -18,9 +19,15 @@ from onegraph.base.locks import Lock
 from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
+LOGGER = logging.getLogger("onegraph")
 _LOCK = Lock()  # LLVM's global context is not safe to share
-# A process forks between calls of LLVM: what it has begun in another thread would stay so in the child.
-os.register_at_fork(before=lib._lock.__enter__, after_in_parent=lib._lock.__exit__, after_in_child=lib._lock.__exit__)
+# A process forks between calls of LLVM: what it has begun in another thread would stay so in the child. The lock is
+# llvmlite's own; without it, only a fork while another thread compiles is unsafe.
+_CALLS = getattr(lib, "_lock", None)
+if _CALLS is not None:
+    os.register_at_fork(before=_CALLS.__enter__, after_in_parent=_CALLS.__exit__, after_in_child=_CALLS.__exit__)
+else:
+    LOGGER.warning("this llvmlite has no lock that is known: do not fork while another thread compiles")
 _ROOM = 64 << 20, 256  # bytes that LLVM may need: for a small module, and for each character of a large one
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
