@@ -17,7 +17,7 @@ from onegraph.compiler.memory.plan import plan
 from onegraph.compiler.schedule.close_gaps import close_gaps
 from onegraph.ir.loop import Program
 from onegraph.ir.loop_text import parse_program
-from onegraph.ir.plan import Alloc, ExecPlan, Free, KernelInfo, Launch, Pointer
+from onegraph.ir.plan import Alloc, ExecPlan, ExternCall, Free, KernelInfo, Launch, Pointer
 
 HEAD = """\
 program(x):
@@ -167,3 +167,34 @@ def test_every_plan_is_checked_where_programs_are_verified(monkeypatch: pytest.M
     monkeypatch.setattr("onegraph.compiler.pipeline.check_plan", lambda *args: seen.append(args))
     compiled(torch.neg, torch.ones(3))
     assert len(seen) == 1 and record(torch.neg, torch.ones(3)) is not None
+
+
+LIBRARY = """\
+program(x):
+  buffer x: f32[1024, 1024] stride (1024, 1)
+  buffer a: f32[1024, 1024] stride (1024, 1)
+  buffer b: f32[1024, 1024] stride (1024, 1)
+  buffer c: f32[1024, 1024] stride (1024, 1)
+  buffer d: f32[1024, 1024] stride (1024, 1)
+  buffer e: f32[1024, 1024] stride (1024, 1)
+  a = extern aten.linear.default(x, x)
+  kernel k0(i0: 1048576):
+    t0: f32 = load a @ i0
+    t1: f32 = neg(t0)
+    store b @ i0 = t1
+  c = extern aten.mm.default(b, x)
+  d = extern aten.mm.default(c, x)
+  kernel k1(i0: 1048576):
+    t0: f32 = load d @ i0
+    t1: f32 = neg(t0)
+    store e @ i0 = t1
+  return e
+"""
+
+
+def test_memory_that_a_library_has_made_is_used_again() -> None:
+    program, steps, functions = planned(LIBRARY)
+    made, filled = steps.steps[0], steps.steps[-4]
+    assert isinstance(made, ExternCall) and isinstance(filled, ExternCall)
+    assert ("out", made.outputs[0]) in filled.kwargs
+    check_plan(program, steps, functions)

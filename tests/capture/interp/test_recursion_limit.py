@@ -83,6 +83,18 @@ def outcome(depth: int, function: Callable[..., Any], *args: Any) -> tuple[Any, 
     return float(result.sum()), *args
 
 
+def are_alike(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Whether two outcomes are one, or those of properties that are one frame apart.
+
+    From Python 3.12 on, a read of a property that has run often enters its frame without a look at the limit.
+    """
+    if found == expected or found[0] != expected[0]:
+        return found == expected
+    (length, log), (expected_length, expected_log) = found[1:], expected[1:]
+    longer = length - expected_length
+    return abs(longer) == 1 and len(log) - len(expected_log) == longer
+
+
 def in_use() -> int:
     frame: FrameType | None = sys._getframe()
     depth = 0
@@ -94,22 +106,25 @@ def in_use() -> int:
 @pytest.mark.parametrize("recompile_limit", [8, 1])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_limit_of_recursion_is_met_where_it_would_be(backend: str, recompile_limit: int) -> None:
-    def outcomes(compiled: Callable[[Any], Any]) -> list[Any]:
-        functions = [compiled(function) for function in (endless, chained, cyclic, breaking)]
-        falling = compiled(down)
-        limit, seen = sys.getrecursionlimit(), []
+    def outcomes(compiled: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:
+        functions = [compiled(function) for function in (endless, chained, cyclic)]
+        falling, reading = compiled(down), compiled(breaking)
+        limit, seen, read = sys.getrecursionlimit(), [], []
         sys.setrecursionlimit(in_use() + 230)
         try:
             for depth in range(0, 140, 9):
                 seen += [outcome(depth, function, []) for function in functions]
                 seen += [outcome(depth, falling, n) for n in (3, 90, 150)]
+                read.append(outcome(depth, reading, []))
         finally:
             sys.setrecursionlimit(limit)
-        return seen
+        return seen, read
 
     options = {"recompile_limit": recompile_limit}
-    found = outcomes(lambda function: onegraph.compile(function, backend=backend, options=options))
-    assert found == outcomes(lambda function: function)
+    found, read = outcomes(lambda function: onegraph.compile(function, backend=backend, options=options))
+    expected, expected_read = outcomes(lambda function: function)
+    assert found == expected
+    assert all(map(are_alike, read, expected_read)), (read, expected_read)
 
 
 def test_an_entry_for_more_frames_than_are_left_does_not_run() -> None:

@@ -10,10 +10,11 @@ from onegraph.capture.bytecode.decode import (
 )
 from onegraph.capture.bytecode.encode import encode
 from onegraph.capture.bytecode.instruction import FREE_MARK, Bytecode, Handler, Instr
-from onegraph.capture.bytecode.native import NULL_FIRST
+from onegraph.capture.bytecode.native import LIVE_LOCALS, NULL_FIRST
 
 __all__ = [
     "FREE_MARK",
+    "LIVE_LOCALS",
     "NULL_FIRST",
     "Bytecode",
     "Handler",

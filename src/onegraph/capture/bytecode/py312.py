@@ -6,6 +6,7 @@ from onegraph.capture.bytecode import rows
 from onegraph.capture.bytecode.rows import COMPARE, JUMPS, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = True
+LIVE_LOCALS = False
 LANDING: tuple[str, ...] = ("END_FOR",)  # what stands before the target of FOR_ITER
 CACHES = {
     "BINARY_SUBSCR": 1, "STORE_SUBSCR": 1, "UNPACK_SEQUENCE": 1, "FOR_ITER": 1, "STORE_ATTR": 4, "LOAD_ATTR": 9,

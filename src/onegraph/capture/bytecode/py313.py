@@ -6,6 +6,7 @@ from onegraph.capture.bytecode import py312, rows
 from onegraph.capture.bytecode.rows import COMPARE, FUNCTION_ATTRIBUTES, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = False
+LIVE_LOCALS = True
 LANDING: tuple[str, ...] = ("END_FOR", "POP_TOP")  # what stands before the target of FOR_ITER
 CACHES = {
     "LOAD_GLOBAL": 4, "BINARY_OP": 1, "UNPACK_SEQUENCE": 1, "COMPARE_OP": 1, "CONTAINS_OP": 1, "BINARY_SUBSCR": 1,

@@ -8,6 +8,7 @@ from onegraph.capture.bytecode import py312, py313, rows
 from onegraph.capture.bytecode.rows import BINARY, CONVERSIONS, Operand, Pieces, Reader, Writer, WriteRow
 
 NULL_FIRST = False
+LIVE_LOCALS = True
 LANDING: tuple[str, ...] = ("END_FOR", "POP_ITER")  # what stands before the target of FOR_ITER
 CACHES = py313.CACHES | {"BINARY_OP": 5, "CALL_KW": 3}
 SPECIAL = ("__enter__", "__exit__", "__aenter__", "__aexit__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import CodeType, FrameType, FunctionType, TracebackType
 
-from onegraph.capture.bytecode import NULL_FIRST, Bytecode, Instr, encode
+from onegraph.capture.bytecode import LIVE_LOCALS, NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Position, derived
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF
@@ -16,6 +16,16 @@ _VARIADIC = 0x04 | 0x08 | 3
 _INTERPRETER = __file__.rpartition("interp")[0]
 LASTI = 2  # any instruction of a stand-in has its position
 _MARK = "stand-in for an interpreted frame"
+
+
+class Unkept:
+    """What stands for a variable of an interpreted frame: its value may be one of the trace."""
+
+    def __repr__(self) -> str:
+        return "<not kept>"
+
+
+_UNKEPT = Unkept()
 
 
 @derived
@@ -50,7 +60,12 @@ def frame_object(frame: Frame) -> FrameType:
     """A frame object that stands for the interpreted frame at the instruction that runs."""
     code = frame.bytecode.code
     stand_in = FunctionType(_stand_in(code, code.co_filename, frame.position), frame.globals)
-    return stand_in().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
+    made: FrameType = stand_in().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
+    if LIVE_LOCALS:  # Python suggests names that are bound
+        for name in made.f_code.co_varnames:
+            if name in frame.locals or name in frame.cells:
+                made.f_locals[name] = _UNKEPT
+    return made
 
 
 def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:
