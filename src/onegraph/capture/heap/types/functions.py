@@ -12,7 +12,7 @@ from onegraph.capture.heap.types.constants import admit_identity
 from onegraph.capture.heap.types.objects import with_attributes
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, isinstance
-from onegraph.capture.pyobject.layout import HEAP_TYPE, instance_dict, native_method
+from onegraph.capture.pyobject.layout import HEAP_TYPE, class_method, instance_dict, native_method
 from onegraph.capture.pyobject.native_members import PARTIAL
 
 set_state = vars(functools.partial)["__setstate__"]
@@ -80,6 +80,8 @@ class NativeFunctions(TypeRule):
 
     def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         owner = real.__self__  # to which pybind11 binds functions that are none of its methods
+        if isinstance(owner, type) and owner.__flags__ & HEAP_TYPE and class_method(owner, real) is not None:
+            return self._admit_class_method(world, real, source, guarded)
         if owner is None or isinstance(owner, ModuleType | type) or not defines(type(owner), real.__name__):
             return admit_identity(world, real, source, guarded)
         if guarded:
@@ -90,6 +92,16 @@ class NativeFunctions(TypeRule):
         shadow = getattr(receiver, real.__name__) if descriptor is None else bound
         world.adopt(real, shadow, source)
         return shadow
+
+    def _admit_class_method(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        """It is made anew by each look at the class, which guards do not keep alive."""
+        world.unpinned.add(id(real))
+        if guarded:
+            world.guard(source, "type", type(real))
+            world.guard(Attr(source, "__name__"), "equal", real.__name__)
+        world.admit(real.__self__, Attr(source, "__self__"), guarded)
+        world.adopt(real, real, source)
+        return real
 
     def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         owner = value.__self__
