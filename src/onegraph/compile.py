@@ -40,7 +40,7 @@ from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
 from onegraph.base.work import work
 from onegraph.capture.breaks import GraphBreak
-from onegraph.capture.callable_roots import root_function
+from onegraph.capture.callable_roots import root_function, write_signature
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.directives.hatches import beside, module_with_call
 from onegraph.capture.directives.skipped_code import is_skipped
@@ -468,7 +468,8 @@ def rebuild_module(original: torch.nn.Module, settings: dict[str, Any]) -> Any:
 def compile_module(original: torch.nn.Module, region: Region, settings: dict[str, Any]) -> torch.nn.Module:
     cls = type(original)
     call: Any = _C.Region(root_function(original, cls.__name__), region.context)
-    call.__wrapped__, call.onegraph_region = cls.__call__, region
+    write_signature(call, original)
+    call.onegraph_region = region
     facts = {"onegraph_original": original, "onegraph_settings": settings, "onegraph_region": region}
     return module_with_call(original, call, CompiledModule, facts)
 

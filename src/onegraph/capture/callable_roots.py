@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from types import FunctionType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 
@@ -19,3 +21,18 @@ def root_function(target: Callable[..., Any], name: str) -> FunctionType:
 
     code = root.__code__.replace(co_filename=f"<compiled {name}>", co_name=name, co_qualname=name, co_firstlineno=1)
     return FunctionType(code, root.__globals__, name, None, root.__closure__)
+
+
+class _Static:
+    __call__ = staticmethod(lambda argument: None)
+
+
+#: Whether a `__call__` that is a static method is seen as it is called: before Python 3.13 as a function of the object.
+_SEES_STATIC = bool(inspect.signature(_Static()).parameters)
+
+
+def write_signature(call: Any, module: Any) -> None:
+    """Let `inspect` tell the signature of a module of the static method that is its `__call__`."""
+    call.__wrapped__ = type(module).__call__
+    if _SEES_STATIC:
+        call.__signature__ = partial(inspect.signature, MethodType(type(module).__call__, module))

@@ -18,7 +18,7 @@ from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
-from onegraph.ir.types import BOOL, F16, DType
+from onegraph.ir.types import BOOL, F16, F32, F64, DType
 from onegraph.torchlib.state import unseen
 
 aten = torch.ops.aten
@@ -125,6 +125,28 @@ def pow_tensor(g: Lowerer, x: Any, y: View) -> Any:
 @pointwise(aten.square.default)
 def square(x: Scalar) -> Scalar:
     return x * x
+
+
+# ---- hyperbolic functions --------------------------------------------------------------------------------------------
+
+#: Where exp is about to be infinite. Half of it is not yet, but vectors of the library's are.
+LARGE = {F32: 88.0, F64: 709.0}
+
+
+@pointwise(aten.cosh.default)
+def cosh(x: Scalar) -> Scalar:
+    return where(s.absolute(x) > LARGE[x.dtype], half_of_exp(s.absolute(x)), s.cosh(x))
+
+
+@pointwise(aten.sinh.default)
+def sinh(x: Scalar) -> Scalar:
+    far = half_of_exp(s.absolute(x))
+    return where(s.absolute(x) > LARGE[x.dtype], where(x < 0, -far, far), s.sinh(x))
+
+
+def half_of_exp(x: Scalar) -> Scalar:
+    root = s.exp(x * 0.5)
+    return root * 0.5 * root
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------

@@ -150,8 +150,6 @@ _table(
         aten.asin.default: s.asin,
         aten.acos.default: s.acos,
         aten.atan.default: s.atan,
-        aten.sinh.default: s.sinh,
-        aten.cosh.default: s.cosh,
         aten.tanh.default: s.tanh,
         aten.asinh.default: s.asinh,
         aten.acosh.default: s.acosh,
