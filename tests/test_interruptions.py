@@ -86,12 +86,13 @@ ran = []
 def tick(number, frame):
     k = len(ran)
     ran.append(onegraph.compile(lambda x: x * k + .5)(x)[0, 0].item() == k + .5)
+    signal.setitimer(signal.ITIMER_REAL, .02)  # not before: on a slow machine, handlers interrupt one another
 signal.signal(signal.SIGALRM, tick)
-signal.setitimer(signal.ITIMER_REAL, .02, .02)
+signal.setitimer(signal.ITIMER_REAL, .02)
 for k in range(12):
     found = onegraph.compile(lambda x: (x * k).sin() + x.exp() * k)(x)
     assert torch.allclose(found, (x * k).sin() + x.exp() * k, atol=1e-5)
-signal.setitimer(signal.ITIMER_REAL, 0)
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
 print(len(ran) > 2 and all(ran))
 """
     assert program(text, tmp_path).split() == ["True"]
