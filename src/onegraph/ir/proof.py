@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product as combinations
 from math import gcd
+from operator import itemgetter
 
 from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, bounds, is_not_negative
 
@@ -17,6 +18,7 @@ Facts = tuple[Index, ...]  # expressions that are not negative
 Cases = tuple[Facts, ...]  # one of them holds
 
 STEPS = 2000  # replacements that are tried for one goal
+FEW = 100  # and to see that facts cannot all hold
 DEPTHS = (1, 3, 16)  # and one after another: short proofs are looked for first
 BRANCHES = 6  # minima and maxima that are told apart
 MANY = 64  # cases that are gone through
@@ -38,28 +40,29 @@ def is_proven(goal: Index, assumed: Sequence[Cases] = ()) -> bool:
     return True
 
 
-def _follows(goal: Index, facts: Facts) -> bool:
-    return any(_Search(facts).proves(goal, depth) for depth in DEPTHS)
+def _follows(goal: Index, facts: Facts, steps: int = STEPS) -> bool:
+    return any(_Search(facts, steps).proves(goal, depth) for depth in DEPTHS)
 
 
 def _contradict(facts: Facts) -> bool:
     """Whether the facts cannot all hold."""
-    return any(_follows(-fact - 1, facts[:number]) for number, fact in enumerate(facts))
+    return any(_follows(-fact - 1, facts[:number], FEW) for number, fact in enumerate(facts))
 
 
 def _proven_in_branches(goal: Index, facts: Facts, left: int) -> bool:
     """Tell apart which operand a minimum or maximum is, if the proof is not found without."""
-    if _follows(goal, facts):
+    choice = next(_choices((goal, *facts)), None)
+    if choice is None:
+        return _follows(goal, facts)
+    less, more = choice.b - choice.a, choice.a - choice.b  # a is at most b, b is at most a
+    chosen = [(choice.a, less), (choice.b, more)] if choice.op == "min" else [(choice.a, more), (choice.b, less)]
+    search = _Search(facts)
+    decided = [(value, known) for value, known in chosen if search.is_known(known)][:1]
+    if not decided and _follows(goal, facts):
         return True
     if not left:
         return False
-    choice = next(_choices((goal, *facts)), None)
-    if choice is None:
-        return False
-    a, b = choice.a, choice.b
-    less, more = (b - a, a - b)  # a is at most b, b is at most a
-    chosen = ((a, less), (b, more)) if choice.op == "min" else ((a, more), (b, less))
-    for value, known in chosen:
+    for value, known in decided or chosen:
         there = (*(_replaced(fact, choice, value) for fact in facts), known)
         if not (_proven_in_branches(_replaced(goal, choice, value), there, left - 1) or _contradict(there)):
             return False
@@ -106,14 +109,14 @@ def _applied(op: str, a: Index, b: Index) -> Index:
 class _Search:
     """The search for one goal under facts."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, steps: int = STEPS) -> None:
         self.facts = facts
         quotients = {
             atom: None for fact in facts for atom in sorted(_atoms(fact), key=_height) if isinstance(atom, Call)
         }
         self.of_quotients = tuple(fact for atom in quotients for fact in _facts_of(atom))
-        self.least = {size: Index.of(size) + low for size, low in _least_sizes(facts)}
-        self.steps = STEPS
+        self.least = {size: Index.of(size) + low for size, low in sorted(_least_sizes(facts), key=itemgetter(1))}
+        self.steps = steps
         self.known: dict[Atom, tuple[Index, ...]] = {}
         self.seen: set[Index] = set()
 
