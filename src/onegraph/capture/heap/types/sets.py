@@ -42,7 +42,10 @@ class Sets(TypeRule):
         shadow = made_quietly(world, lambda: type(real)(copied) if plain else blank(type(real), items), items)
         if shadow is None:
             return admit_opaque(world, real, source, guarded)
-        if base.__len__(shadow) != len(items) or any(map(operator.is_not, base.__iter__(shadow), items)):
+        if plain and not have_order(shadow, items) and not any(map(world.runs_code, items)):
+            order = in_order_of_entry(items, type(real))
+            shadow = shadow if order is None else type(real)(order)
+        if not have_order(shadow, items):
             raise GraphBreak(SET_ORDER)
         begin_shadow(world, real, shadow, source, guarded)
         if guarded:
@@ -100,6 +103,12 @@ def blank(cls: Any, items: list[Any]) -> Any:
     if isinstance(shadow, set):
         set.update(shadow, items)
     return shadow
+
+
+def have_order(made: Any, items: list[Any]) -> bool:
+    """Whether a set has these very elements, in this order."""
+    base = set if isinstance(made, set) else frozenset
+    return base.__len__(made) == len(items) and all(map(operator.is_, base.__iter__(made), items))
 
 
 def in_order_of_entry(items: list[Any], make: Callable[[list[Any]], Any]) -> list[Any] | None:
