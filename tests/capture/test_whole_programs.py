@@ -25,12 +25,18 @@ ELSEWHERE = frozenset(
 )
 
 
+#: Up to Python 3.13 native iterators say what they are made of. Later ones break the graph where they are looked into.
+TAKEN_APART = "__reduce__" in vars(itertools.cycle)
+ITERATORS = ("whole/iterators",)
+OF_ITERATORS = ("itertools_cycle", "itertools_repeat")
+
+
 @pytest.mark.parametrize(
     ("stem", "name"),
     [pytest.param(*program, marks=[pytest.mark.slow] * bool(at % QUICK)) for at, program in enumerate(PROGRAMS)],
 )
 def test_program_is_one_graph(stem: str, name: str) -> None:
-    twins.check(stem, name, "eager", fullgraph=True)
+    twins.check(stem, name, "eager", fullgraph=TAKEN_APART or not (stem in ITERATORS or name in OF_ITERATORS))
 
 
 @pytest.mark.parametrize("module", [functools, itertools, contextlib, operator], ids=lambda module: module.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import weakref
 from types import CellType, FunctionType
@@ -121,7 +122,8 @@ def everything(data, obj):
 def test_every_primitive_is_one_method() -> None:
     machine = Recording()
     assert machine.call(everything, ([1, 2, 3], {"k": 5}), {}) == everything([1, 2, 3], {"k": 5})
-    assert set(PRIMITIVES) <= set(machine.seen), set(PRIMITIVES) - set(machine.seen)
+    unused = set(PRIMITIVES) - set(machine.seen)
+    assert unused <= ({"enter_context"} if "LOAD_SPECIAL" in dis.opmap else set()), unused
 
 
 def test_every_instruction_of_the_normal_form_has_a_handler() -> None:

@@ -422,7 +422,11 @@ def test_copies_of_iterators_that_call_the_program(make: Callable[[], Any], how:
     def f(x: torch.Tensor) -> Any:
         iterator = make()
         next(iterator)
-        return x + 1, [str(item)[:5] for item in how(iterator)], len([*iterator])
+        try:
+            copied: Any = [str(item)[:5] for item in how(iterator)]
+        except TypeError as error:  # they cannot be copied from Python 3.14 on
+            copied = str(error)
+        return x + 1, copied, len([*iterator])
 
     assert repr(whole(f)(torch.ones(2))) == repr(f(torch.ones(2)))
 
@@ -431,7 +435,10 @@ def test_copies_of_iterators_that_call_the_program(make: Callable[[], Any], how:
 def test_an_iterator_says_which_function_of_the_program_it_calls(kind: Any) -> None:
     def f(x: torch.Tensor) -> Any:
         iterator = kind(small, [1, 30, 2])
-        return x + 1, iterator.__reduce__()[1][0] is small, iterator.__reduce_ex__(4)[1][0] is small
+        try:
+            return x + 1, iterator.__reduce__()[1][0] is small, iterator.__reduce_ex__(4)[1][0] is small
+        except TypeError as error:  # they say nothing from Python 3.14 on
+            return x + 1, str(error)
 
     assert repr(whole(f)(torch.ones(2))) == repr(f(torch.ones(2)))
 

@@ -407,7 +407,10 @@ def operator_arithmetic(x):
 def operator_comparison(x):
     o = operator
     tensors = [f(x, 0.5) for f in (o.lt, o.le, o.gt, o.ge, o.eq, o.ne)]
-    return tensors, [f(1, 2) for f in (o.lt, o.le, o.gt, o.ge, o.eq, o.ne)], o.is_(x, x), o.is_not(x, None)
+    compared = [f(1, 2) for f in (o.lt, o.le, o.gt, o.ge, o.eq, o.ne)]
+    if hasattr(o, "is_none"):  # Python 3.14
+        compared += [o.is_none(x), o.is_none(None), o.is_not_none(x), o.is_not_none(None)]
+    return tensors, compared, o.is_(x, x), o.is_not(x, None)
 
 
 @case

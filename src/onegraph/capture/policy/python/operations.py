@@ -49,6 +49,17 @@ def is_not(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return not tracer.is_op(*args)
 
 
+if hasattr(operator, "is_none"):  # Python 3.14
+
+    @policy(operator.is_none)
+    def is_none(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return bool(tracer.is_op(*args, None))
+
+    @policy(operator.is_not_none)
+    def is_not_none(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return not tracer.is_op(*args, None)
+
+
 @policy(operator.getitem)
 def getitem(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tracer.getitem(*args)
