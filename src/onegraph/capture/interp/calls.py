@@ -9,7 +9,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
-from onegraph.capture.interp.lookup import NATIVE_CALLABLES, is_python, type_name
+from onegraph.capture.interp.lookup import NATIVE_CALLABLES, full_name, is_python, type_name
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import (
     CALLED,
@@ -223,7 +223,7 @@ class Calls(Part):
         cls = type(manager)
         found = self.type_lookup(cls, name)
         if found is NULL:
-            missing = f"'{type_name(cls)}' object does not support the context manager protocol (missed {name} method)"
+            missing = f"'{full_name(cls)}' object does not support the context manager protocol (missed {name} method)"
             if all(callable(self.type_lookup(cls, other)) for other in ("__aenter__", "__aexit__")):
                 missing += (
                     " but it supports the asynchronous context manager protocol. Did you mean to use 'async with'?"

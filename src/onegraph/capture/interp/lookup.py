@@ -46,6 +46,12 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
 
 
+def full_name(cls: type) -> str:
+    """The name that newer messages of CPython give a class."""
+    home = cls.__module__
+    return f"{home}.{cls.__qualname__}" if home not in ("builtins", "__main__") else cls.__qualname__
+
+
 class Entry(NamedTuple):
     """What a class has under a name, itself or by inheritance."""
 

@@ -11,6 +11,7 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL
+from onegraph.capture.bytecode.refusals import COUNTS_VALUES, NO_CONTAINER
 from onegraph.capture.interp import rests
 from onegraph.capture.interp.lookup import is_python, type_name
 from onegraph.capture.interp.parts import Part
@@ -309,13 +310,13 @@ class Protocols(Part):
         if is_python(found):
             return self.truth(self.call_special(found, container, (item,), rests.CONTAINED))
         if found is NULL and is_python(self.type_lookup(type(container), "__iter__")):
-            iterator, name = NULL, type_name(type(container))
+            iterator, refusal = NULL, NO_CONTAINER.format(type_name(type(container)))
             try:
-                iterator = self.iter(container, rests.finding_rest(item, name))
+                iterator = self.iter(container, rests.finding_rest(item, refusal))
             except TypeError:  # also one of the program's
                 pass
             if iterator is NULL:
-                raise TypeError(f"argument of type '{name}' is not iterable")
+                raise TypeError(refusal)
             while True:
                 try:
                     candidate = self.next(iterator)
@@ -360,7 +361,8 @@ class Protocols(Part):
         else:
             items = self._take(self._unpackable(obj), count + 1)
         if len(items) > count:
-            raise ValueError(f"too many values to unpack (expected {count})")
+            counted = f", got {len(obj)}" if COUNTS_VALUES and type(obj) in (tuple, list, dict) else ""
+            raise ValueError(f"too many values to unpack (expected {count}{counted})")
         if len(items) < count:
             raise ValueError(f"not enough values to unpack (expected {count}, got {len(items)})")
         return items

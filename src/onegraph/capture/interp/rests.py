@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -129,8 +129,8 @@ def contained(result: Any) -> bool:
     return True if result else False
 
 
-def found(item: Any, name: str) -> bool:
-    """Of the iterator of what has no `__contains__`; `name` is that of its type."""
+def found(item: Any, refusal: str) -> bool:
+    """Of the iterator of what has no `__contains__`; the `refusal` is what is said if it is none."""
     result: Any = None
     is_refused = False
     try:
@@ -138,7 +138,7 @@ def found(item: Any, name: str) -> bool:
     except TypeError:
         is_refused = True
     if is_refused or not hasattr(type(result), "__next__"):
-        raise TypeError(f"argument of type '{name}' is not iterable")
+        raise TypeError(refusal)
     while True:
         try:
             candidate = next(result)
@@ -196,8 +196,11 @@ def iterator(result: Any) -> Any:
     return result
 
 
-def unpacked(result: Any) -> list[Any]:
-    """Of UNPACK_SEQUENCE, which then unpacks the list: no more items are taken than it looks at."""
+def unpacked(result: Any) -> Iterator[Any]:
+    """Of UNPACK_SEQUENCE, which then unpacks an iterator: no more items are taken than it looks at.
+
+    Of a list it would tell how long that is.
+    """
     if not defines(type(result), "__next__"):
         raise TypeError(f"iter() returned non-iterator of type '{type_name(type(result))}'")
     items: list[Any] = []
@@ -207,14 +210,14 @@ def unpacked(result: Any) -> list[Any]:
         except StopIteration:
             break
         items.append(item)
-    return items
+    return iter(items)
 
 
-def unpacked_on(items: list[Any], result: Any) -> list[Any]:
+def unpacked_on(items: list[Any], result: Any) -> Iterator[Any]:
     try:
         item = inner()
     except StopIteration:
-        return items
+        return iter(items)
     items.append(item)
     while len(items) <= ARGUMENT:
         try:
@@ -222,7 +225,7 @@ def unpacked_on(items: list[Any], result: Any) -> list[Any]:
         except StopIteration:
             break
         items.append(item)
-    return items
+    return iter(items)
 
 
 def indexed(result: Any, container: Any) -> Any:
@@ -343,9 +346,9 @@ def unpacking_rest(items: list[Any], iterator: Any) -> Rest:
     return Rest(_UNPACKED_ON, (items, iterator))
 
 
-def finding_rest(item: Any, name: str) -> Rest:
-    """Of looking for an item among those of an iterator, which is made of something of this type."""
-    return Rest(_FOUND, (item, name))
+def finding_rest(item: Any, refusal: str) -> Rest:
+    """Of looking for an item among those of an iterator; the `refusal` is what is said if it is none."""
+    return Rest(_FOUND, (item, refusal))
 
 
 def reducing_rest(function: Any, items: Any, index: int) -> Rest:

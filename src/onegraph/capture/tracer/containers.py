@@ -14,6 +14,7 @@ import torch
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import NULL
+from onegraph.capture.bytecode.refusals import NO_ATTRIBUTE
 from onegraph.capture.graph.operators import Operators, membership
 from onegraph.capture.heap.native_calls import refuse_called, refuse_tensor_like
 from onegraph.capture.heap.tensor_texts import refuse_marked
@@ -50,7 +51,7 @@ class Containers(Operators):
             return MethodType(STAND_IN_METHODS[name], obj)
         found = getattr(obj.kind, name, NULL)
         if name == "__dict__" or found is NULL:
-            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+            raise AttributeError(NO_ATTRIBUTE.format(obj.kind.__name__, name))
         if type(found) in ATOMS or name == "__class__":
             return obj.kind if name == "__class__" else found
         raise refused_object(self.world.real(obj)) if self.world.is_outside(obj) else hidden(obj)

@@ -49,15 +49,18 @@ def is_not(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     return not tracer.is_op(*args)
 
 
-if hasattr(operator, "is_none"):  # Python 3.14
+def _compared_with_none(name: str, wanted: bool) -> None:
+    """A function of Python 3.14 and later."""
 
-    @policy(operator.is_none)
-    def is_none(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return bool(tracer.is_op(*args, None))
+    def compared(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return bool(tracer.is_op(args[0], None)) is wanted
 
-    @policy(operator.is_not_none)
-    def is_not_none(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return not tracer.is_op(*args, None)
+    if hasattr(operator, name):
+        policy(getattr(operator, name))(compared)
+
+
+_compared_with_none("is_none", True)
+_compared_with_none("is_not_none", False)
 
 
 @policy(operator.getitem)
