@@ -153,6 +153,11 @@ def problem(program: Program, function: FunctionType, error: type[BaseException]
             return "another result than eager's"
     finally:
         instead.restore()
+    return left_behind(before, program, compiled, expected)
+
+
+def left_behind(before: dict[str, Any], program: Program, compiled: Any, expected: Sequence[torch.Tensor]) -> str:
+    """What is wrong in the process behind an accident, whose state was `before` it; empty if nothing is."""
     if changes := changed(before):
         return f"it changes {'; '.join(changes)}"
     for again in (compiled, program.compiled()):

@@ -13,8 +13,8 @@ from typing import Any
 
 import onegraph
 from tests.faults.programs import Program
-from tests.faults.raising import equal
-from tests.faults.state import changed, state
+from tests.faults.raising import equal, left_behind
+from tests.faults.state import state
 
 
 class Late(Exception):
@@ -48,12 +48,7 @@ def once(program: Program, after: float, interrupt: bool) -> str:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
     assert came
-    if changes := changed(before):
-        return f"it changes {'; '.join(changes)}"
-    for again in (compiled, program.compiled()):
-        if not equal(program.observe(again), expected):
-            return "the next call is wrong"
-    return ""
+    return left_behind(before, program, compiled, expected)
 
 
 def duration(program: Program) -> float:
