@@ -51,7 +51,7 @@ class Containers(Operators):
             return MethodType(STAND_IN_METHODS[name], obj)
         found = getattr(obj.kind, name, NULL)
         if name == "__dict__" or found is NULL:
-            raise AttributeError(NO_ATTRIBUTE.format(obj.kind.__name__, name))
+            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
         if type(found) in ATOMS or name == "__class__":
             return obj.kind if name == "__class__" else found
         raise refused_object(self.world.real(obj)) if self.world.is_outside(obj) else hidden(obj)
@@ -63,7 +63,7 @@ class Containers(Operators):
 
     def write_attribute(self, obj: Any, name: str, *value: Any) -> None:
         if isinstance(obj, StandIn):
-            raise AttributeError(f"'{obj.kind.__name__}' object has no attribute '{name}'")
+            raise AttributeError(NO_ATTRIBUTE.format(obj.kind.__name__, name))
         super().write_attribute(self._behind_weak_proxy(obj), name, *value)
 
     def getitem(self, container: Any, key: Any) -> Any:
