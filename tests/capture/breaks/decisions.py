@@ -75,7 +75,8 @@ def logic_of_tensors(x):
 
 @breaks(b.DATA_DEPENDENT_TRUTH)
 def truth(x):
-    return x * any(value > 1 for value in x)
+    large = [value > 1 for value in x]
+    return x * any(large)
 
 
 @truth.fixed("keep the condition in a tensor")

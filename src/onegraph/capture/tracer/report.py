@@ -98,7 +98,8 @@ def operands(frame: Frame) -> list[Any]:
         if instr.op == "CALL_FUNCTION_EX":
             values = [item for value in values for item in unpacked(value)]
         owner = getattr(function, "__self__", None) if isinstance(function, _BOUND) else None
-        return [owner, *values] if isinstance(owner, torch.Tensor) else values
+        enters = owner is not None and function.__name__ == "__enter__"  # a `with` of Python 3.14 calls it
+        return [owner, *values] if isinstance(owner, torch.Tensor) or enters else values
     count = OPCODES[instr.op].looks_at(instr.arg) or 0
     return [value for value in stack[max(len(stack) - count, 0) :] if value is not NULL]
 
