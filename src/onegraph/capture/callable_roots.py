@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -35,4 +35,5 @@ def write_signature(call: Any, module: Any) -> None:
     """Let `inspect` tell the signature of a module of the static method that is its `__call__`."""
     call.__wrapped__ = type(module).__call__
     if _SEES_STATIC:
-        call.__signature__ = partial(inspect.signature, MethodType(type(module).__call__, module))
+        with suppress(TypeError, ValueError):  # of one that has none to tell
+            call.__signature__ = inspect.signature(MethodType(type(module).__call__, module))
