@@ -506,6 +506,25 @@ def list_sorted_by_a_key(x, items):
     return x + 1, items, sorted(items), sorted(items, key=lambda item: item[1])
 
 
+class Asked:
+    def __init__(self):
+        self.asked = []
+
+    def __index__(self):
+        self.asked.append("index")
+        return 1
+
+    def __bool__(self):
+        self.asked.append("bool")
+        return True
+
+
+@case(lambda: (torch.rand(2), [3, 1, 2], Asked()))
+def list_sorted_in_reverse_if_an_object_says_so(x, items, asked):
+    items.sort(reverse=asked)
+    return x + 1, items, asked.asked
+
+
 @case(lambda: (torch.rand(2), 10**5000))
 def numbers_too_long_to_print(x, number):
     held = [number + 1]

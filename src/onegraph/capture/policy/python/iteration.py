@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ORDER, OUTSIDE_ITERATOR, GraphBreak
+from onegraph.capture.bytecode.refusals import refusal
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import refuse_marked
@@ -305,11 +306,14 @@ def ordered(tracer: Tracing, name: str, symbol: str, a: Any, b: Any) -> bool:
 PLAIN = (int, float, str)
 
 
+#: Whether anything may be given as `reverse`.
+ASKS_TRUTH = not refusal(functools.partial(list.sort, [], reverse=""))
+
+
 def reversed_by(tracer: Tracing, reverse: Any) -> Any:
-    """Whether a list is sorted in reverse."""
-    if not isinstance(reverse, bool | torch.SymBool):
-        list.sort([], reverse=reverse)  # refuses what is no number
-    return tracer.truth(reverse)
+    """Whether a list is sorted in reverse, which is asked once: of a number or, from Python 3.13 on, of anything."""
+    asks_truth = ASKS_TRUTH or isinstance(reverse, bool | torch.SymBool)
+    return tracer.truth(reverse if asks_truth else tracer.index(reverse, None))
 
 
 def ranks(tracer: Tracing) -> Any:
