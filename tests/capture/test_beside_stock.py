@@ -283,3 +283,17 @@ def test_what_stock_disables_of_optimizers_is_captured(made: Made) -> None:
         parameter.grad = torch.ones(2)
         step()
     assert ("onegraph", "step") in made
+
+
+def test_modules_that_compiled_code_makes(made: Made) -> None:
+    by_stock(lambda x: x + 1, made)(torch.ones(2))  # from here on it keeps a table of all modules that are made
+
+    def halved(x):
+        kept = torch.nn.Sequential(torch.nn.AvgPool1d(2))
+        return kept(x), kept
+
+    compiled = by_onegraph(halved, fullgraph=True)
+    for _ in range(3):
+        found, kept = compiled(torch.ones(1, 4))
+        assert found.tolist() == [[1.0] * 2] and kept(found).tolist() == [[1.0]]
+    assert made.count(("onegraph", "halved")) == 1

@@ -26,6 +26,7 @@ from onegraph.capture.resume.resume_function import resumed_by
 DECORATORS = "torch._dynamo.decorators"
 EVAL_FRAME = "torch._dynamo.eval_frame"
 EXTERNAL = "torch._dynamo.external_utils"
+MODULES_MADE = "torch._dynamo.mutation_guard"
 _LOCAL = "<locals>"
 _ERROR_MANAGER = "ErrorOnGraphBreakDecoratorContextManager"
 _CONFIG_MANAGER = "DynamoConfigPatchProxy"
@@ -106,6 +107,13 @@ def call_module(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, 
     return tracer.call(tracer.getattr(function, "_orig_mod"), args, kwargs, rest)
 
 
+def pass_over(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What torch's compiler notes for itself is no part of the program.
+
+    Once it has run, it keeps a table of all modules that are made, which is another one in each call.
+    """
+
+
 #: (module, qualified name of the code or class) -> what a call of the function, or of an instance, means.
 SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, "graph_break"): policy.break_graph,
@@ -143,6 +151,7 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (EVAL_FRAME, "OptimizedModule"): call_module,
     (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
     ("torch._compile", f"_disable_dynamo.{_LOCAL}.inner"): policy.run_eagerly,
+    **{(MODULES_MADE, f"{tracker}.tag"): pass_over for tracker in ("GenerationTracker", "_GenerationTracker")},
 }
 
 
