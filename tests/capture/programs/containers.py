@@ -525,6 +525,26 @@ def list_sorted_in_reverse_if_an_object_says_so(x, items, asked):
     return x + 1, items, asked.asked
 
 
+@case(lambda: (torch.rand(2), [3, 1, 2], Asked()))
+def an_order_is_asked_for_before_the_keys(x, items, asked):
+    def key(item):
+        asked.asked.append(item)
+        return item
+
+    return x + 1, sorted(items, key=key, reverse=asked), asked.asked
+
+
+@case(lambda: (torch.rand(2), [3, 1, 2]))
+def orders_that_are_no_numbers(x, items):
+    found = []
+    for reverse in ([], None, "", 2**40, 1.5):
+        try:
+            found.append(sorted(items, reverse=reverse))
+        except (TypeError, OverflowError) as error:
+            found.append(str(error))
+    return x + 1, found
+
+
 @case(lambda: (torch.rand(2), 10**5000))
 def numbers_too_long_to_print(x, number):
     held = [number + 1]

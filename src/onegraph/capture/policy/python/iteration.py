@@ -6,6 +6,7 @@ import collections
 import contextlib
 import functools
 import itertools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -311,9 +312,11 @@ ASKS_TRUTH = not refusal(functools.partial(list.sort, [], reverse=""))
 
 
 def reversed_by(tracer: Tracing, reverse: Any) -> Any:
-    """Whether a list is sorted in reverse, which is asked once: of a number or, from Python 3.13 on, of anything."""
-    asks_truth = ASKS_TRUTH or isinstance(reverse, bool | torch.SymBool)
-    return tracer.truth(reverse if asks_truth else tracer.index(reverse, None))
+    """Whether a list is sorted in reverse, which is asked once: of a number or, from Python 3.12 on, of anything."""
+    if not (ASKS_TRUTH or isinstance(reverse, bool | torch.SymBool)):
+        reverse = tracer.call(operator.index, (reverse,), {})
+        list.sort([], reverse=reverse)  # refuses what is too large
+    return tracer.truth(reverse)
 
 
 def ranks(tracer: Tracing) -> Any:
@@ -341,10 +344,9 @@ def list_sort(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def sort(tracer: Tracing, items: list[Any], kwargs: dict[str, Any]) -> list[Any]:
     key = kwargs.get("key")
-    reverse, keys = kwargs.get("reverse", False), items if key is None else []
+    reverse, keys = reversed_by(tracer, kwargs.get("reverse", False)), items if key is None else []
     for item in items if key is not None else ():
         keys.append(tracer.call(key, (item,), {}, ordering_rest(key, items, list(keys), reverse)))
-    reverse = reversed_by(tracer, reverse)
     refuse_marked(*keys)
     plain = all(type(each) in PLAIN for each in keys)
     rank = (lambda each: each) if plain else ranks(tracer)
