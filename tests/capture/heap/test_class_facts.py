@@ -151,3 +151,28 @@ def test_a_finalizer_that_a_class_gets_later_is_not_run_for_what_a_trace_makes()
     assert ended == []
     del obj
     assert ended == [2]
+
+
+class Marked:
+    mark = object.__new__(Base)
+    names: list[str] = []
+
+
+def test_what_a_library_finds_among_the_names_of_a_class_is_known_as_the_programs():
+    of_library: dict[str, Any] = {"__name__": "string", "Marked": Marked, "mark": Marked.mark}
+    text = "def found(name):\n    value = vars(Marked)[name]\n    return value, value is mark"
+    exec(text, of_library)
+    found = of_library["found"]
+    compiled = onegraph.compile(lambda x: (x + 1, found("mark")), backend="eager", fullgraph=True)
+    assert compiled(torch.ones(2))[1] == (Marked.mark, True)
+
+
+def test_what_a_library_appends_to_among_the_names_of_a_class_is_appended_once():
+    of_library: dict[str, Any] = {"__name__": "string", "Marked": Marked}
+    exec("def note(name):\n    Marked.__dict__['names'].append(name)", of_library)
+    note = of_library["note"]
+    onegraph.compile(lambda x: (note("a"), x + 1), backend="eager")(torch.ones(2))
+    try:
+        assert Marked.names == ["a"]
+    finally:
+        Marked.names.clear()

@@ -325,11 +325,10 @@ class Attributes(Machine):
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
 
     def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
-        """The read-only `__dict__` of a class from outside, a new one each time; to libraries, the original."""
-        if is_library(self.frames[-1].globals.get("__name__") or ""):
-            return cls.__dict__
+        """The read-only `__dict__` of a class from outside, a new one each time."""
         source = names_of_class(cls)
-        guarded = not is_library(cls.__module__ or "")
+        asked_by_library = is_library(self.frames[-1].globals.get("__name__") or "")
+        guarded = not asked_by_library and not is_library(cls.__module__ or "")
         made = types.MappingProxyType(self.world.admit(behind_proxy(cls.__dict__), source, guarded))
         self.world.parts[id(self.world.keep(made))] = (cls, "__dict__")
         return made
