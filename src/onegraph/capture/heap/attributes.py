@@ -23,7 +23,7 @@ from onegraph.capture.breaks.hints import reason_of_write, refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
 from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, Through, base_of, member_at
-from onegraph.capture.heap.class_facts import counts
+from onegraph.capture.heap.class_facts import ANNOTATIONS, counts
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
 from onegraph.capture.interp.machine import Machine
@@ -336,10 +336,11 @@ class Attributes(Machine):
     def _annotations(self, cls: type) -> Any:
         """The annotations of a class from outside: where it has none, it gets empty ones when it is asked."""
         names = behind_proxy(cls.__dict__)
-        if "__annotations__" not in names and id(names) in self.world.shadow_of:
+        if id(names) in self.world.shadow_of and not any(name in names for name in ANNOTATIONS):
             raise GraphBreak(CLASS_WRITE, what=f"__annotations__ of {cls.__qualname__}")
-        source = Item(names_of_class(cls), "__annotations__")
-        return self.world.admit(cls.__annotations__, source, not is_library(cls.__module__ or ""))
+        annotations = cls.__annotations__
+        name = next((name for name in ANNOTATIONS if names.get(name) is annotations), "__annotations__")
+        return self.world.admit(annotations, Item(names_of_class(cls), name), not is_library(cls.__module__ or ""))
 
     def is_guarded_function(self, function: types.FunctionType) -> bool:
         """Whether what a function holds may change: always, but for what a library has defined in its modules."""

@@ -22,7 +22,9 @@ from onegraph.torchlib.fake import FakeTensor
 
 #: What classes get when they are asked for it, or copied.
 IMMUTABLE_TYPE = 1 << 8
-MADE_LATER = frozenset({"__annotations__", "__slotnames__"})
+#: Where the annotations of a class may be, and what says them (`__annotations__` alone until Python 3.13).
+ANNOTATIONS = ("__annotations__", "__annotations_cache__")
+MADE_LATER = frozenset({*ANNOTATIONS, "__annotate_func__", "__slotnames__"})
 DATA = "a value"
 
 
