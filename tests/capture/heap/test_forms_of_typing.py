@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import functools
 import typing
@@ -47,6 +48,10 @@ def made_forms(x: torch.Tensor) -> Any:
         typing.Callable[..., T],
         typing.Literal["a", 2],
         typing.Annotated[int, "unit"],
+        int | str,
+        dict[str, list[int]],
+        list[type(x)] | None,  # type: ignore[misc]
+        collections.abc.Callable[[int], str],
         Box[int],
         Box[typing.List[T]][str],  # noqa: UP006
         typing.Type[torch.Tensor] == typing.Type[torch.Tensor],  # noqa: UP006

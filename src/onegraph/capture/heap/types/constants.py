@@ -19,7 +19,7 @@ from onegraph.capture.guards.source import Source, Through
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
 from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
-from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
+from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, once_for_each_class
 from onegraph.capture.pyobject.layout import HEAP_TYPE
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
@@ -47,8 +47,6 @@ TYPE_FORMS = {type(form) for form in vars(typing).values() if isinstance(form, t
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
     *set(IMMUTABLE) - {types.CodeType},
-    types.GenericAlias,
-    types.UnionType,
     classmethod,
     staticmethod,
     property,
@@ -90,6 +88,31 @@ class Constants(Identities):
 
     def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
         return rebuild_constant(rebuild, value)
+
+
+@rule_for(types.GenericAlias)
+class Aliases(Identities):
+    """`list[int]`, of the same parts."""
+
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
+        if value.__unpacked__:
+            return rebuild_object(rebuild, value)
+        return rebuild.assign(
+            f"{rebuild.const(types.GenericAlias)}({rebuild.values((value.__origin__, value.__args__))})"
+        )
+
+
+@rule_for(types.UnionType)
+class Unions(Identities):
+    """`int | str`, and from Python 3.14 on what `typing.Union` and `typing.Optional` make."""
+
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
+        parts = value.__args__
+        if hasattr(types.UnionType, "__class_getitem__"):
+            return rebuild.assign(f"{rebuild.const(types.UnionType)}[{rebuild.values(parts)}]")
+        if any(isinstance(part, type) and defined(type(part), "__or__") is not type.__or__ for part in parts):
+            return rebuild_object(rebuild, value)  # a metaclass that has another use for the sign
+        return rebuild.assign(" | ".join(map(rebuild.value, parts)))
 
 
 @rule_for(_C.disabled)
