@@ -37,8 +37,8 @@ class LongLoops:
         """Note that the frame jumps back to `head`; the step that ended its first turn, if the loop has become long.
 
         That is an instruction for Python: the one that draws the next item, or else the jump if it asks a condition.
-        From Python 3.12 on that one skips the jump back, and the turn ends in front of the next one. Loops that end by
-        other jumps, as `while True`, are unrolled.
+        On Python 3.12 and 3.13 that one skips the jump back, and the turn ends in front of the next one; on 3.14 it
+        jumps back to the condition, and the turn ends at the jump of that. Loops that end elsewhere are unrolled.
 
         Args:
             step: the number of instructions that the frame has done, the jump among them.
@@ -49,7 +49,19 @@ class LongLoops:
             if instrs[frame.ip].op != "JUMP":
                 step -= 1
             elif not instrs[frame.ip - 1].op.startswith("POP_JUMP_IF"):
-                return None
+                condition = steps_of_condition(frame, head)
+                if condition is None:
+                    return None
+                step += condition
         loop = self._loops.setdefault((frame.serial, head), Loop(step, operations))
         loop.turns += 1
         return loop.step if loop.turns > TURNS and operations - loop.operations > self._limit else None
+
+
+def steps_of_condition(frame: Frame, head: int) -> int | None:
+    """The steps from the head of a loop to the jump that leaves it, if there is none in between."""
+    for index, instr in enumerate(frame.bytecode.instrs[head : frame.ip]):
+        if instr.target is not None:
+            leaves = instr.op.startswith("POP_JUMP_IF") and instr.target > frame.ip
+            return index if leaves else None
+    return None
