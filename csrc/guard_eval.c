@@ -19,6 +19,13 @@ static bool same_bits(double a, double b)
     return x == y;
 }
 
+/* Python compares code by what it does, not by where tracebacks say that it is. */
+static bool same_place(PyCodeObject *a, PyCodeObject *b)
+{
+    return PyUnicode_Compare(a->co_filename, b->co_filename) == 0 &&
+           PyUnicode_Compare(a->co_qualname, b->co_qualname) == 0;
+}
+
 /* The same exact type and the same value, floats bit by bit. -1 with an exception set on error. */
 static int same_value(PyObject *a, PyObject *b)
 {
@@ -52,6 +59,9 @@ static int same_value(PyObject *a, PyObject *b)
             }
         }
         return 1;
+    }
+    if (PyCode_Check(a) && !same_place((PyCodeObject *)a, (PyCodeObject *)b)) {
+        return 0;
     }
     return PyObject_RichCompareBool(a, b, Py_EQ);
 }

@@ -243,6 +243,18 @@ def test_equality_never_asks_an_object_of_another_type() -> None:
     assert check(Loud(), ("EQ", 0, 0), consts=[Loud()])
 
 
+def test_code_is_equal_where_it_does_the_same_and_comes_from_the_same_place() -> None:
+    def used(items):
+        return [item + 1 for item in items]
+
+    for _ in range(100):  # by which it is specialized
+        used([1, 2])
+    code = used.__code__
+    assert check(code.replace(), ("EQ", 0, 0), consts=[code]) and check(code, ("EQ", 0, 0), consts=[code.replace()])
+    for field, value in {"co_name": "b", "co_qualname": "b", "co_filename": "b", "co_consts": (None, 7)}.items():
+        assert not check(code.replace(**{field: value}), ("EQ", 0, 0), consts=[code]), field
+
+
 def test_lengths() -> None:
     for value in ([], [1, 2], (1, 2, 3), {1: 2}, {1, 2}, "abc", b"ab", range(4), collections.deque([1])):
         assert check(value, ("LEN", 0, len(value))) and not check(value, ("LEN", 0, len(value) + 1))

@@ -129,3 +129,19 @@ def test_keys_that_nobody_asks_for(ask: Callable[[Any, Any], Any]) -> None:
         assert len(watch.of(ev.GraphCaptured)) == 1
         registry[Asked] = 5
         assert torch.equal(compiled(X), program(X))
+
+
+def test_wrappers_that_a_library_makes_anew_are_the_same_to_guards() -> None:
+    """Some torch gives each of them a copy of its code."""
+
+    def program(x, function):
+        return function(x) + 1
+
+    with Watch() as watch:
+        compiled = onegraph.compile(program, fullgraph=True)
+        for _ in range(5):
+            x = torch.ones(2, requires_grad=True)
+            found = compiled(x, torch.no_grad()(lambda x: x * 2))
+            assert found.tolist() == [3.0] * 2 and not found.requires_grad
+        assert len(watch.of(ev.GraphCaptured)) == 1
+        assert compiled(x, torch.enable_grad()(lambda x: x * 3)).requires_grad

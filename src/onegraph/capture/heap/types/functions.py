@@ -6,6 +6,7 @@ import functools
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
+from onegraph.capture.calls.registry import is_library
 from onegraph.capture.guards.source import Attr, Source, member_at
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.constants import admit_identity
@@ -31,7 +32,9 @@ class Functions(TypeRule):
         elif guarded:
             world.guard(source, "is", real)
         if guarded:
-            world.guard(Attr(source, "__code__"), "is", real.__code__)
+            # Wrappers of a library may each have a copy of one code, which torch 2.15 gives the name of a context.
+            copied = made_anew and is_library(real.__globals__.get("__name__") or "")
+            world.guard(Attr(source, "__code__"), "equal" if copied else "is", real.__code__)
         world.adopt(real, real, source)
         return real
 
