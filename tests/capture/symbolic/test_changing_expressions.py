@@ -132,6 +132,7 @@ n//-2
 math.gcd(n,10)
 math.prod([n,n])
 sum([n,n])
+sum([n/7,0.1,1e16,1.0,-1e16])
 complex(n)
 n*1j
 5//(n-5)

@@ -131,6 +131,39 @@ def numel(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return prod(tracer, args, kwargs)
 
 
+#: What `sum` adds in C, and what stands for it.
+SUMMED = (int, float, complex, bool, torch.SymInt, torch.SymFloat)
+
+
+@policy(sum)
+def sum_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Numbers are added as Python adds them, which is more exact than one by one."""
+    total = kwargs.get("start", args[1] if len(args) > 1 else 0)
+    if isinstance(total, str | bytes | bytearray):
+        return sum((), total)  # which is refused
+    numbers: list[Any] | None = [] if type(total) in SUMMED else None
+    for item in tracer.iterate(args[0]):
+        if numbers is not None and type(item) in SUMMED:
+            numbers.append(item)
+            continue
+        if numbers is not None:
+            total, numbers = _sum_of_numbers(tracer, numbers, total), None
+        total = tracer.binary("+", total, item)
+    return total if numbers is None else _sum_of_numbers(tracer, numbers, total)
+
+
+def _sum_of_numbers(tracer: Tracing, numbers: list[Any], start: Any) -> Any:
+    if not tracer.numbers.is_symbolic(start, *numbers):
+        return sum(numbers, start)
+    if not all(isinstance(number, INTEGERS) for number in (start, *numbers)):
+        result = calculated(tracer, sum, (numbers, start), {})
+        if result is not NotImplemented:
+            return result
+    for number in numbers:
+        start = tracer.binary("+", start, number)
+    return start
+
+
 @policy(torch.sym_sum)
 def sym_sum(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     items = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args

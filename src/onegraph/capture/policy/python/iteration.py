@@ -24,25 +24,6 @@ from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.native_iterators import REDUCED
 from onegraph.capture.symbolic.arithmetic import NUMBERS
 
-PLAIN_NUMBERS = (int, float, complex, bool)
-
-
-@policy(sum)
-def sum_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Plain numbers are added as Python adds them, which is more exact than one by one."""
-    total = kwargs.get("start", args[1] if len(args) > 1 else 0)
-    if isinstance(total, str | bytes | bytearray):
-        return sum((), total)  # which is refused
-    plain: list[Any] | None = [] if type(total) in PLAIN_NUMBERS else None
-    for item in tracer.iterate(args[0]):
-        if plain is not None and type(item) in PLAIN_NUMBERS:
-            plain.append(item)
-            continue
-        if plain is not None:
-            total, plain = sum(plain, total), None
-        total = tracer.binary("+", total, item)
-    return total if plain is None else sum(plain, total)
-
 
 def items_of(tracer: Tracing, obj: Any, refusal: str) -> Iterator[Any]:
     """The items of an argument; native code has words of its own for one that cannot be iterated over."""
