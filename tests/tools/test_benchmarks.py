@@ -106,8 +106,20 @@ def test_children_of_children_are_counted() -> None:
     assert len(below) == 1
 
 
-def test_the_first_call_needs_no_compiler_and_starts_no_process() -> None:
-    assert first_call("onegraph", "x + 1", path="").children == 0
+FIRST_CALL = """
+import sys, torch, onegraph
+begun, starts = [], {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+sys.addaudithook(lambda event, _: begun.append(event) if event in starts else None)
+assert onegraph.compile(lambda x: x + 1)(torch.ones(3)).tolist() == [2.0] * 3
+assert not begun, begun
+"""
+
+
+def test_the_first_call_needs_no_compiler_and_starts_no_process(tmp_path: Path) -> None:
+    """Builds of torch with CUDA start a process when they are imported; the call does not."""
+    environment = os.environ | {"PATH": "", "ONEGRAPH_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", FIRST_CALL], env=environment, check=True)
+    assert first_call("onegraph", "x + 1", path="").wall > 0
 
 
 def test_a_process_that_fails_says_why() -> None:

@@ -35,7 +35,7 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> Any:
-    return torch.ops.onegraph_below.scaled(described(gradient) * 0 + gradient, ctx.factor), None
+    return torch.ops.onegraph_below.scaled(torch.zeros_like(described(gradient)) + gradient, ctx.factor), None
 
 
 scaled.register_autograd(_backward, setup_context=_save)
