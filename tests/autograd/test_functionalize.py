@@ -7,6 +7,7 @@ import torch
 from autograd.programs import as_module, check, functional, operators
 from torch import Tensor
 
+import onegraph
 from onegraph.autograd import functional_graph
 from onegraph.autograd.spec import Computed, Input, Strided
 from onegraph.base.context import Context
@@ -253,3 +254,26 @@ def test_a_view_of_an_input_with_gradients_that_is_written_to_is_refused(view: A
     check(program, make(4))
     with torch.no_grad(), pytest.raises(CompileError, match="a view of an input with gradients"):
         functional(program, make(4).requires_grad_())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: z.real.fill_(2),
+        lambda z: z.imag[1].fill_(2),
+        lambda z: z.view(torch.int64).fill_(7),
+        lambda z: z[2].fill_(3),
+    ],
+)
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_writes_to_other_elements_of_an_expanded_view(function: Any, backend: str) -> None:
+    """Positions do not say where these go: the graph runs operator by operator."""
+
+    def program(z: torch.Tensor) -> torch.Tensor:
+        z = z.clone()
+        function(z[0].expand(4, 3))
+        return z + 1
+
+    z = torch.randn(2, 3, dtype=torch.complex64)
+    compiled = onegraph.compile(program, backend=backend, options={"raise_compiler_errors": True})
+    assert torch.equal(compiled(z), program(z))

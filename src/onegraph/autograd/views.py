@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder
 
@@ -30,6 +31,16 @@ class View:
     is_whole: bool = False
 
 
+#: Views whose elements are not those of what they view: they do something else to positions.
+_OTHER_ELEMENTS = frozenset(
+    {
+        aten.view_as_real.default,
+        aten.view_as_complex.default,
+        aten.view.dtype,
+        aten._conj.default,
+        aten._neg_view.default,
+    }
+)
 Scatter = Callable[..., tuple[Any, tuple[Any, ...]]]
 _SCATTERS: dict[Any, Scatter] = {}
 
@@ -154,6 +165,8 @@ def _retyped(base: Node, base_tensor: FakeTensor, new: Node, view_tensor: FakeTe
 
 def _placed(recorder: AtenRecorder, base: Node, base_tensor: FakeTensor, new: Node, views: Sequence[View]) -> Node:
     """Any views, one of the other: what they do to the positions of all elements says where the new ones go."""
+    if any(view.op in _OTHER_ELEMENTS for view in views):
+        raise CompileError("functionalize", "a view of other elements is written to, of which several are at one place")
     with recorder:
         count = aten.arange.default(base_tensor.numel(), dtype=torch.int64, device=base_tensor.device)
         places = aten.view.default(count, list(base_tensor.shape))
