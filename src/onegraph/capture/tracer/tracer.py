@@ -443,7 +443,10 @@ class Tracer(Frames, Containers):
             return self.world.with_addresses(made)
         if isinstance(made, type) and (isinstance(function, type) or getattr(function, "__name__", "") == "__new__"):
             self.world.made_classes[id(made)] = made
-        return self.note_birth(made) if isinstance(made, UNREDUCED) else made
+        for each in made if type(made) is tuple else (made,):  # `tee` makes several
+            if isinstance(each, UNREDUCED):
+                self.note_birth(each)
+        return made
 
     def natively(self, function: Any, *args: Any) -> Any:
         if all(type(value) in QUIET or isinstance(value, torch.Tensor) for value in args):
