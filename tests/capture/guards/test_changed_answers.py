@@ -142,7 +142,7 @@ PROGRAMS = {
         (ONE,) * 3,
         "SEEN = []\n@functools.lru_cache\ndef c(n): SEEN.append(n)",
     ),
-    "property that the class of a module gets": asked("c.a", SPACE, "type(c).a = property(lambda self: 7)"),
+    "property that the class of a module gets": asked("getattr(c, 'a')", SPACE, "type(c).a = property(lambda self: 7)"),
     "property that the class of a module gets, of a name it lacks": asked(
         "getattr(c, 'b', 0)", SPACE, "type(c).b = property(lambda self: 7)"
     ),
