@@ -102,6 +102,30 @@ def test_a_chain_is_not_copied_for_each_of_its_links(monkeypatch: pytest.MonkeyP
     assert kernels_after(text, inline) == at_once and len(copied) > 50 * links
 
 
+def test_what_is_used_twice_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = 30  # each uses two results of the link before, twice: copied at every use, they would be 2**30
+    names = [f"{stem}{k}" for k in range(links + 1) for stem in "ab"]
+    kernels = [
+        f"""\
+  kernel k_{to}{k + 1}(i0: 6, i1: 4):
+    t0: f32 = load a{k}[i0, i1]
+    t1: f32 = load b{k}[i0, i1]
+    t2: f32 = {op}(t0, t1)
+    store {to}{k + 1}[i0, i1] = t2
+"""
+        for k in range(links)
+        for to, op in (("a", "maximum"), ("b", "minimum"))
+    ]
+    text = (
+        f"program(a0, b0):\n{buffers(**dict.fromkeys(names, (6, 4)))}\n{''.join(kernels)}  return a{links}, b{links}\n"
+    )
+    copied = []
+    let = Body.let
+    monkeypatch.setattr(Body, "let", lambda self, dtype, value: copied.append(value) or let(self, dtype, value))
+    assert kernels_after(text, fuse).count("kernel") == 1
+    assert len(copied) < 20 * links**2  # groups that grow by one link are built anew
+
+
 def test_an_output_in_the_middle_is_stored_once() -> None:
     text = CHAIN.replace("return y", "return y, a").replace("5 - i0", "i0")
     assert kernels_after(text, inline, fuse) == (

@@ -54,6 +54,9 @@ class _Assembler:
         self.body = Body(self.outer, volatile=(*stored, *(local.name for local in self.locals.values())))
         self.totals: dict[str, Operand] = {}  # of reductions, and what was computed outside of loops
         self.in_memory: dict[str, str] = {}  # results that can be read back: the buffer or local that has them
+        #: What the loop that is written has computed, by buffer, coordinates and condition. Without it a result that is
+        #: used twice would be computed twice, what that uses four times, and so on.
+        self.known: dict[tuple[str, tuple[Index, ...], Operand | None], Operand] = {}
 
     # ---- structure ---------------------------------------------------------------------------------------------------
 
@@ -71,12 +74,19 @@ class _Assembler:
 
     def _needs(self, member: Member, found: set[str]) -> None:
         """The inner results that computing this member takes, at the position where it is computed."""
-        for buffer, indices in member.accesses:
-            other = self.results.get(buffer)
-            if other is not None and buffer not in found and self.is_inner(other):
-                if indices == other.written:
-                    found.add(buffer)
-                self._needs(other, found)
+        seen: set[str] = set()
+
+        def visit(reader: Member) -> None:
+            for buffer, indices in reader.accesses:
+                other = self.results.get(buffer)
+                if other is not None and self.is_inner(other):
+                    if indices == other.written:
+                        found.add(buffer)
+                    if buffer not in seen:
+                        seen.add(buffer)
+                        visit(other)
+
+        visit(member)
 
     def _kept(self) -> set[str]:
         """The inner results that several loops need and that are too expensive to compute again."""
@@ -145,6 +155,7 @@ class _Assembler:
         if not reductions and not stores:
             return
         self.body.enter(self.inner)
+        self.known = {}
         wanted: set[str] = set()
         for member in (*reductions, *stores):
             self._needs(member, wanted)
@@ -163,6 +174,7 @@ class _Assembler:
             value = self.element(self.results[name])
             self.body.store(self.locals[name].name, Coordinates((self.position(),)), value)
         self.body.leave()
+        self.known = {}
         for name in keep_now:
             self.in_memory[name] = self.locals[name].name
         for member in stores:
@@ -201,7 +213,9 @@ class _Assembler:
         if buffer in self.in_memory and indices == member.written:
             place = indices if buffer not in self.locals else (self.position(),)
             return self.body.load(dtype, self.in_memory[buffer], Coordinates(place), None)
-        bindings = member.definition.bindings(indices)
-        copy = Splicer(self.body, self.load, bindings, condition)
-        copy.block(member.kernel.body)
-        return copy.stored[buffer]
+        key = (buffer, indices, condition)
+        if key not in self.known:
+            copy = Splicer(self.body, self.load, member.definition.bindings(indices), condition)
+            copy.block(member.kernel.body)
+            self.known[key] = copy.stored[buffer]
+        return self.known[key]
