@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from compiler.evaluate import numpy_type
 
-from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
+from onegraph.compiler.codegen import outline
+from onegraph.compiler.codegen.llvm_ops import FUNCTIONS, LLVM_OPS
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import compile_text, instructions
 from onegraph.compiler.cpu import CPU
@@ -97,6 +98,35 @@ def test_emission_means_what_the_table_says(op: ScalarOp, dtype: DType) -> None:
         if op.name not in ("maximum", "minimum", "floor_div", "remainder", "sign"):  # equal zeros: eager's choice
             zero = (expected == 0) & (found == 0)
             np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_function_that_is_called_gives_the_same_bits(
+    name: str, dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = SCALAR_OPS[name]
+    dtypes = operand_dtypes(op, dtype, [dtype] * op.arity)
+    args = operands(op, dtypes)
+    for vector, machine in dict.fromkeys([(False, ""), (True, ""), *((True, name) for name in USABLE)]):
+        expected = compute(op, dtype, dtypes, args, vector, machine)
+        with monkeypatch.context() as patch:
+            patch.setattr(outline, "WRITTEN_OUT", 0)
+            found = compute(op, dtype, dtypes, args, vector, machine)
+        np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+def test_a_function_that_a_kernel_computes_very_often_is_in_the_code_once() -> None:
+    often, seldom = outline.WRITTEN_OUT + 1, outline.WRITTEN_OUT
+    lines = ["kernel k(i0: 64) vector i0 by 16:", "  s0: f32 = load p0 @ i0"]
+    lines += [f"  s{k + 1}: f32 = sin(s{k})" for k in range(often)]
+    lines += [f"  e{k + 1}: f32 = exp({f'e{k}' if k else f's{often}'})" for k in range(seldom)]
+    lines += [f"  store p1 @ i0 = e{seldom}"]
+    kernel = parse_kernel("\n".join(lines))
+    text = module_text([KernelSource("often", kernel, {"p0": F32, "p1": F32})], CPU.machine).text
+    assert text.count("define internal <16 x float> @og.sin.v16f32(") == 1
+    assert text.count("call <16 x float> @og.sin.v16f32(") == often
+    assert "@og.exp" not in text
 
 
 @pytest.mark.parametrize("op", [op for op in SCALAR_OPS.values() if op.rule == "compare"], ids=lambda op: op.name)

@@ -16,6 +16,7 @@ from onegraph.compiler.codegen.fence import Fence
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS
 from onegraph.compiler.codegen.memory import Memory
+from onegraph.compiler.codegen.outline import call, called_functions
 from onegraph.compiler.codegen.tiles import Tiles
 from onegraph.compiler.kernels import chunk_count, rows_of, size_symbols
 from onegraph.compiler.target import Machine
@@ -70,6 +71,7 @@ class KernelWriter:
         self.names: dict[str, Val] = {}
         self.values: dict[str, Val] = {}  # of symbols
         self.types = {s.name: s.dtype for s in statements(kernel.body) if isinstance(s, Let | Accumulate)}
+        self.called = called_functions(statements(kernel.body))
         self.short_nan: set[str] = set()  # values computed of bfloat16: see `cast`
         self.chunk = chunk
         self.errors: list[tuple[str, str]] = []
@@ -165,7 +167,8 @@ class KernelWriter:
                 values = [self.operand(a, t) for a, t in zip(args, wanted, strict=True)]
                 if op == "where":  # needs no arithmetic, of which machines have none on short floats
                     return LLVM_OPS[op](e, *values)
-                result = LLVM_OPS[op](e, *(cast(e, x, F32) if x.dtype in (BF16, F16) else x for x in values))
+                wide = [cast(e, x, F32) if x.dtype in (BF16, F16) else x for x in values]
+                result = call(e, op, *wide) if op in self.called else LLVM_OPS[op](e, *wide)
                 return cast(e, result, dtype) if dtype in (BF16, F16) else result
 
     def operand(self, operand: Operand, dtype: DType) -> Val:

@@ -15,6 +15,8 @@ from onegraph.ir.types import BOOL, F32, F64, I32, I64
 Emission = Callable[..., Val]
 _TABLE: dict[str, Emission] = {}
 LLVM_OPS = MappingProxyType(_TABLE)
+#: Those of many instructions: elementary functions, whose result has the type of their operands.
+FUNCTIONS: set[str] = set()
 
 
 def emits(name: str) -> Callable[[Emission], Emission]:
@@ -352,6 +354,7 @@ def _function(name: str, single: Emission | None = None, double: Emission | None
         return (vector or library)(e, *args)
 
     _TABLE[name] = emission
+    FUNCTIONS.add(name)
 
 
 def _trigonometric(name: str, shift: int) -> Emission:
