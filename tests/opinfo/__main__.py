@@ -39,7 +39,7 @@ from tests.opinfo.gradients import TOLERANCE, check_gradients
 from tests.opinfo.harness import check_operator, operators
 
 TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "bool")
-CHECKED = Context(Config(verify=True))
+CHECKED = Context(Config.from_environment().replace(verify=True))
 
 
 def native(graph: FunctionalGraph) -> tuple[Any, tuple[str, ...]]:
