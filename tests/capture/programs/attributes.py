@@ -243,3 +243,72 @@ SUPER = super(Stepping, STEPPING)
 @case
 def super_from_outside(x):
     return x, SUPER.step(), STEPPING.count
+
+
+# ---- what tensors from outside have in Python ------------------------------------------------------------------------
+
+
+def weight(**names):
+    made = torch.nn.Parameter(torch.rand(4))
+    vars(made).update(names)
+    return made
+
+
+WEIGHT = weight()
+
+
+@case
+def set_on_a_parameter_of_the_module(x):
+    WEIGHT.sample = x * WEIGHT
+    return WEIGHT.sample.sum(), sorted(vars(WEIGHT))
+
+
+@case
+def counted_on_a_parameter(x):
+    WEIGHT.calls = getattr(WEIGHT, "calls", 0) + 1
+    if not hasattr(WEIGHT, "seen"):
+        WEIGHT.seen = []
+    WEIGHT.seen.append(x * WEIGHT.calls)
+    return len(WEIGHT.seen), sum(WEIGHT.seen)
+
+
+@case(lambda: (torch.rand(4), torch.rand(4)), lambda: setattr(WEIGHT, "tag", 3), lambda: delattr(WEIGHT, "tag"))
+def set_on_an_argument(x, y):
+    x.tag = getattr(WEIGHT, "tag", 5)
+    y.other = x
+    return y.other.tag * y, y.other is x, hasattr(x + 1, "tag")
+
+
+@case(lambda: (torch.rand(4), weight(tag=2)))
+def deleted_from_a_tensor(x, w):
+    del w.tag
+    answers = [*refused(lambda: w.tag, lambda: x.tag), sorted(vars(w))]
+    try:
+        del w.tag
+    except AttributeError as error:
+        answers.append(str(error))
+    w.tag = x
+    return answers, w.tag + 1
+
+
+@case(lambda: (torch.rand(4), weight(tag=2)))
+def names_of_a_tensor(x, w):
+    w.__dict__["size_of_one"] = 3
+    scale = sum(w.__dict__.values())
+    w.__dict__.clear()
+    object.__setattr__(w, "last", 4)
+    return x * scale, w.last, sorted(vars(w)), hasattr(w, "tag")
+
+
+@case(lambda: (torch.rand(4), weight()))
+def set_before_and_behind_a_break(x, w):
+    w.first = x * 2
+    print("between")
+    w.second = w.first + w
+    return w.first, w.second
+
+
+@case(lambda: (torch.rand(4), weight()))
+def set_and_copied(x, w):
+    w.tag = x
+    return w.detach(), hasattr(w.detach(), "tag"), hasattr(torch.nn.Parameter(w), "tag"), hasattr(w.view(4), "tag")

@@ -56,8 +56,8 @@ TENSOR_HISTORY = _define(
 )
 TENSOR_ATTRIBUTE = _define(
     "tensor-attribute-write",
-    "the attribute {name} is set on a tensor",
-    "Python attributes of tensors are not replayed.",
+    "the attribute {name} is set on a tensor that the graph makes",
+    "There is no tensor yet that could have it. Tensors from outside get their attributes behind the graph.",
     "keep the value beside the tensor",
 )
 GRAD_WRITE = _define(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import enum
 import threading
 import types
@@ -299,8 +300,8 @@ class Attributes(Machine):
         method = vars(torch.nn.Parameter).get(name) if cls is torch.nn.Parameter else None
         if isinstance(method, types.FunctionType):
             return types.MethodType(method, obj)
-        if name == "__dict__":  # that of the fake is our own
-            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
+        if name == "__dict__":
+            return self._names_of_tensor(obj, name)
         if name in ("__getstate__", "__sizeof__"):
             raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
         real = self.world.real(obj)
@@ -316,13 +317,25 @@ class Attributes(Machine):
                 raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
             self.world.admit(was_leaf, Attr(self.world.origin[id(obj)], "is_leaf"))
         own = getattr(real, "__dict__", None)
-        if real is not obj and own and name in own:
+        known = self.world.shadow_of.get(id(own))
+        if known is not None:
+            with contextlib.suppress(KeyError):
+                return self.world.lookup(known, name)
+        if known is None and real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
         if self.type_lookup(cls, name) is not NULL:
             return getattr(obj, name)
-        if real is not obj:
+        if known is None and real is not obj:
             self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
+
+    def _names_of_tensor(self, obj: torch.Tensor, name: str) -> dict[str, Any]:
+        """What a tensor from outside has in Python. What the fake of one that the graph makes has is our own."""
+        real = self.world.real(obj)
+        if real is obj:
+            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
+        names: dict[str, Any] = self.world.admit(real.__dict__, DictOf(self.world.origin[id(obj)]))
+        return names
 
     def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
         """The read-only `__dict__` of a class from outside, a new one each time."""
@@ -358,7 +371,13 @@ class Attributes(Machine):
         super().write_attribute(obj, name, *value)
 
     def _write_for_thread(self, obj: threading.local, name: str, *value: Any) -> None:
-        names = self._names_of_thread(obj)
+        self._write_name(self._names_of_thread(obj), threading.local(), name, *value)
+
+    def _write_name(self, names: dict[str, Any], alike: Any, name: str, *value: Any) -> None:
+        """Set an attribute, or without a value delete it, in the dict that holds those of an object.
+
+        `alike` is one of a class with the same name that has none: it raises what the object would.
+        """
         if value:
             self.world.touch(names)
             names[name] = value[0]
@@ -366,7 +385,7 @@ class Attributes(Machine):
             self.world.touch(names)
             del names[name]
         else:
-            delattr(threading.local(), name)  # which raises
+            delattr(alike, name)
 
     def _refuse_shared(self, obj: Any, name: str) -> None:
         """Everybody sees what is written to a class, a module or a function from outside."""
@@ -382,9 +401,11 @@ class Attributes(Machine):
             return super().write_generic(obj, name, *value)
         if name in ("grad", "requires_grad"):
             raise GraphBreak(GRAD_WRITE, name=name)
-        if not value or not hasattr(torch.Tensor, name):
-            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
-        setattr(obj, name, *value)
+        if value and hasattr(torch.Tensor, name):
+            setattr(obj, name, *value)
+        else:
+            alike = type(self.type_of(obj).__name__, (), {})()
+            self._write_name(self._names_of_tensor(obj, name), alike, name, *value)
 
     def write_descriptor(self, found: Entry, obj: Any, *value: Any) -> None:
         if type(found.value) is types.MemberDescriptorType:
