@@ -189,10 +189,22 @@ class _Checker:
         """How many choices one after another the number is made by."""
         return max((self.steps.get(symbol, 0) for symbol in value.symbols), default=0)
 
+    def choices_behind(self, value: Index) -> set[Symbol]:
+        """The choices that the number is made by, and those that these choose among."""
+        found: set[Symbol] = set()
+        todo = [value]
+        while todo:
+            new = {s for s in todo.pop().symbols if s in self.choices} - found
+            found |= new
+            todo += [chosen for symbol in new for _, chosen in self.choices[symbol]]
+        return found
+
     def proves(self, goal: Index, assumed: list[Cases], depth: int = CHOSEN) -> bool:
         """Whether the goal is not negative, in each case of the choices that it depends on."""
         if is_proven(goal):
             return True
+        if self.steps_of_choice(goal) > 1 and len(self.choices_behind(goal)) > depth:
+            depth = 0  # they cannot all be gone through, which would be found in the last case only
         choice = next((s for s in self.signed(goal, assumed) if s in self.choices), None) if depth else None
         if choice is None:
             ranges = tuple(fact for s in self.signed(goal, assumed) for fact in self.ranges.get(s, ()))
