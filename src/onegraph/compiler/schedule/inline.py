@@ -64,6 +64,13 @@ class Definition:
     place: tuple[Index, ...]
     built: Body | None = None
 
+    @property
+    def stored(self) -> Operand:
+        """The element."""
+        last = self.body[-1]
+        assert isinstance(last, Store)
+        return last.value
+
     def bindings(self, indices: tuple[Index, ...]) -> dict[Symbol, Index]:
         """The axes for the element at these coordinates."""
         return {at.symbol: index for at, index in zip(self.place, indices, strict=True) if at.symbol is not None}
@@ -93,11 +100,12 @@ def inline(program: Program, cx: Context) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         if isinstance(step, Kernel):
+            definition = definition_of(step)  # with others in it, it is one as before
+            names = stored_by(step)
             step, built = _with_inlined(step, inlined)
-            definition = definition_of(step)
             if definition is not None:
-                definition = replace(definition, built=built)
-                (name,) = (s.buffer for s in step.body if isinstance(s, Store))
+                definition = replace(definition, body=step.body, built=built)
+                (name,) = names
                 if name not in pinned and _pays(definition, table[name], consumers.get(name, [])):
                     inlined[name] = definition
                     continue
@@ -192,9 +200,8 @@ class _Rebuilder(Splicer):
         same = definition.axes == kernel.axes and definition.place == indices
         if built is None or not same or stored_by(kernel) & {load.buffer for load in loads(definition.body)}:
             return
-        (stored,) = (s.value for s in definition.body if isinstance(s, Store))
         self.body = built.going_on(stored_by(kernel))
-        self.names[name] = stored
+        self.names[name] = definition.stored
 
     def statement(self, statement: Statement) -> None:
         if isinstance(statement, Store):
