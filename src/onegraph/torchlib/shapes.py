@@ -289,10 +289,14 @@ class Sizes:
             return None
         answers = set()
         for way in self.small.ways(difference.symbols, without):
-            answers.add(always(condition.op, difference.substitute(way)))
+            try:
+                there = difference.substitute(way)
+            except ZeroDivisionError:  # the program has divided by this: sizes for which that fails are not those here
+                continue
+            answers.add(always(condition.op, there))
             if len(answers) > 1 or None in answers:
                 return None
-        return answers.pop()
+        return answers.pop() if answers else None
 
     def specialize(self, value: Index | Computed | float) -> Any:
         """The value of this trace, guarding an integer to be that, and what other numbers are computed from."""

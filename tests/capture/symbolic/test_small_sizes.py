@@ -143,3 +143,15 @@ def test_a_question_excludes_what_has_another_answer() -> None:
     assert sizes.holds(Condition("!=", m, m * 0)) and not sizes.guards
     assert sizes.holds(Condition("==", k, k * 0)) and sizes.simplify(k * 3 + 1) == 1
     assert sizes.holds(Condition("<=", a * a, a * 14)) and sizes.simplify(a) == a and sizes.guards
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_a_size_that_would_divide_by_zero_is_none_of_the_graph(backend: str) -> None:
+    def program(x: Tensor, y: Tensor) -> list[Tensor]:
+        n, m = x.shape[0], y.shape[0]
+        return [x.sum(), x[: abs(2 // (n * 2) + (m * m) % (m % 16)) % n + 1].sum(0), y[abs(m >> 1 >> 3) % 2 :]]
+
+    compiled = onegraph.compile(program, backend=backend, options={"raise_compiler_errors": True})
+    for n, m in ((32, 3), (7, 8), (64, 13), (31, 33), (16, 5), (5, 16), (33, 31), (3, 0)):
+        x, y = torch.arange(float(n)), torch.arange(float(m))
+        assert same(outcome(program, x, y), outcome(compiled, x, y))
