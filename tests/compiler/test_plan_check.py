@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from compiler.graphs import CHECKED, check, compiled, record
+from torch import Tensor
 
+import onegraph
 from onegraph.base.context import Context
 from onegraph.base.events import BoundsChecked, Event, Events
 from onegraph.compiler import compile_graph
@@ -167,6 +169,23 @@ def test_every_plan_is_checked_where_programs_are_verified(monkeypatch: pytest.M
     monkeypatch.setattr("onegraph.compiler.pipeline.check_plan", lambda *args: seen.append(args))
     compiled(torch.neg, torch.ones(3))
     assert len(seen) == 1 and record(torch.neg, torch.ones(3)) is not None
+
+
+def test_a_view_may_follow_a_copy_that_is_left_out() -> None:
+    def program(x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        y.index_copy_(2, index, x[:, :, :3])
+        before = y.clone()
+        y.index_copy_(2, index, before[:, :, :3])
+        return before.flatten(0, 2)[1:]
+
+    def arguments() -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        return torch.rand(4, 2, 33, 33), torch.rand(4, 2, 33, 33).mT, torch.tensor([2, 0, 1])
+
+    compiled = onegraph.compile(program, dynamic=True, options={"verify": True, "raise_compiler_errors": True})
+    expected, found = arguments(), arguments()
+    torch.testing.assert_close(compiled(*found), program(*expected))
+    torch.testing.assert_close(found, expected)
 
 
 LIBRARY = """\

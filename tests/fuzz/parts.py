@@ -166,7 +166,8 @@ def run(function: Callable[..., Any], number: int, call: int) -> list[Any]:
             floats = [t for t in results if t.requires_grad]
             loss = sum((t.sin() * t.detach().cos()).sum() for t in floats)
             found = torch.autograd.grad(loss, arguments[: len(NAMES)], allow_unused=True) if floats else ()
-            seen += [None if t is None else t.contiguous() for t in found]  # how they lie is not promised
+            dense = torch.contiguous_format  # how they lie is not promised
+            seen += [None if t is None else t.clone(memory_format=dense) for t in found]
     except (RuntimeError, IndexError) as error:
         return [type(error).__name__]
     return [None if t is None else (t.detach().clone(), t.stride(), t.dtype) for t in seen]

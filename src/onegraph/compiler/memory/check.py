@@ -201,14 +201,14 @@ class _Checker:
         self.tensors[step.target] = type
 
     def next(self, kind: type[Step]) -> Step:
+        """The step of the program that comes next in the plan."""
+        self.pass_left_out()
         self.require(bool(self.todo) and isinstance(self.todo[-1], kind), "the plan has other steps than the program")
         return self.todo.pop()
 
     # ---- kernels -----------------------------------------------------------------------------------------------------
 
     def launch(self, step: Launch) -> None:
-        while self.is_left_out():
-            self.leave_out(self.todo.pop())
         kernel = self.next(Kernel)
         assert isinstance(kernel, Kernel)
         self.require(self.functions[kernel.name] == step.kernel, f"another kernel is launched than {kernel.name}")
@@ -258,9 +258,10 @@ class _Checker:
     def places_of_owner(self, name: str) -> Memory | None:
         return next((p.memory for s, p in self.slots.items() if self.buffers_of.get(s) == name), None)
 
-    def is_left_out(self) -> bool:
-        """Whether the next kernel is not launched: it would only copy a buffer into its own memory."""
-        return bool(self.todo) and isinstance(self.todo[-1], Kernel) and self.todo[-1].name in self.plan.left_out
+    def pass_left_out(self) -> None:
+        """Pass over kernels that are not launched: each would only copy a buffer into its own memory."""
+        while self.todo and isinstance(self.todo[-1], Kernel) and self.todo[-1].name in self.plan.left_out:
+            self.leave_out(self.todo.pop())
 
     def leave_out(self, kernel: Step) -> None:
         pair = _copied(kernel)
@@ -302,8 +303,6 @@ class _Checker:
         self.tensors[step.target] = replace(type, strides=self.integers(step.strides))
 
     def call(self, step: ExternCall) -> None:
-        while self.is_left_out():
-            self.leave_out(self.todo.pop())
         extern = self.next(Extern)
         assert isinstance(extern, Extern)
         out = dict(step.kwargs).get("out") if len(step.kwargs) > len(extern.kwargs) else None
@@ -358,8 +357,7 @@ class _Checker:
                     self.argument(extern, inner, item)
 
     def finish(self, step: Return) -> None:
-        while self.is_left_out():
-            self.leave_out(self.todo.pop())
+        self.pass_left_out()
         self.require(not self.todo, "the plan ends before the program")
         for item, value in zip(self.program.outputs, step.values, strict=True):
             if isinstance(item, str):
