@@ -312,3 +312,16 @@ def set_before_and_behind_a_break(x, w):
 def set_and_copied(x, w):
     w.tag = x
     return w.detach(), hasattr(w.detach(), "tag"), hasattr(torch.nn.Parameter(w), "tag"), hasattr(w.view(4), "tag")
+
+
+@case(lambda: (torch.rand(4), weight()))
+def named_like_a_method(x, w):
+    w.sum = 3
+    w.size = x
+    y = x * w.sum
+    try:
+        del w.data
+    except RuntimeError as error:
+        refusal = str(error)
+    del w.size
+    return y, refusal, sorted(vars(w)), w.size()

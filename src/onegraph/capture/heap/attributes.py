@@ -29,7 +29,15 @@ from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import Rest
-from onegraph.capture.pyobject.exact_types import answers_itself, defined, defines, dict_of, isinstance, mro_of
+from onegraph.capture.pyobject.exact_types import (
+    answers_itself,
+    defined,
+    defines,
+    dict_of,
+    is_data_descriptor,
+    isinstance,
+    mro_of,
+)
 from onegraph.capture.pyobject.layout import HEAP_TYPE, behind_proxy, instance_dict
 from onegraph.capture.pyobject.native_members import KEYWORDS_OF, TRACEBACK_OF, wrapped_member
 from onegraph.capture.pyobject.special_methods import is_stateful
@@ -399,12 +407,14 @@ class Attributes(Machine):
         self._refuse_shared(obj, name)
         if not isinstance(obj, torch.Tensor):
             return super().write_generic(obj, name, *value)
-        if name in ("grad", "requires_grad"):
+        cls = self.type_of(obj)
+        is_field = defines(cls, name) and is_data_descriptor(defined(cls, name))
+        if name in ("grad", "requires_grad") or (is_field and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
-        if value and hasattr(torch.Tensor, name):
+        if is_field:
             setattr(obj, name, *value)
         else:
-            alike = type(self.type_of(obj).__name__, (), {})()
+            alike = type(cls.__name__, (), {})()
             self._write_name(self._names_of_tensor(obj, name), alike, name, *value)
 
     def write_descriptor(self, found: Entry, obj: Any, *value: Any) -> None:
