@@ -329,7 +329,7 @@ class Attributes(Machine):
         if known is not None:
             with contextlib.suppress(KeyError):
                 return self.world.lookup(known, name)
-        if known is None and real is not obj and own and name in own:
+        elif real is not obj and own and name in own:
             return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
         if self.type_lookup(cls, name) is not NULL:
             return getattr(obj, name)
