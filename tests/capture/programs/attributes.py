@@ -325,3 +325,9 @@ def named_like_a_method(x, w):
         refusal = str(error)
     del w.size
     return y, refusal, sorted(vars(w)), w.size()
+
+
+@case(lambda: (torch.rand(4), weight(shape=[3], other=4)))
+def hidden_by_a_field(x, w):
+    w.__dict__["dtype"] = 5
+    return x * w.shape[0], w.dtype, w.other, w.__dict__["shape"]

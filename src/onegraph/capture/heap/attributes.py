@@ -324,6 +324,8 @@ class Attributes(Machine):
             except RuntimeError:  # autograd refuses to tell the history of a view
                 raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
             self.world.admit(was_leaf, Attr(self.world.origin[id(obj)], "is_leaf"))
+        if self._is_field(cls, name):
+            return getattr(obj, name)
         own = getattr(real, "__dict__", None)
         known = self.world.shadow_of.get(id(own))
         if known is not None:
@@ -336,6 +338,10 @@ class Attributes(Machine):
         if known is None and real is not obj:
             self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
         raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
+
+    def _is_field(self, cls: type, name: str) -> bool:
+        """Whether the class answers for the name, whatever an instance has under it."""
+        return defines(cls, name) and is_data_descriptor(defined(cls, name))
 
     def _names_of_tensor(self, obj: torch.Tensor, name: str) -> dict[str, Any]:
         """What a tensor from outside has in Python. What the fake of one that the graph makes has is our own."""
@@ -408,7 +414,7 @@ class Attributes(Machine):
         if not isinstance(obj, torch.Tensor):
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
-        is_field = defines(cls, name) and is_data_descriptor(defined(cls, name))
+        is_field = self._is_field(cls, name)
         if name in ("grad", "requires_grad") or (is_field and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
         if is_field:

@@ -15,8 +15,7 @@ from onegraph.ir.types import BOOL, F32, F64, I32, I64
 Emission = Callable[..., Val]
 _TABLE: dict[str, Emission] = {}
 LLVM_OPS = MappingProxyType(_TABLE)
-#: Those of many instructions: elementary functions, whose result has the type of their operands.
-FUNCTIONS: set[str] = set()
+_FUNCTIONS: set[str] = set()
 
 
 def emits(name: str) -> Callable[[Emission], Emission]:
@@ -354,7 +353,7 @@ def _function(name: str, single: Emission | None = None, double: Emission | None
         return (vector or library)(e, *args)
 
     _TABLE[name] = emission
-    FUNCTIONS.add(name)
+    _FUNCTIONS.add(name)
 
 
 def _trigonometric(name: str, shift: int) -> Emission:
@@ -390,3 +389,6 @@ for _name in ("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "
     _function(_name)
 for _name in ("lgamma", "pow", "nextafter"):
     _function(_name)
+
+#: Those of many instructions: elementary functions, whose result has the type of their operands.
+FUNCTIONS = frozenset(_FUNCTIONS)
