@@ -6,7 +6,7 @@ the loop, whoever asks for it inside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 
 from onegraph.compiler.literals import convert, fold
@@ -59,14 +59,21 @@ class Body:
         self._indices: dict[str, Index] = {}  # the numbers that are index expressions
         self._exact: dict[str, str] = {}  # the integers that are now floats, which hold them exactly
         self._volatile = frozenset(volatile)
+        self._loaded: set[str] = set()
         self._total = 0
 
+    @property
+    def loaded(self) -> Set[str]:
+        """The buffers that are loaded from."""
+        return self._loaded
+
     def going_on(self, volatile: Iterable[str]) -> Body:
-        """Another body that has these statements to begin with, and then other ones, but for those that store."""
+        """Another body, without loops, that has these statements to begin with, but for the store that ends them."""
+        assert isinstance(self.block()[-1], Store)
         made = Body((), volatile)
-        made._scopes = [scope.copy() for scope in self._scopes]
-        for scope in made._scopes:
-            scope.statements = [s for s in scope.statements if not isinstance(s, Store)]
+        made._scopes = [self._scopes[0].copy()]
+        made._scopes[0].statements.pop()
+        made._loaded = self._loaded.copy()
         made._depths, made._names, made._total = self._depths.copy(), self._names.copy(), self._total
         made._indices, made._exact = self._indices.copy(), self._exact.copy()
         return made
@@ -89,8 +96,11 @@ class Body:
         name = self._fresh(dtype, depth)
         scope = self._scopes[depth]
         scope.statements.append(LetStatement(name, dtype, value))
-        if not (isinstance(value, Load) and value.buffer in self._volatile):
-            scope.memo[dtype, value] = name
+        if isinstance(value, Load):
+            self._loaded.add(value.buffer)
+            if value.buffer in self._volatile:
+                return name
+        scope.memo[dtype, value] = name
         return name
 
     def constant(self, dtype: DType, value: Literal) -> str:

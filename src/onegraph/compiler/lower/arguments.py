@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from onegraph.ir.types import DType, TensorType, dtype_of_torch
 from onegraph.torchlib.size_expression import Float
 
 
+@cache
 def dtype_of(dtype: torch.dtype) -> DType:
     """Our element type for torch's."""
     return dtype_of_torch(str(dtype).removeprefix("torch."), dtype.itemsize)
@@ -29,7 +31,14 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 def tensor_type(value: torch.Tensor) -> TensorType:
     """Element type, sizes and strides of a fake tensor."""
     strides = value.stride() if value.layout is torch.strided else ()
+    if all(type(number) is int for number in (*value.shape, *strides)):
+        return _static_type(value.dtype, tuple(value.shape), strides)
     return TensorType(dtype_of(value.dtype), tuple(map(index_of, value.shape)), tuple(map(step_of, strides)))
+
+
+@lru_cache(10_000)
+def _static_type(dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorType:
+    return TensorType(dtype_of(dtype), tuple(map(Index.of, shape)), tuple(map(step_of, strides)))
 
 
 def static(value: Index | int) -> int | None:

@@ -27,7 +27,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
-from onegraph.compiler.lower.arguments import Fraction, index_of, specialized, tensor_type
+from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, tensor_type
 from onegraph.compiler.lower.left import cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
@@ -167,7 +167,7 @@ def _is_native(node: Node, device: str) -> bool:
     """Whether kernels of the device can compute with all tensors of the node."""
     values = [node.meta["val"], *(arg.meta["val"] for arg in node.all_input_nodes)]
     return all(
-        item.layout is torch.strided and item.device.type == device and tensor_type(item).dtype.is_native
+        item.layout is torch.strided and item.device.type == device and dtype_of(item.dtype).is_native
         for value in values
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, torch.Tensor)

@@ -38,6 +38,8 @@ from onegraph.torchlib.state import unseen
 
 aten = torch.ops.aten
 Types = Literal["result", "operands", "own"]
+#: Arguments that have an element type.
+OPERANDS = (View, Index, float, bool, Fraction)
 
 
 def pointwise(
@@ -54,11 +56,9 @@ def pointwise(
             if bounds and result.dtype.is_integer and takes_any_bound():
                 args = tuple(nearest(arg, result.dtype) for arg in args)
                 kwargs = {name: nearest(arg, result.dtype) for name, arg in kwargs.items()}
-            numbers = View | Index | float | bool | Fraction
-            operands = [a for a in (*args, *kwargs.values()) if isinstance(a, numbers)]
-            promoted_type = promoted(operands) if types == "operands" else None
-            common = {"result": result.dtype, "operands": promoted_type, "own": None}
-            given = common[types]
+            given = result.dtype if types == "result" else None
+            if types == "operands":
+                given = promoted([arg for arg in (*args, *kwargs.values()) if isinstance(arg, OPERANDS)])
             wanted = given.compute if given is not None else None
 
             def compute(cell: Cell) -> Scalar:

@@ -40,7 +40,6 @@ from onegraph.ir.loop import (
     Statement,
     Step,
     Store,
-    loads,
     reads,
     writes,
 )
@@ -198,7 +197,7 @@ class _Rebuilder(Splicer):
                 return
         built = definition.built
         same = definition.axes == kernel.axes and definition.place == indices
-        if built is None or not same or stored_by(kernel) & {load.buffer for load in loads(definition.body)}:
+        if built is None or not same or stored_by(kernel) & built.loaded:
             return
         self.body = built.going_on(stored_by(kernel))
         self.names[name] = definition.stored
