@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onegraph.base.errors import InvalidArgument as InvalidArgument
     from onegraph.base.errors import OnegraphError as OnegraphError
     from onegraph.base.errors import RecompileLimitError as RecompileLimitError
+    from onegraph.base.settings import config as config
     from onegraph.capture.directives.hatches import disable as disable
     from onegraph.capture.directives.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
     from onegraph.capture.directives.hatches import error_on_graph_break as error_on_graph_break
@@ -82,6 +83,7 @@ _HOME = {
     "compile_times": "onegraph.tools.times",
     "CompileProfiler": "onegraph.tools.profiler",
     "Config": "onegraph.base.config",
+    "config": "onegraph.base.settings",
     "BackendError": "onegraph.base.errors",
     "CompileError": "onegraph.base.errors",
     "GraphBreakError": "onegraph.base.errors",

@@ -38,6 +38,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import NO_MEMORY, CompileError, InvalidArgument
 from onegraph.base.events import Events
 from onegraph.base.pipeline import timed
+from onegraph.base.settings import Layers
 from onegraph.base.work import work
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.callable_roots import root_function, write_signature
@@ -383,7 +384,7 @@ def compile(
     fullgraph = fullgraph or nopython
     check_dynamic(dynamic)
     check_backend(backend, BACKENDS)
-    config = check_options(Config.from_environment(), mode, options)
+    layers = Layers(Config.from_environment(), check_options(mode, options))
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     settings |= {"mode": mode, "options": options}
     if target is None:
@@ -398,7 +399,7 @@ def compile(
         return target
     target = written(target)
     compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
-    region = Region(compiler, Context(config, EVENTS), fullgraph, dynamic)
+    region = Region(compiler, layers, EVENTS, fullgraph, dynamic)
     REGIONS.add(region)
     if next(_made) % _FORGET_EVERY == 0:
         forget_dead()

@@ -13,7 +13,6 @@ from onegraph.base.arguments import (
     check_target,
     suspending,
 )
-from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
 
 
@@ -95,10 +94,10 @@ def test_functions_around_such_functions_are_accepted() -> None:
         (lambda: check_dynamic("yes"), "'dynamic' expects None .* got 'yes'"),
         (lambda: check_backend("nativ", ["native", "eager"]), "unknown backend 'nativ' .did you mean 'native'.*eager"),
         (lambda: check_backend(3, ["native", "eager"]), "'backend' expects a name .eager, native. .* got 3"),
-        (lambda: check_options(Config(), "fast", None), "unknown mode 'fast'; accepted: default"),
-        (lambda: check_options(Config(), 3, None), "'mode' expects a name"),
-        (lambda: check_options(Config(), None, {"nope": 1}), "unknown option 'nope'; accepted: .*verify"),
-        (lambda: check_options(Config(), None, ["verify"]), "'options' expects a dict"),
+        (lambda: check_options("fast", None), "unknown mode 'fast'; accepted: default"),
+        (lambda: check_options(3, None), "'mode' expects a name"),
+        (lambda: check_options(None, {"nope": 1}), "unknown option 'nope'; accepted: .*verify"),
+        (lambda: check_options(None, ["verify"]), "'options' expects a dict"),
     ],
 )
 def test_wrong_arguments_are_named(check, message: str) -> None:
@@ -111,4 +110,4 @@ def test_right_arguments_pass() -> None:
     check_dynamic(None)
     check_backend(plain, ["native"])
     check_backend("native", ["native"])
-    assert check_options(Config(), "default", {"verify": True}).verify
+    assert check_options("default", {"verify": True, "cache_size_limit": 3}) == {"verify": True, "recompile_limit": 3}

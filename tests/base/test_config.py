@@ -97,3 +97,17 @@ def test_a_value_of_the_wrong_kind_is_refused(name: str, value: object) -> None:
 def test_invalid_arguments_are_type_and_value_errors() -> None:
     for kind in (TypeError, ValueError, OnegraphError):
         assert issubclass(InvalidArgument, kind)
+
+
+def test_variables_of_torch_count_where_ours_say_nothing() -> None:
+    environment = {
+        "TORCH_COMPILE_DISABLE": "0",
+        "TORCHDYNAMO_DISABLE": "1",
+        "TORCHDYNAMO_DYNAMIC_SHAPES": "0",
+        "TORCHDYNAMO_SUPPRESS_ERRORS": "all",
+        "TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS": "1",
+    }
+    config = Config.from_environment(environment)
+    assert (config.disable, config.automatic_dynamic_shapes) == (False, False)
+    assert (config.suppress_errors, config.capture_scalar_outputs) == (False, True)
+    assert not Config.from_environment(environment | {"ONEGRAPH_CAPTURE_SCALAR_OUTPUTS": "0"}).capture_scalar_outputs

@@ -83,6 +83,17 @@ def test_config_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ONEGRAPH_RECOMPILE_LIMIT 8 versions of one code" in " ".join(capsys.readouterr().out.split())
 
 
+def test_config_says_what_a_setting_of_torch_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--torch"]) == 0
+    assert "cache_size_limit another spelling of recompile_limit" in " ".join(capsys.readouterr().out.split())
+    assert main(["config", "triton.cudagraphs"]) == 0
+    assert capsys.readouterr().out.startswith("triton.cudagraphs: accepted, no meaning here: ")
+    assert main(["config", "threads"]) == 0
+    assert "ONEGRAPH_THREADS 0 threads for kernels" in " ".join(capsys.readouterr().out.split())
+    assert main(["config", "thread"]) == 1
+    assert "no setting has the name 'thread' (did you mean 'threads'?)" in capsys.readouterr().err
+
+
 def test_explain_takes_both_spellings() -> None:
     def f(x):
         return x * 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
-from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
+from onegraph.base.settings import resolved
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -97,17 +98,17 @@ def check_backend(backend: object, registered: Iterable[str]) -> None:
         )
 
 
-def check_options(config: Config, mode: str | None, options: Mapping[str, object] | None) -> Config:
-    """The configuration of one region: `config` with the region's options, its mode checked."""
+def check_options(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of one region by the names of our settings; its mode is checked."""
     if mode is not None:
         if not isinstance(mode, str):
             raise InvalidArgument(f"'mode' expects a name ({', '.join(MODES)}) or None, got {mode!r}")
         _check_name("mode", mode, MODES)
     if options is None:
-        return config
+        return {}
     if not isinstance(options, Mapping):
         raise InvalidArgument(f"'options' expects a dict from option names to values, got {options!r}")
-    return config.replace(**options)
+    return resolved(options)
 
 
 def _check_name(what: str, name: str, accepted: Iterable[str], otherwise: str = "") -> None:

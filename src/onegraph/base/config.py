@@ -11,6 +11,7 @@ import os
 import pwd
 import pydoc
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -96,8 +97,9 @@ _SHARE = Kind("a number from 0 to 1", _parse_share, lambda v: isinstance(v, int 
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
 
 
-def _option(kind: Kind, default: Any, doc: str) -> Any:
-    return field(default=default, metadata={"kind": kind, "doc": doc})
+def _option(kind: Kind, default: Any, doc: str, also: tuple[str, ...] = ()) -> Any:
+    """`also` are variables of torch's compiler that set it where ours does not."""
+    return field(default=default, metadata={"kind": kind, "doc": doc, "also": also})
 
 
 def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
@@ -130,7 +132,30 @@ class Config:
         "kernels check each access, memory is poisoned before it is written, and fenced: to find defects, slowly",
     )
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
+    disable: bool = _option(
+        _SWITCH,
+        False,
+        "compile nothing: everything runs as it is written",
+        ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
+    )
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
+    fail_on_recompile_limit_hit: bool = _option(
+        _SWITCH, False, "raise RecompileLimitError at the limit of versions, as fullgraph=True does"
+    )
+    error_on_recompile: bool = _option(
+        _SWITCH, False, "raise FailOnRecompileError where another version of a code object would be compiled"
+    )
+    assume_static_by_default: bool = _option(
+        _SWITCH, True, "sizes are constants until they change; off: dynamic=True where compile was told nothing"
+    )
+    automatic_dynamic_shapes: bool = _option(
+        _SWITCH,
+        True,
+        "sizes and numbers that change become symbols; off: dynamic=False where compile was told nothing",
+        ("TORCHDYNAMO_DYNAMIC_SHAPES",),
+    )
+    specialize_int: bool = _option(_SWITCH, False, "integers that change make another version for each value")
+    specialize_float: bool = _option(_SWITCH, False, "floats that change make another version for each value")
     trace_limit: int = _option(
         _COUNT,
         2_000_000,
@@ -146,11 +171,17 @@ class Config:
     raise_compiler_errors: bool = _option(
         _SWITCH, False, "raise what onegraph itself fails on; by default that runs eagerly, with a warning"
     )
-    suppress_errors: bool = _option(_SWITCH, False, "run a frame eagerly where a stage of onegraph fails, and say so")
+    suppress_errors: bool = _option(
+        _SWITCH,
+        False,
+        "run a frame eagerly where a stage of onegraph fails, and say so",
+        ("TORCHDYNAMO_SUPPRESS_ERRORS",),
+    )
     capture_scalar_outputs: bool = _option(
         _SWITCH,
         False,
         "numbers that item() takes out of tensors stay in graphs, which run operator by operator",
+        ("TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS",),
     )
     reorderable_logging_functions: tuple[Callable[..., Any], ...] = _option(
         _FUNCTIONS, (), "functions like print, called in their order behind the graph in the place of breaking it"
@@ -161,7 +192,11 @@ class Config:
     cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
     cache_dir: Path | None = field(
         default_factory=user_cache,
-        metadata={"kind": _FOLDER, "doc": "where compiled kernels are kept, if not with the user's other caches"},
+        metadata={
+            "kind": _FOLDER,
+            "doc": "where compiled kernels are kept, if not with the user's other caches",
+            "also": (),
+        },
     )
     library_calls: str = _option(
         _CALLS,
@@ -201,14 +236,16 @@ class Config:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Config:
-        """The defaults, overridden by the variables `ONEGRAPH_<FIELD>`."""
+        """The defaults, overridden by the variables `ONEGRAPH_<FIELD>`, or by torch's."""
         environment = os.environ if environment is None else environment
         given: dict[str, Any] = {"cache_dir": user_cache(environment)}
         for item in dataclasses.fields(cls):
-            variable = PREFIX + item.name.upper()
+            kind, variable = item.metadata["kind"], PREFIX + item.name.upper()
             if variable not in environment:
+                for other in item.metadata["also"]:
+                    with suppress(ValueError):  # it is not ours to complain about
+                        given.setdefault(item.name, kind.parse(environment.get(other, "?")))
                 continue
-            kind = item.metadata["kind"]
             try:
                 given[item.name] = kind.parse(environment[variable])
             except ValueError:

@@ -17,11 +17,19 @@ import torch
 
 from onegraph import _C
 from onegraph.base import events as ev
+from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.errors import NO_MEMORY, GraphBreakError, OnegraphError, RecompileLimitError
-from onegraph.base.events import Location
+from onegraph.base.errors import (
+    NO_MEMORY,
+    FailOnRecompileError,
+    GraphBreakError,
+    OnegraphError,
+    RecompileLimitError,
+)
+from onegraph.base.events import Events, Location
 from onegraph.base.locks import Lock
 from onegraph.base.pipeline import timed
+from onegraph.base.settings import Layers
 from onegraph.base.stack import with_room
 from onegraph.base.work import interrupted_work
 from onegraph.capture.bytecode.decode import decode
@@ -34,7 +42,7 @@ from onegraph.capture.guards.recompiling import explain_failure
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.replacement import Translated
 from onegraph.capture.resume.resume_function import places
-from onegraph.capture.symbolic.shapes import History
+from onegraph.capture.symbolic.shapes import History, ShapePolicy
 from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance
 from onegraph.capture.translate import run_as_written, translate
 from onegraph.torchlib.around import eager_state
@@ -81,15 +89,23 @@ class Versions:
 class Region:
     """The capture state of one compiled function or module."""
 
-    def __init__(self, compile_graph: CompileGraph, cx: Context, fullgraph: bool, dynamic: bool | None) -> None:
+    def __init__(
+        self, compile_graph: CompileGraph, layers: Layers, events: Events, fullgraph: bool, dynamic: bool | None
+    ) -> None:
         self.compile_graph = compile_graph
-        self.cx = cx
+        self._layers = layers
+        self._events = events
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.context = _C.Context(self.callback)
         # By identity: equal code objects of different functions have different constants and cells.
         self._versions: dict[tuple[int, ...], tuple[tuple[CodeType, ...], Versions]] = {}
         self._lock = Lock()
+
+    @property
+    def cx(self) -> Context:
+        """With the configuration as it is now."""
+        return Context(self._layers.now(), self._events)
 
     def callback(self, function: FunctionType, code: CodeType, values: tuple[Any, ...]) -> Any:
         """An entry to run (and keep), `_C.SKIP` to leave this code alone from now on, or None for this call only.
@@ -120,6 +136,8 @@ class Region:
         if around is not None:
             frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
             self.cx.emit(ev.FrameSkipped(frame, f"{around.name}: {around.why}"))
+            return _C.EAGERLY
+        if self.cx.config.disable:
             return _C.EAGERLY
         at = places(code, values)
         with self._lock:
@@ -167,7 +185,7 @@ class Region:
 
         Graph breaks that are errors are still errors, and under `fullgraph` everything is.
         """
-        policy = versions.history.policy(self.dynamic)
+        policy = shape_policy(versions.history, self.dynamic, cx.config)
         flushing = _C.flush_denormals(False)  # the program's constants are what they are
         try:
             with timed(cx, "translate"), saving_plainly():
@@ -201,9 +219,11 @@ class Region:
     def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
         """Report why no version fits; False when the limit is reached."""
         reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
-        limit = self.cx.config.recompile_limit
+        limit = cx.config.recompile_limit
+        if cx.config.error_on_recompile:
+            raise FailOnRecompileError(f"'error_on_recompile' is set, and {cx.frame} needs another version: {reason}")
         if len(versions.compiled) >= limit:
-            if self.fullgraph:
+            if self.fullgraph or cx.config.fail_on_recompile_limit_hit:
                 raise RecompileLimitError(
                     f"{cx.frame} was compiled {limit} times, which is the limit; once more is needed, because {reason}"
                 )
@@ -221,6 +241,16 @@ class Region:
             forgotten, self._versions = self._versions, {}
         self.context.clear()
         forgotten.clear()  # with no lock held: kernels die here, and those who wait for that are called
+
+
+def shape_policy(history: History, dynamic: bool | None, config: Config) -> ShapePolicy:
+    """What `compile` was told goes before the settings."""
+    if dynamic is None and not config.assume_static_by_default:
+        dynamic = True
+    if dynamic is None and not config.automatic_dynamic_shapes:
+        dynamic = False
+    constant = (int,) * config.specialize_int + (float,) * config.specialize_float
+    return history.policy(dynamic, constant)
 
 
 def tell_failed(frame: object, error: Exception) -> None:

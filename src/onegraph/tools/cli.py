@@ -10,7 +10,9 @@ from difflib import get_close_matches
 
 from onegraph.base.config import PREFIX, Config
 from onegraph.base.errors import InvalidArgument, OnegraphError
+from onegraph.base.settings import config as settings
 from onegraph.base.text import columns
+from onegraph.base.torch_settings import ROWS
 from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.explain import explain
@@ -54,6 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     breaks.add_argument("code", nargs="?", help="the code that a message shows")
     breaks.set_defaults(run=_breaks)
     config = commands.add_parser("config", help="every option, with its variable and its present value")
+    config.add_argument("name", nargs="?", help="what one setting means, ours or torch's")
+    config.add_argument("--torch", action="store_true", help="what each setting of torch.compile means here")
     config.set_defaults(run=_config)
     return parser
 
@@ -90,6 +94,11 @@ def _breaks(args: argparse.Namespace) -> str:
 
 
 def _config(args: argparse.Namespace) -> str:
+    if args.torch:
+        return columns([("setting of torch", "here"), *((name, row.meaning) for name, row in ROWS.items())])
     config = Config.from_environment()
-    rows = [(PREFIX + f.name.upper(), repr(getattr(config, f.name)), f.metadata["doc"]) for f in fields(Config)]
+    wanted = [f for f in fields(Config) if args.name in (None, f.name)]
+    if not wanted:
+        return f"{args.name}: {settings.meaning(args.name)}"
+    rows = [(PREFIX + f.name.upper(), repr(getattr(config, f.name)), f.metadata["doc"]) for f in wanted]
     return columns([("variable", "value", "meaning"), *rows])

@@ -63,16 +63,20 @@ class History:
     #: Whether floating-point numbers stay constants: the backend has failed on a graph that takes them.
     constant_floats: bool = False
 
-    def policy(self, dynamic: bool | None) -> ShapePolicy:
-        return ShapePolicy(self, dynamic)
+    def policy(self, dynamic: bool | None, constant: tuple[type, ...] = ()) -> ShapePolicy:
+        return ShapePolicy(self, dynamic, constant)
 
 
 @dataclass(frozen=True, slots=True)
 class ShapePolicy:
-    """`dynamic` True: every size above one is symbolic; None: those that were seen to change; False: none."""
+    """`dynamic` True: every size above one is symbolic; None: those that were seen to change; False: none.
+
+    Numbers of the types in `constant` are none, whether they change or not.
+    """
 
     history: History
     dynamic: bool | None
+    constant: tuple[type, ...] = ()
 
     def symbolic_dims(self, source: Source, tensor: torch.Tensor) -> tuple[int, ...]:
         """The dimensions of an input that get a symbol."""
@@ -104,7 +108,7 @@ class ShapePolicy:
         in one object, if its last object is gone, or if it has done so often. What is known by identity is one object:
         another one may have come to its address.
         """
-        if self.dynamic is False:
+        if self.dynamic is False or type(value) in self.constant:
             return False
         last, holder, changes = self.history.numbers.get(source, (value, _nobody, 0))
         if repr(last) != repr(value):
