@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onegraph.base.config import Config as Config
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
+    from onegraph.base.errors import ConstraintViolationError as ConstraintViolationError
     from onegraph.base.errors import FailOnRecompileError as FailOnRecompileError
     from onegraph.base.errors import ForbiddenCallError as ForbiddenCallError
     from onegraph.base.errors import GraphBreakError as GraphBreakError
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
     from onegraph.capture.directives.treatment import forbid_in_graph as forbid_in_graph
     from onegraph.capture.directives.treatment import nonstrict_trace as nonstrict_trace
     from onegraph.capture.directives.treatment import substitute_in_graph as substitute_in_graph
+    from onegraph.capture.symbolic.size_marks import mark_dynamic as mark_dynamic
+    from onegraph.capture.symbolic.size_marks import mark_static as mark_static
+    from onegraph.capture.symbolic.size_marks import mark_static_address as mark_static_address
+    from onegraph.capture.symbolic.size_marks import mark_unbacked as mark_unbacked
+    from onegraph.capture.symbolic.size_marks import maybe_mark_dynamic as maybe_mark_dynamic
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
     from onegraph.compile import is_dynamo_compiling as is_dynamo_compiling
@@ -77,6 +83,12 @@ _HOME = {
     "set_stance": "onegraph.capture.directives.stance",
     "skip": "onegraph.capture.directives.hatches",
     "is_dynamo_compiling": "onegraph.compile",
+    "mark_dynamic": "onegraph.capture.symbolic.size_marks",
+    "mark_static": "onegraph.capture.symbolic.size_marks",
+    "mark_static_address": "onegraph.capture.symbolic.size_marks",
+    "mark_unbacked": "onegraph.capture.symbolic.size_marks",
+    "maybe_mark_dynamic": "onegraph.capture.symbolic.size_marks",
+    "ConstraintViolationError": "onegraph.base.errors",
     "FailOnRecompileError": "onegraph.base.errors",
     "ForbiddenCallError": "onegraph.base.errors",
     "explain": "onegraph.tools.explain",

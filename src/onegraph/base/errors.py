@@ -65,5 +65,9 @@ class ForbiddenCallError(GraphBreakError, AssertionError):
     """Compiled code calls a function that `forbid_in_graph` has marked. It is an `AssertionError`, as in torch."""
 
 
+class ConstraintViolationError(OnegraphError):
+    """A size that was marked as dynamic is a constant of the program, or outside of the bounds that were given."""
+
+
 class FailOnRecompileError(OnegraphError, RuntimeError):
     """Under `set_stance("fail_on_recompile")`: no compiled version fits a call. It is a `RuntimeError`, as in torch."""

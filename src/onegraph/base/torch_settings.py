@@ -136,7 +136,7 @@ _ROWS: dict[str, Row] = {
     "nested_graph_breaks": Nothing("a graph goes on behind a break in a callee, too (disable_nested_graph_breaks)"),
     "replay_side_effects": Refused("what a program writes is seen behind its graph, as in eager", (True,)),
     "side_effect_replay_policy": Nothing("what a program writes is seen behind its graph, as in eager"),
-    "allow_ignore_mark_dynamic": Nothing("a mark that a program contradicts is told of where it does"),
+    "allow_ignore_mark_dynamic": Nothing("maybe_mark_dynamic is the mark that a program may contradict"),
     "_dynamic_shapes_spec": Refused("mark sizes: onegraph.compile(dynamic=True)"),
     "_shapes_spec": Refused("mark sizes: onegraph.compile(dynamic=True)"),
     "automatic_dynamic_*": Nothing("sizes that change become symbols in the process that sees them"),

@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.weakly_known import Known
 from onegraph.capture.symbolic.changing import Numbers
 from onegraph.capture.symbolic.scalars import Scalars
+from onegraph.capture.symbolic.size_marks import Promised, SizeMarks, marks_of
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.shapes import (
     SIGNS,
@@ -79,9 +81,16 @@ class ShapePolicy:
     constant: tuple[type, ...] = ()
 
     def symbolic_dims(self, source: Source, tensor: torch.Tensor) -> tuple[int, ...]:
-        """The dimensions of an input that get a symbol."""
+        """The dimensions of an input that get a symbol: what it is marked with goes before what is known of it."""
+        if builtins.isinstance(tensor, torch.nn.Parameter):
+            return ()
+        marks = marks_of(tensor)
+        found = (marks.dynamic | marks.weak | {*self._changing_dims(source, tensor)}) - marks.static
+        return tuple(dim for dim in sorted(found) if dim < tensor.dim())
+
+    def _changing_dims(self, source: Source, tensor: torch.Tensor) -> tuple[int, ...]:
         sizes = tuple(tensor.shape)
-        if self.dynamic is False or builtins.isinstance(tensor, torch.nn.Parameter):
+        if self.dynamic is False:
             return ()
         if self.dynamic:
             return tuple(dim for dim, size in enumerate(sizes) if size > 1)
@@ -211,13 +220,28 @@ class Symbols:
         self.scalars = Scalars(sizes)
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
+        self._promised: list[tuple[Promised, bool]] = []  # and whether it is within its bounds
         #: The integers that functions compute, as guards know them: their symbols, and the steps that compute them.
         self._stems: dict[Symbol, Symbol] = {}
         self._steps_of: dict[Symbol, Step] = {}
 
     def of_input(self, source: Source, tensor: torch.Tensor, dims: tuple[int, ...]) -> dict[int, torch.SymInt]:
         """The symbolic sizes of an input, by dimension."""
-        return {dim: self._size(source, tensor, dim) for dim in dims}
+        made = {dim: self._size(source, tensor, dim) for dim in dims}
+        if made:
+            self._promise(source, marks_of(tensor), made)
+        return made
+
+    def _promise(self, source: Source, marks: SizeMarks, made: dict[int, torch.SymInt]) -> None:
+        """Hold marked sizes to what was said of them."""
+        bounds = {each.dim: each for each in marks.ranges}
+        for dim in marks.dynamic & made.keys():
+            known = partial(self._constant, made[dim].node.index)
+            promised = Promised(size_text(source, dim), made[dim], bounds.get(dim), known)
+            self._promised.append((promised, promised.is_within()))
+
+    def _constant(self, size: Index) -> int | None:
+        return self.sizes.simplify(size).constant
 
     def _size(self, source: Source, tensor: torch.Tensor, dim: int) -> torch.SymInt:
         value = tensor.shape[dim]
@@ -294,8 +318,14 @@ class Symbols:
         return place.source, place.dim
 
     def conditions(self, location: Location | None) -> tuple[ShapeCondition, ...]:
-        """All that the sizes must satisfy for the trace to be valid."""
-        asked = (self._as_guard(condition, location) for condition in self.sizes.guards)
+        """All that the sizes must satisfy for the trace to be valid.
+
+        Raises:
+            ConstraintViolationError: if a size is a constant that was marked as dynamic.
+        """
+        asked = tuple(self._as_guard(condition, location) for condition in self.sizes.guards)
+        for promised, is_within in self._promised:
+            promised.check(is_within, [condition.text for condition in asked])
         return (*self.numbers.conditions(), *self._ranges(), *self._conditions, *asked)
 
     def _ranges(self) -> Iterator[ShapeCondition]:
