@@ -49,6 +49,7 @@ def nothing(*args: Any, **kwargs: Any) -> None:
 
 
 graph_break = skip_frame = reset = nothing
+mark_dynamic = mark_static = mark_static_address = mark_unbacked = maybe_mark_dynamic = nothing
 
 
 def is_compiling() -> bool:
