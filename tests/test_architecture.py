@@ -22,6 +22,7 @@ RANK = {
     "support": 3,
     "eagerly": 4,
     "compile": 4,
+    "spellings": 5,
     "tools": 5,
     "__main__": 6,
 }

@@ -50,11 +50,20 @@ if TYPE_CHECKING:
     from onegraph.capture.symbolic.size_marks import maybe_mark_dynamic as maybe_mark_dynamic
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
-    from onegraph.compile import is_dynamo_compiling as is_dynamo_compiling
     from onegraph.compile import list_backends as list_backends
     from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
     from onegraph.compiler.library.recipe import kept_bytes as kept_bytes
+    from onegraph.spellings import cudagraph_mark_step_begin as cudagraph_mark_step_begin
+    from onegraph.spellings import cudagraph_mark_warmup_incomplete as cudagraph_mark_warmup_incomplete
+    from onegraph.spellings import get_default_backend as get_default_backend
+    from onegraph.spellings import is_dynamo_compiling as is_dynamo_compiling
+    from onegraph.spellings import is_exporting as is_exporting
+    from onegraph.spellings import nested_compile_region as nested_compile_region
+    from onegraph.spellings import optimize as optimize
+    from onegraph.spellings import optimize_assert as optimize_assert
+    from onegraph.spellings import reset_code_caches as reset_code_caches
+    from onegraph.spellings import set_default_backend as set_default_backend
     from onegraph.tools.explain import explain as explain
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
@@ -82,7 +91,7 @@ _HOME = {
     "run": "onegraph.capture.directives.stance",
     "set_stance": "onegraph.capture.directives.stance",
     "skip": "onegraph.capture.directives.hatches",
-    "is_dynamo_compiling": "onegraph.compile",
+    "is_dynamo_compiling": "onegraph.spellings",
     "mark_dynamic": "onegraph.capture.symbolic.size_marks",
     "mark_static": "onegraph.capture.symbolic.size_marks",
     "mark_static_address": "onegraph.capture.symbolic.size_marks",
@@ -91,6 +100,15 @@ _HOME = {
     "ConstraintViolationError": "onegraph.base.errors",
     "FailOnRecompileError": "onegraph.base.errors",
     "ForbiddenCallError": "onegraph.base.errors",
+    "optimize": "onegraph.spellings",
+    "optimize_assert": "onegraph.spellings",
+    "set_default_backend": "onegraph.spellings",
+    "get_default_backend": "onegraph.spellings",
+    "reset_code_caches": "onegraph.spellings",
+    "nested_compile_region": "onegraph.spellings",
+    "is_exporting": "onegraph.spellings",
+    "cudagraph_mark_step_begin": "onegraph.spellings",
+    "cudagraph_mark_warmup_incomplete": "onegraph.spellings",
     "explain": "onegraph.tools.explain",
     "compile_times": "onegraph.tools.times",
     "CompileProfiler": "onegraph.tools.profiler",

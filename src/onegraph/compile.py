@@ -351,7 +351,7 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Backend = "native",
+    backend: str | Backend | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
@@ -364,7 +364,8 @@ def compile(
         fullgraph: raise `GraphBreakError` unless the whole call is one graph. What is compiled with `fullgraph=True`
             must break no graph also where other compiled code calls it; False says nothing there.
         dynamic: None makes sizes symbolic when they change, True from the start, False never.
-        backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`.
+        backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`; None is what
+            `onegraph.config.backend` says.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
         options: values for fields of `onegraph.Config`, for this region only.
         disable: return the target as it is.
@@ -383,8 +384,10 @@ def compile(
     check_switch("nopython", nopython)
     fullgraph = fullgraph or nopython
     check_dynamic(dynamic)
-    check_backend(backend, BACKENDS)
     layers = Layers(Config.from_environment(), check_options(mode, options))
+    if backend is None:
+        backend = layers.now().backend
+    check_backend(backend, BACKENDS)
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     settings |= {"mode": mode, "options": options}
     if target is None:
@@ -480,12 +483,7 @@ def is_compiling() -> bool:
     return is_recording()
 
 
-def is_dynamo_compiling() -> bool:
-    """The same as `is_compiling`, in torch's other spelling."""
-    return is_recording()
-
-
-@policy(is_compiling, is_dynamo_compiling)
+@policy(is_compiling)
 def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return True
 

@@ -15,7 +15,7 @@ def unchanged(target: Any = None, *settings: Any, **options: Any) -> Any:
     return (lambda target: target) if target is None else target
 
 
-compile = disable = skip = run = unchanged
+compile = disable = skip = run = nested_compile_region = unchanged
 allow_in_graph = disallow_in_graph = forbid_in_graph = nonstrict_trace = assume_constant_result = unchanged
 register_backend = unchanged
 
@@ -48,7 +48,8 @@ def nothing(*args: Any, **kwargs: Any) -> None:
     """There is no graph to break, and nothing to forget."""
 
 
-graph_break = skip_frame = reset = nothing
+graph_break = skip_frame = reset = reset_code_caches = nothing
+cudagraph_mark_step_begin = cudagraph_mark_warmup_incomplete = set_default_backend = nothing
 mark_dynamic = mark_static = mark_static_address = mark_unbacked = maybe_mark_dynamic = nothing
 
 
@@ -56,7 +57,18 @@ def is_compiling() -> bool:
     return False
 
 
-is_dynamo_compiling = is_compiling
+is_dynamo_compiling = is_exporting = is_compiling
+
+
+def optimize(*settings: Any, **options: Any) -> Callable[[Any], Any]:
+    return unchanged
+
+
+optimize_assert = optimize
+
+
+def get_default_backend() -> str:
+    return "eager"
 
 
 def list_backends() -> list[str]:

@@ -39,6 +39,7 @@ USES: dict[str, Callable[[], Any]] = {
     "CompileError": lambda: str(onegraph.CompileError("stage", "why")),
     "CompileProfiler": lambda: onegraph.CompileProfiler().graph_count,
     "Config": lambda: onegraph.Config().recompile_limit,
+    "ConstraintViolationError": lambda: str(onegraph.ConstraintViolationError("why")),
     "FailOnRecompileError": lambda: str(onegraph.FailOnRecompileError("why")),
     "ForbiddenCallError": lambda: onegraph.ForbiddenCallError.__name__,
     "GraphBreakError": lambda: onegraph.GraphBreakError.__name__,
@@ -49,27 +50,43 @@ USES: dict[str, Callable[[], Any]] = {
     "assume_constant_result": lambda: onegraph.assume_constant_result(len)([1, 2]),
     "compile": lambda: onegraph.compile(double)(X) + onegraph.compile(MODULE)(X),
     "compile_times": lambda: len(onegraph.compile_times("csv")),  # type: ignore[arg-type]
+    "config": lambda: onegraph.config.recompile_limit,
+    "cudagraph_mark_step_begin": lambda: onegraph.cudagraph_mark_step_begin(),
+    "cudagraph_mark_warmup_incomplete": lambda: onegraph.cudagraph_mark_warmup_incomplete(),
     "disable": lambda: onegraph.disable(double)(X),
     "disable_nested_graph_breaks": lambda: onegraph.disable_nested_graph_breaks(double)(X),
     "disallow_in_graph": lambda: onegraph.disallow_in_graph(torch.sub)(X, 1),
     "error_on_graph_break": lambda: onegraph.error_on_graph_break(True)(double)(X),
     "explain": lambda: onegraph.explain(double)(X).graph_count,
     "forbid_in_graph": lambda: onegraph.forbid_in_graph(marked).__name__,
+    "get_default_backend": lambda: onegraph.get_default_backend(),
     "graph_break": lambda: onegraph.graph_break("why"),
     "is_compiling": lambda: onegraph.is_compiling() in (True, False),
     "is_dynamo_compiling": lambda: onegraph.is_dynamo_compiling() in (True, False),
+    "is_exporting": lambda: onegraph.is_exporting(),
     "kept_bytes": lambda: onegraph.kept_bytes() >= 0,
     "list_backends": lambda: "native" in onegraph.list_backends(),
+    "mark_dynamic": lambda: onegraph.mark_dynamic(X, 0),
+    "mark_static": lambda: onegraph.mark_static(X),
+    "mark_static_address": lambda: onegraph.mark_static_address(X),
+    "mark_unbacked": lambda: onegraph.mark_unbacked(X, 0),
+    "maybe_mark_dynamic": lambda: onegraph.maybe_mark_dynamic(X, 0),
+    "nested_compile_region": lambda: onegraph.nested_compile_region(double)(X),
     "nonstrict_trace": lambda: onegraph.nonstrict_trace(double)(X),
+    "optimize": lambda: onegraph.optimize("eager")(double)(X),
+    "optimize_assert": lambda: onegraph.optimize_assert()(double)(X),
     "register_backend": lambda: onegraph.register_backend(backend, "of the test").__name__,
     "reset": lambda: onegraph.reset(),
+    "reset_code_caches": lambda: onegraph.reset_code_caches(),
     "run": lambda: onegraph.run(double)(X),
+    "set_default_backend": lambda: onegraph.set_default_backend("native"),
     "set_stance": lambda: onegraph.set_stance("default"),
     "skip": lambda: onegraph.skip(double)(X),
     "skip_frame": lambda: onegraph.skip_frame("why"),
     "substitute_in_graph": substitute,
 }
-REFUSED = {"set_stance"}  # says so
+MARKS = {"mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"}
+REFUSED = {"set_stance"} | MARKS  # say so
 
 
 def outcome(function: Callable[..., Any]) -> str:

@@ -95,6 +95,7 @@ _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
 _SHARE = Kind("a number from 0 to 1", _parse_share, lambda v: isinstance(v, int | float) and 0 <= v <= 1, float)
 _TEXT = Kind("a string", str, lambda v: isinstance(v, str))
+_BACKEND = Kind("a name, or a function of a graph and its inputs", str, lambda v: isinstance(v, str) or callable(v))
 
 
 def _option(kind: Kind, default: Any, doc: str, also: tuple[str, ...] = ()) -> Any:
@@ -125,6 +126,11 @@ class Config:
     """All settings. A field's documentation stands beside it and is printed by `onegraph config`."""
 
     logs: tuple[str, ...] = _option(_NAMES, (), "event channels to print on standard error; 'all' for every one")
+    backend: str | Callable[..., Any] = _option(
+        _BACKEND,
+        "native",
+        "what compile takes where it is told no backend, when a function is given to it",
+    )
     verify: bool = _option(_SWITCH, False, "run the checker of each program after every pass")
     sanitize: bool = _option(
         _SWITCH,

@@ -105,7 +105,7 @@ def mark_static(t: torch.Tensor, index: Dims | None = None) -> None:
         InvalidArgument: for a dimension that the tensor does not have.
     """
     dims = range(t.dim()) if index is None and isinstance(t, torch.Tensor) else index
-    given = _checked("mark_static", t, dims)  # type: ignore[arg-type]
+    given = _checked("mark_static", t, dims)
     _add(t, STATIC, given)
     _remove(t, DYNAMIC, given)
     _remove(t, WEAK, given)
@@ -128,11 +128,12 @@ def _checked(name: str, t: Any, index: Any) -> list[int]:
     """The dimensions, counted from the front."""
     if not isinstance(t, torch.Tensor):
         raise InvalidArgument(f"{name} expects a tensor, got {type(t).__qualname__}")
-    given = [index] if isinstance(index, int) else list(index) if isinstance(index, Iterable) else [None]
-    for dim in given:
+    found: list[int] = []
+    for dim in [index] if type(index) is int else list(index) if isinstance(index, Iterable) else [None]:
         if type(dim) is not int or not -t.dim() <= dim < t.dim():
             raise InvalidArgument(f"{name} expects dimensions of a tensor of {t.dim()} dimensions, got {index!r}")
-    return [dim % t.dim() for dim in given]
+        found.append(dim % t.dim())
+    return found
 
 
 def _add(t: torch.Tensor, name: str, values: Iterable[Any]) -> None:

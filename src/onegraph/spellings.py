@@ -1,0 +1,111 @@
+"""Names of torch's that are another way to say something here, or that there is nothing to say.
+
+@onegraph.optimize("native", nopython=True)         @onegraph.compile(backend="native", fullgraph=True)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from onegraph.base.arguments import check_backend, check_callable
+from onegraph.base.settings import config
+from onegraph.capture.calls.registry import policy
+from onegraph.compile import BACKENDS, Backend, compile, is_compiling, is_compiling_inside_of_a_trace, reset
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def optimize(
+    backend: str | Backend | None = None, *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False
+) -> Callable[[Any], Any]:
+    """The old spelling of `compile`, as a decorator.
+
+    Args:
+        backend, dynamic, disable: as for `compile`.
+        nopython: the same as `fullgraph` of `compile`.
+
+    Raises:
+        InvalidArgument: as `compile` does.
+    """
+    made: Callable[[Any], Any] = compile(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable)
+    return made
+
+
+def optimize_assert(backend: str | Backend | None = None, *, dynamic: bool | None = None) -> Callable[[Any], Any]:
+    """The same as `optimize(backend, nopython=True)`."""
+    return optimize(backend, nopython=True, dynamic=dynamic)
+
+
+def set_default_backend(backend: str | Backend | None) -> None:
+    """Say which backend `compile` takes where it is told none: `onegraph.config.backend`. None is the default again.
+
+    Raises:
+        InvalidArgument: for what is no backend.
+    """
+    if backend is None:
+        del config.backend
+        return
+    check_backend(backend, BACKENDS)
+    config.backend = backend
+
+
+def get_default_backend() -> str | Backend:
+    """Which backend `compile` takes where it is told none."""
+    found: str | Backend = config.backend
+    return found
+
+
+def reset_code_caches() -> None:
+    """The same as `reset`."""
+    reset()
+
+
+def nested_compile_region(function: F | None = None, **options: Any) -> Any:
+    """A function whose body is a region of the graph around it. Here it is a part of that graph, as without it.
+
+    Kernels of equal regions are compiled once in any case.
+
+    Args:
+        function: what is marked; None returns a decorator.
+        options: accepted for torch's sake.
+
+    Raises:
+        InvalidArgument: for what cannot be called.
+    """
+    if function is None:
+        return functools.partial(nested_compile_region, **options)
+    check_callable("nested_compile_region", function)
+    return function
+
+
+def is_dynamo_compiling() -> bool:
+    """The same as `is_compiling`."""
+    return is_compiling()
+
+
+policy(is_dynamo_compiling)(is_compiling_inside_of_a_trace)
+
+
+def is_exporting() -> bool:
+    """Whether the program is being exported. That is never so while it is compiled, or runs."""
+    return False
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Say that a step begins. Nothing is recorded between steps, so nothing comes of it."""
+
+
+def cudagraph_mark_warmup_incomplete() -> None:
+    """Say that a step was one to warm up. Nothing is recorded between steps, so nothing comes of it."""
+
+
+@policy(is_exporting)
+def is_exporting_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return False
+
+
+@policy(cudagraph_mark_step_begin, cudagraph_mark_warmup_incomplete)
+def nothing_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    return None
