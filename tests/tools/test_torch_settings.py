@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
+from types import ModuleType
 from typing import Any
 
 import pytest
+import torch._dynamo.config
+import torch._functorch.config
+import torch._inductor.config
+import torch.compiler.config
 
 from onegraph.base import settings
 from onegraph.base.config import Config
 from onegraph.base.torch_settings import EXACT, PATTERNS, Same, row_of
 
-MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.compiler.config")
+MODULES = (torch._dynamo.config, torch._inductor.config, torch._functorch.config, torch.compiler.config)
+of_each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 
 
-def defaults(module: str) -> dict[str, Any]:
+def defaults(module: ModuleType) -> dict[str, Any]:
     """The names of a module of torch, but for old spellings, with their values."""
-    entries = importlib.import_module(module)._config
-    return {name: entry.default for name, entry in entries.items() if type(entry.default) is not object}
+    return {name: entry.default for name, entry in module._config.items() if type(entry.default) is not object}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_name_has_a_row(module: str) -> None:
-    entries = importlib.import_module(module)._config
-    assert [name for name in entries if row_of(name) is None] == []
+@of_each_module
+def test_each_name_has_a_row(module: ModuleType) -> None:
+    assert [name for name in module._config if row_of(name) is None] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_each_name_takes_its_default(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@of_each_module
+def test_each_name_takes_its_default(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "_told", set())
     for name, value in defaults(module).items():
         settings.resolved({name: value})
