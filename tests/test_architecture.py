@@ -23,6 +23,7 @@ RANK = {
     "eagerly": 4,
     "compile": 4,
     "spellings": 5,
+    "stock_backend": 5,
     "tools": 5,
     "__main__": 6,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch.compiler.config
 
 from onegraph.base import settings
 from onegraph.base.config import Config
+from onegraph.base.setting_names import NAMES
 from onegraph.base.torch_settings import EXACT, PATTERNS, Same, row_of
 
 MODULES = (torch._dynamo.config, torch._inductor.config, torch._functorch.config, torch.compiler.config)
@@ -34,6 +36,14 @@ def test_each_name_takes_its_default(module: ModuleType, monkeypatch: pytest.Mon
     monkeypatch.setattr(settings, "_told", set())
     for name, value in defaults(module).items():
         settings.resolved({name: value})
+
+
+def test_patterns_are_of_names_that_exist() -> None:
+    assert row_of("fx_graph_caches") is None
+    assert set(EXACT) - NAMES == set()
+    patterns = [pattern for pattern, _ in PATTERNS]
+    used = {next(pattern for pattern in patterns if fnmatchcase(name, pattern)) for name in NAMES - set(EXACT)}
+    assert set(patterns) == used
 
 
 def test_rows_name_settings_of_ours() -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
+from onegraph.base.setting_names import NAMES as names_of_torch
 from onegraph.base.torch_settings import EXACT, GROUPS, Nothing, Refused, Same, is_off, row_of
 
 LOGGER = logging.getLogger("onegraph")
@@ -59,7 +60,7 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def near(name: str) -> str:
     """What may have been meant by an unknown name."""
-    found = get_close_matches(name, [*NAMES, *EXACT], n=1)
+    found = get_close_matches(name, [*NAMES, *names_of_torch], n=1)
     return f" (did you mean '{found[0]}'?)" if found else ""
 
 

@@ -1,7 +1,7 @@
 """Torch's names of settings, and what each means here: one row for a name, or for all names of a pattern.
 
 The names are those of `torch._dynamo.config`, `torch._inductor.config`, `torch._functorch.config` and
-`torch.compiler.config` of torch 2.13 to 2.15. A test goes through those modules and finds a row for each.
+`torch.compiler.config` of torch 2.11 to 2.15. A test goes through those modules and finds a row for each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
+
+from onegraph.base.setting_names import NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,8 @@ _ROWS: dict[str, Row] = {
     "max_autotune_*": Nothing(_AUTOTUNING),
     "*autotun*": Nothing(_AUTOTUNING),
     "autoheuristic_log_path": Nothing(_AUTOTUNING),
+    "autoheuristic_use": Nothing(_AUTOTUNING),
+    "autoheuristic_collect": Nothing(_AUTOTUNING),
     "autoheuristic_use.*": Nothing(_AUTOTUNING),
     "autoheuristic_collect.*": Nothing(_AUTOTUNING),
     "coordinate_descent_*": Nothing(_AUTOTUNING),
@@ -258,6 +262,7 @@ _ROWS: dict[str, Row] = {
     "batch_invariant": Refused("choose the calls: the option library_calls='aten'"),
     "use_fast_math": Nothing("results equal eager's, so functions are as exact as its own"),
     "numerics": Nothing("results equal eager's"),
+    "force_same_precision": Nothing("results equal eager's"),
     "strict_signed_zero": Nothing(_ALWAYS),
     "strict_output_strides": Nothing(_ALWAYS),
     "keep_output_stride": Nothing(_ALWAYS),
@@ -410,7 +415,7 @@ GROUPS = frozenset(name.partition(".")[0] for name in _ROWS if "." in name)
 
 
 def row_of(name: str) -> Row | None:
-    """What a name of torch means here: its own row, or that of the first pattern; None if there is none."""
-    if name in EXACT:
-        return EXACT[name]
+    """What a name of torch means here: its own row, or that of the first pattern; None if torch has no such name."""
+    if name not in NAMES or name in EXACT:
+        return EXACT.get(name)
     return next((row for pattern, row in PATTERNS if fnmatchcase(name, pattern)), None)
