@@ -22,10 +22,11 @@ RANK = {
     "support": 3,
     "eagerly": 4,
     "compile": 4,
+    "install": 5,
     "spellings": 5,
     "stock_backend": 5,
-    "tools": 5,
-    "__main__": 6,
+    "tools": 6,
+    "__main__": 7,
 }
 # The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
 ROOMS = (

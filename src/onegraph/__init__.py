@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
     from onegraph.compiler.library.recipe import kept_bytes as kept_bytes
+    from onegraph.install import install as install
+    from onegraph.install import uninstall as uninstall
     from onegraph.spellings import cudagraph_mark_step_begin as cudagraph_mark_step_begin
     from onegraph.spellings import cudagraph_mark_warmup_incomplete as cudagraph_mark_warmup_incomplete
     from onegraph.spellings import get_default_backend as get_default_backend
@@ -100,6 +102,8 @@ _HOME = {
     "ConstraintViolationError": "onegraph.base.errors",
     "FailOnRecompileError": "onegraph.base.errors",
     "ForbiddenCallError": "onegraph.base.errors",
+    "install": "onegraph.install",
+    "uninstall": "onegraph.install",
     "optimize": "onegraph.spellings",
     "optimize_assert": "onegraph.spellings",
     "set_default_backend": "onegraph.spellings",

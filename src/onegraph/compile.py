@@ -308,7 +308,7 @@ def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
 BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
 BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
-BACKENDS |= {"native": native, "inductor": native}
+BACKENDS |= {"native": native, "inductor": native, "onegraph": native}
 
 
 def register_backend(backend: Backend, name: str | None = None) -> Backend:

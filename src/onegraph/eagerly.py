@@ -37,7 +37,7 @@ class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager 
         pass
 
 
-set_stance = error_on_graph_break
+set_stance = install = error_on_graph_break
 
 
 def disable_nested_graph_breaks(function: Any = None) -> Any:
@@ -48,7 +48,7 @@ def nothing(*args: Any, **kwargs: Any) -> None:
     """There is no graph to break, and nothing to forget."""
 
 
-graph_break = skip_frame = reset = reset_code_caches = nothing
+graph_break = skip_frame = reset = reset_code_caches = uninstall = nothing
 cudagraph_mark_step_begin = cudagraph_mark_warmup_incomplete = set_default_backend = nothing
 mark_dynamic = mark_static = mark_static_address = mark_unbacked = maybe_mark_dynamic = nothing
 

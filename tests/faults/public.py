@@ -61,6 +61,7 @@ USES: dict[str, Callable[[], Any]] = {
     "forbid_in_graph": lambda: onegraph.forbid_in_graph(marked).__name__,
     "get_default_backend": lambda: onegraph.get_default_backend(),
     "graph_break": lambda: onegraph.graph_break("why"),
+    "install": lambda: type(onegraph.install()).__name__,
     "is_compiling": lambda: onegraph.is_compiling() in (True, False),
     "is_dynamo_compiling": lambda: onegraph.is_dynamo_compiling() in (True, False),
     "is_exporting": lambda: onegraph.is_exporting(),
@@ -84,6 +85,7 @@ USES: dict[str, Callable[[], Any]] = {
     "skip": lambda: onegraph.skip(double)(X),
     "skip_frame": lambda: onegraph.skip_frame("why"),
     "substitute_in_graph": substitute,
+    "uninstall": lambda: onegraph.uninstall(),
 }
 MARKS = {"mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic"}
 REFUSED = {"set_stance"} | MARKS  # say so

@@ -1,12 +1,15 @@
-"""The command line: `onegraph dump`, `explain` and `profile` of `file.py::function`, `breaks`, `config`."""
+"""The command line: `onegraph dump`, `explain` and `profile` of `file.py::function`, `breaks`, `config`, `run`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 
 from onegraph.base.config import PREFIX, Config
 from onegraph.base.errors import InvalidArgument, OnegraphError
@@ -15,6 +18,7 @@ from onegraph.base.text import columns
 from onegraph.base.torch_settings import ROWS
 from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
+from onegraph.install import install
 from onegraph.tools.explain import explain
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
@@ -27,6 +31,9 @@ _DUMP_HELP = f"print every stage of one call as text: source, {', '.join(STAGES)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit status."""
     args = _parser().parse_args(argv)
+    if args.run is _run:  # whose errors are the program's
+        _run(args)
+        return 0
     try:
         print(args.run(args))
     except OnegraphError as error:
@@ -55,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     breaks = commands.add_parser("breaks", help="every kind of graph break, or one of them with its hints")
     breaks.add_argument("code", nargs="?", help="the code that a message shows")
     breaks.set_defaults(run=_breaks)
+    run = commands.add_parser("run", help="run a program in which torch.compile is onegraph's")
+    run.add_argument("-m", dest="module", action="store_true", help="the program is a module")
+    run.add_argument("program", help="a file, or with -m a module")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
+    run.set_defaults(run=_run)
     config = commands.add_parser("config", help="every option, with its variable and its present value")
     config.add_argument("name", nargs="?", help="what one setting means, ours or torch's")
     config.add_argument("--torch", action="store_true", help="what each setting of torch.compile means here")
@@ -91,6 +103,17 @@ def _breaks(args: argparse.Namespace) -> str:
         raise InvalidArgument(f"no graph break has the code '{args.code}'" + (f": '{near[0]}'?" if near else ""))
     reason = CATALOGUE[args.code]
     return "\n".join([f"{reason.code}: {reason.summary}", reason.explanation, *(f"Hint: {h}" for h in reason.hints)])
+
+
+def _run(args: argparse.Namespace) -> None:
+    sys.argv = [args.program, *args.arguments]
+    with install():
+        if args.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(args.program, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(args.program).absolute().parent))
+            runpy.run_path(args.program, run_name="__main__")
 
 
 def _config(args: argparse.Namespace) -> str:

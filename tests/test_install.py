@@ -1,0 +1,130 @@
+"""onegraph in the place of torch.compile, and torch as it was behind it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import onegraph
+from onegraph.install import INSTALLED, torch_compile
+
+
+@pytest.fixture(autouse=True)
+def _uninstalled() -> Iterator[None]:
+    onegraph.uninstall()
+    yield
+    onegraph.uninstall()
+
+
+def names() -> dict[tuple[str, str], Any]:
+    """Every object that torch, its compiler's modules and their classes have by a name."""
+    modules = [torch, torch.compiler, torch.nn.Module]
+    modules += [sys.modules[name] for name in ("torch._dynamo", "torch._dynamo.config") if name in sys.modules]
+    modules += [type(module) for module in modules]
+    return {(repr(owner), name): value for owner in modules for name, value in list(vars(owner).items())}
+
+
+def is_compiled(function: Any) -> bool:
+    return hasattr(function, "onegraph_region") or hasattr(type(function), "onegraph_region")
+
+
+def test_torch_is_as_it_was() -> None:
+    import torch._dynamo.config
+
+    before = names()
+    with onegraph.install():
+        assert torch.compile is torch_compile
+        assert torch._dynamo.optimize is onegraph.optimize
+    after = names()
+    assert before.keys() == after.keys()
+    assert [key for key, value in before.items() if after[key] is not value] == []
+    assert sys.meta_path == [finder for finder in sys.meta_path if type(finder).__module__ != "onegraph.install"]
+
+
+def test_what_torch_compile_makes_is_ours() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU())
+    x = torch.randn(3, 4)
+    expected = model(x)
+    stock = torch.compile(model, backend="eager")
+    with onegraph.install():
+        compiled = torch.compile(model, mode="max-autotune", fullgraph=True, backend="inductor", name="mine")
+        decorated = torch.compile(dynamic=True, options={"triton.cudagraphs": False})(lambda x: x + 1)
+        old = torch._dynamo.optimize("inductor", nopython=True)(lambda x: x + 1)
+        assert is_compiled(compiled) and is_compiled(decorated) and is_compiled(old) and not is_compiled(stock)
+        model.compile()
+        assert is_compiled(model._compiled_call_impl)
+        torch.testing.assert_close(model(x), expected)
+    torch.testing.assert_close(compiled(x), expected)
+    torch.testing.assert_close(stock(x), expected)
+    assert not is_compiled(torch.compile(lambda x: x))
+
+
+def test_arguments_of_torch_alone() -> None:
+    with onegraph.install():
+        f = torch.compile(lambda x: x + 1, recompile_limit=1, isolate_recompiles=True)
+        assert f.onegraph_region.cx.config.recompile_limit == 1
+        with pytest.raises(onegraph.InvalidArgument, match="mark_dynamic"):
+            torch.compile(lambda x: x, shapes_spec={"x": 1})
+        with pytest.raises(onegraph.InvalidArgument, match="unknown backend 'tvm'; accepted: .*inductor"):
+            torch.compile(lambda x: x, backend="tvm")
+
+
+def test_settings_of_torch_are_settings_of_ours() -> None:
+    import torch._dynamo.config
+
+    with onegraph.install():
+        with torch._dynamo.config.patch(cache_size_limit=3):
+            assert onegraph.config.recompile_limit == 3
+        assert onegraph.config.recompile_limit == 8
+    with torch._dynamo.config.patch(cache_size_limit=3):
+        assert onegraph.config.recompile_limit == 8
+
+
+def test_installed_twice_is_installed_once() -> None:
+    with onegraph.install():
+        with onegraph.install():
+            assert torch.compile is torch_compile
+        assert torch.compile is torch_compile
+        assert len(INSTALLED) == 1
+    assert torch.compile is not torch_compile
+    onegraph.install()
+    onegraph.install()
+    onegraph.uninstall()
+    assert torch.compile is not torch_compile
+
+
+PROGRAM = """
+import sys
+import torch
+
+assert "torch._dynamo" not in sys.modules
+f = torch.compile(lambda x: x + 1)
+print(hasattr(f, "onegraph_region"), f(torch.ones(2)).tolist(), sys.argv[1:], "torch._dynamo" in sys.modules)
+import torch._dynamo
+import torch._inductor.config
+
+torch._dynamo.config.cache_size_limit = 5
+torch._inductor.config.cpp.threads = 2
+import onegraph
+
+print(torch._dynamo.reset is onegraph.reset, onegraph.config.recompile_limit, onegraph.config.threads)
+"""
+
+
+@pytest.mark.parametrize("way", [["run"], ["run", "-m"]])
+def test_a_program_that_is_not_edited(way: list[str], tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "onegraph", *way, "program" if "-m" in way else "program.py", "--flag", "x"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.stdout.splitlines() == ["True [2.0, 2.0] ['--flag', 'x'] False", "True 5 2"], done.stderr
