@@ -12,7 +12,10 @@ import pytest
 import torch
 
 import onegraph
+from onegraph.base import events as ev
+from onegraph.compile import EVENTS
 from onegraph.install import INSTALLED, torch_compile
+from onegraph.tools.record import recording
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +100,22 @@ def test_installed_twice_is_installed_once() -> None:
     onegraph.install()
     onegraph.uninstall()
     assert torch.compile is not torch_compile
+
+
+def test_generation_of_a_library() -> None:
+    """transformers calls `torch.compile` itself."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=64, **sizes)).eval()
+    asked = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
+    ids = torch.randint(0, 64, (1, 5))
+    expected = model.generate(ids, disable_compile=True, **asked)
+    how = transformers.CompileConfig(fullgraph=False, dynamic=False)
+    how._compile_all_devices = True
+    with onegraph.install(), recording(EVENTS, [ev.KernelsCompiled]) as recorded:
+        found = model.generate(ids, compile_config=how, **asked)
+    assert torch.equal(found, expected)
+    assert recorded
 
 
 PROGRAM = """
