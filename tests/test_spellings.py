@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch._dynamo
 
 import onegraph
+from onegraph.base.torch_names import ELSEWHERE
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +86,28 @@ def test_what_there_is_nothing_to_say_of() -> None:
     with pytest.raises(onegraph.InvalidArgument, match="nested_compile_region expects a function"):
         onegraph.nested_compile_region(3)
     onegraph.reset_code_caches()
+
+
+def test_a_backend_by_name() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: x.sin() + 1)
+    for name in ("eager", "native"):
+        made = onegraph.lookup_backend(name)(graph, [torch.ones(3)])
+        torch.testing.assert_close(made(torch.ones(3)), torch.ones(3).sin() + 1)
+    assert onegraph.lookup_backend(len) is len
+    with pytest.raises(onegraph.InvalidArgument, match="unknown backend 'natve' .did you mean 'native'"):
+        onegraph.lookup_backend("natve")
+
+
+def test_old_names_of_settings_and_files() -> None:
+    with onegraph.patch_dynamo_config(cache_size_limit=3):
+        assert onegraph.config.recompile_limit == 3
+    assert onegraph.dont_skip_tracing(len) is len
+
+
+@pytest.mark.parametrize("module", [torch.compiler, torch._dynamo], ids=lambda module: module.__name__)
+def test_each_name_of_torch_is_here_or_says_what_to_use(module) -> None:
+    missing = sorted(set(module.__all__) - set(onegraph.__all__) - set(ELSEWHERE))
+    assert missing == []
+    assert not set(ELSEWHERE) & set(onegraph.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'replay': onegraph.explain"):
+        onegraph.replay  # noqa: B018

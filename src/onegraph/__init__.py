@@ -58,12 +58,15 @@ if TYPE_CHECKING:
     from onegraph.install import uninstall as uninstall
     from onegraph.spellings import cudagraph_mark_step_begin as cudagraph_mark_step_begin
     from onegraph.spellings import cudagraph_mark_warmup_incomplete as cudagraph_mark_warmup_incomplete
+    from onegraph.spellings import dont_skip_tracing as dont_skip_tracing
     from onegraph.spellings import get_default_backend as get_default_backend
     from onegraph.spellings import is_dynamo_compiling as is_dynamo_compiling
     from onegraph.spellings import is_exporting as is_exporting
+    from onegraph.spellings import lookup_backend as lookup_backend
     from onegraph.spellings import nested_compile_region as nested_compile_region
     from onegraph.spellings import optimize as optimize
     from onegraph.spellings import optimize_assert as optimize_assert
+    from onegraph.spellings import patch_dynamo_config as patch_dynamo_config
     from onegraph.spellings import reset_code_caches as reset_code_caches
     from onegraph.spellings import set_default_backend as set_default_backend
     from onegraph.tools.explain import explain as explain
@@ -104,6 +107,9 @@ _HOME = {
     "ForbiddenCallError": "onegraph.base.errors",
     "install": "onegraph.install",
     "uninstall": "onegraph.install",
+    "dont_skip_tracing": "onegraph.spellings",
+    "lookup_backend": "onegraph.spellings",
+    "patch_dynamo_config": "onegraph.spellings",
     "optimize": "onegraph.spellings",
     "optimize_assert": "onegraph.spellings",
     "set_default_backend": "onegraph.spellings",
@@ -131,7 +137,8 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
-        raise AttributeError(f"module 'onegraph' has no attribute {name!r}")
+        instead = import_module("onegraph.base.torch_names").ELSEWHERE.get(name)
+        raise AttributeError(f"module 'onegraph' has no attribute {name!r}" + (f": {instead}" if instead else ""))
     home = _HOME[name]
     if home.startswith("onegraph.base."):
         value = getattr(import_module(home), name)

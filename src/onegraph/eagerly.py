@@ -17,7 +17,7 @@ def unchanged(target: Any = None, *settings: Any, **options: Any) -> Any:
 
 compile = disable = skip = run = nested_compile_region = unchanged
 allow_in_graph = disallow_in_graph = forbid_in_graph = nonstrict_trace = assume_constant_result = unchanged
-register_backend = unchanged
+register_backend = lookup_backend = dont_skip_tracing = unchanged
 
 
 def substitute_in_graph(original: Any, **options: Any) -> Callable[[Any], Any]:
@@ -37,7 +37,7 @@ class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager 
         pass
 
 
-set_stance = install = error_on_graph_break
+set_stance = install = patch_dynamo_config = error_on_graph_break
 
 
 def disable_nested_graph_breaks(function: Any = None) -> Any:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import torch
+
 from onegraph.base.arguments import check_backend, check_callable
-from onegraph.base.settings import config
+from onegraph.base.settings import Patch, config
 from onegraph.capture.calls.registry import policy
 from onegraph.compile import BACKENDS, Backend, compile, is_compiling, is_compiling_inside_of_a_trace, reset
 
@@ -36,6 +38,41 @@ def optimize(
 def optimize_assert(backend: str | Backend | None = None, *, dynamic: bool | None = None) -> Callable[[Any], Any]:
     """The same as `optimize(backend, nopython=True)`."""
     return optimize(backend, nopython=True, dynamic=dynamic)
+
+
+def lookup_backend(backend: str | Backend) -> Backend:
+    """A backend as a function `(graph_module, example_inputs) -> callable`.
+
+    Args:
+        backend: one of `list_backends()`. A function comes back as it is.
+
+    Raises:
+        InvalidArgument: for what is no backend.
+    """
+    check_backend(backend, BACKENDS)
+    if not isinstance(backend, str):
+        return backend
+
+    def compile_graph(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        made: Callable[..., Any] = compile(torch.fx.GraphModule(graph, graph.graph).forward, backend=backend)
+        return made
+
+    return compile_graph
+
+
+def patch_dynamo_config(*changes: Any, **named: Any) -> Patch:
+    """The same as `onegraph.config.patch`."""
+    return config.patch(*changes, **named)
+
+
+def dont_skip_tracing(function: F) -> F:
+    """The function: no code is left out for the file that it stands in.
+
+    Raises:
+        InvalidArgument: for what cannot be called.
+    """
+    check_callable("dont_skip_tracing", function)
+    return function
 
 
 def set_default_backend(backend: str | Backend | None) -> None:

@@ -1,0 +1,40 @@
+"""Names of `torch.compiler` and `torch._dynamo` that onegraph has not, and what to use in their place.
+
+`onegraph.NAME` says so. A test goes through both modules: each public name is here, or is a name of onegraph.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+_GUARDS = "guards are never skipped: they cost less than a microsecond, and what they do not check may be wrong"
+_PACKAGES = "what is compiled is kept by the cache on disk (docs/cache.md), not in files of the program's own"
+
+ELSEWHERE = MappingProxyType(
+    {
+        "PrecompileError": _PACKAGES,
+        "load_compiled_function": _PACKAGES,
+        "precompile": _PACKAGES,
+        "save_cache_artifacts": _PACKAGES,
+        "load_cache_artifacts": _PACKAGES,
+        "keep_portable_guards_unsafe": _GUARDS,
+        "keep_tensor_guards_unsafe": _GUARDS,
+        "skip_all_guards_unsafe": _GUARDS,
+        "skip_guard_on_all_nn_modules_unsafe": _GUARDS,
+        "skip_guard_on_globals_unsafe": _GUARDS,
+        "skip_guard_on_inbuilt_nn_modules_unsafe": _GUARDS,
+        "set_enable_guard_collectives": "each process compiles what it needs, without asking the others",
+        "wrap_numpy": "functions of NumPy are called between graphs: convert with .numpy() and torch.from_numpy",
+        "OptimizedModule": "a compiled module is of its own class; it has an attribute `onegraph_region`",
+        "allow_c_slot": "slots of classes written in C are called as they are",
+        "bytecode_debugger": "use pdb in the function, and onegraph.set_stance('force_eager')",
+        "export": "onegraph.explain shows the graphs, and compile(fullgraph=True) holds a function to one",
+        "is_dynamo_disable_recursive": "onegraph.disable is always recursive unless it is told recursive=False",
+        "override_cudagraphs": "a replay of a GPU's work is not recorded",
+        "override_optimization_hint": "sizes have no hints that kernels are chosen by",
+        "replay": "onegraph.explain(function)(arguments) compiles one call and tells of it",
+        "reset_recompile_user_contexts": "why a function is compiled again is told by the log channel recompiles",
+        "set_recursion_limit": "the limit is that of sys.setrecursionlimit, as in eager",
+        "step_unsupported": "use onegraph.graph_break",
+    }
+)
