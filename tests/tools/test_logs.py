@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+import onegraph
 from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Events, Location
@@ -64,3 +65,17 @@ def test_a_graph_break_is_explained() -> None:
 def test_every_event_has_a_headline() -> None:
     for kind in ev.kinds():
         assert logs.describe(kind(HERE)) != kind.__name__
+
+
+def test_channels_are_chosen_while_the_process_runs() -> None:
+    stream = io.StringIO()
+    events = Events()
+    logs.attach(events, ["aten"], stream)
+    with onegraph.config.patch(logs=("frames",)):
+        events.emit(ev.FrameStarted(HERE, 0))
+    events.emit(ev.FrameStarted(HERE, 1))
+    assert stream.getvalue().count("compiling, version") == 1
+    with pytest.raises(onegraph.InvalidArgument, match="'logs' expects a tuple of names: all, frames"):
+        onegraph.config.logs = ("gards",)
+    with pytest.raises(onegraph.InvalidArgument, match="'logs' is for the whole process"):
+        onegraph.compile(len, options={"logs": ("frames",)})

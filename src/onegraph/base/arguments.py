@@ -108,6 +108,8 @@ def check_options(mode: str | None, options: Mapping[str, Any] | None) -> dict[s
         return {}
     if not isinstance(options, Mapping):
         raise InvalidArgument(f"'options' expects a dict from option names to values, got {options!r}")
+    if "logs" in options:
+        raise InvalidArgument("'logs' is for the whole process: set onegraph.config.logs, or ONEGRAPH_LOGS")
     return resolved(options)
 
 

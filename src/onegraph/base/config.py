@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from onegraph.base.errors import InvalidArgument
+from onegraph.base.events import channels
 
 PREFIX = "ONEGRAPH_"
 
@@ -88,7 +89,11 @@ def _are_functions(value: object) -> bool:
 
 _SWITCH = Kind("True or False", _parse_switch, lambda v: isinstance(v, bool))
 _COUNT = Kind("an integer of 0 or more", _parse_count, lambda v: type(v) is int and v >= 0)
-_NAMES = Kind("names separated by commas", _parse_names, lambda v: isinstance(v, tuple))
+_LOGS = Kind(
+    f"a tuple of names: {', '.join(('all', *channels()))}",
+    _parse_names,
+    lambda v: isinstance(v, tuple) and {*v} <= {"all", *channels()},
+)
 _FOLDER = Kind("a path", _parse_folder, lambda v: isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
@@ -125,7 +130,7 @@ def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
 class Config:
     """All settings. A field's documentation stands beside it and is printed by `onegraph config`."""
 
-    logs: tuple[str, ...] = _option(_NAMES, (), "event channels to print on standard error; 'all' for every one")
+    logs: tuple[str, ...] = _option(_LOGS, (), "event channels to print on standard error; 'all' for every one")
     backend: str | Callable[..., Any] = _option(
         _BACKEND,
         "native",

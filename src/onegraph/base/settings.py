@@ -112,7 +112,7 @@ class Settings:
         row = None if name.startswith("__") else row_of(name)
         if row is None:
             raise AttributeError(f"onegraph.config has no setting '{name}'{near(name)}", name=name, obj=self)
-        return row.theirs(getattr(self, row.field)) if isinstance(row, Same) else self._values.get(name)
+        return row.theirs(getattr(self, row.field)) if isinstance(row, Same) else self.given(name)
 
     def __setattr__(self, name: str, value: object) -> None:
         self._set(resolved({name: value}))
@@ -142,6 +142,10 @@ class Settings:
         if row is None:
             raise InvalidArgument(f"no setting has the name '{name}'{near(name)}")
         return row.meaning
+
+    def given(self, name: str) -> Any:
+        """What a setting was set to in this process; None if it was not."""
+        return self._values.get(name)
 
     def over(self, config: Config, options: Mapping[str, Any] = MappingProxyType({})) -> Config:
         """A configuration with what was set here in place of its own values, and options in place of that."""

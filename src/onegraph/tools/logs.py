@@ -13,18 +13,21 @@ from typing import TextIO
 from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event, Events, Location, channels, text_of
+from onegraph.base.settings import config
 from onegraph.base.text import Printer, plural
 from onegraph.torchlib.logs import artifact_logger
 
 
 def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
-    """Print the events of the named channels ('all': of every channel); the result ends it."""
+    """Print the events of the named channels ('all': of every channel); the result ends it.
+
+    Where `onegraph.config.logs` is set, it counts in the place of the names.
+    """
     chosen = _chosen(names)
-    if not chosen:
-        return lambda: None
 
     def show(event: Event) -> None:
-        if event.channel in chosen:
+        given = config.given("logs")
+        if event.channel in (chosen if given is None else _chosen(given)):
             print(render(event), file=stream or sys.stderr)
 
     return events.subscribe(show)
