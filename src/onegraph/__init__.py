@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from onegraph.spellings import patch_dynamo_config as patch_dynamo_config
     from onegraph.spellings import reset_code_caches as reset_code_caches
     from onegraph.spellings import set_default_backend as set_default_backend
+    from onegraph.tools.counters import counters as counters
     from onegraph.tools.explain import explain as explain
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
@@ -121,6 +122,7 @@ _HOME = {
     "cudagraph_mark_warmup_incomplete": "onegraph.spellings",
     "explain": "onegraph.tools.explain",
     "compile_times": "onegraph.tools.times",
+    "counters": "onegraph.tools.counters",
     "CompileProfiler": "onegraph.tools.profiler",
     "Config": "onegraph.base.config",
     "config": "onegraph.base.settings",
@@ -170,6 +172,7 @@ def _start_logs() -> None:
     logs.attach(events, names)
     logs.attach_torch(events)
     events.subscribe(import_module("onegraph.tools.times").TIMES.note)
+    events.subscribe(import_module("onegraph.tools.counters").counters.note)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, NoReturn
@@ -89,3 +90,4 @@ def explain(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 compile_times = CompileProfiler = explain
+counters: dict[str, Counter[str]] = defaultdict(Counter)

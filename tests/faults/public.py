@@ -51,6 +51,7 @@ USES: dict[str, Callable[[], Any]] = {
     "compile": lambda: onegraph.compile(double)(X) + onegraph.compile(MODULE)(X),
     "compile_times": lambda: len(onegraph.compile_times("csv")),  # type: ignore[arg-type]
     "config": lambda: onegraph.config.recompile_limit,
+    "counters": lambda: onegraph.counters["nothing"]["at all"],
     "cudagraph_mark_step_begin": lambda: onegraph.cudagraph_mark_step_begin(),
     "cudagraph_mark_warmup_incomplete": lambda: onegraph.cudagraph_mark_warmup_incomplete(),
     "disable": lambda: onegraph.disable(double)(X),
