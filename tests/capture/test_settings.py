@@ -67,3 +67,18 @@ def test_too_many_versions_are_an_error() -> None:
         pytest.raises(onegraph.RecompileLimitError, match="which is the limit"),
     ):
         compiled(SIZES[1])
+
+
+def test_settings_in_compiled_code_are_as_in_eager() -> None:
+    def f(x):
+        with onegraph.config.patch(recompile_limit=3):
+            inside = onegraph.config.recompile_limit
+        onegraph.config.threads = 1
+        outside = onegraph.config.threads
+        del onegraph.config.threads
+        return x + 1, inside, outside, onegraph.config.triton.cudagraphs, onegraph.config.meaning("threads")
+
+    compiled = onegraph.compile(f)
+    for _ in range(3):
+        result, *others = compiled(torch.ones(2))
+        assert (result.tolist(), others) == ([2, 2], list(f(torch.ones(2))[1:]))

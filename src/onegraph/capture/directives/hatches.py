@@ -18,6 +18,7 @@ import torch
 
 from onegraph import _C
 from onegraph.base.arguments import check_callable, check_switch, check_text
+from onegraph.base.settings import Group, Patch, Settings
 from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
@@ -180,6 +181,12 @@ def beside(function: F) -> F:
     marks.mark(function, policy.run_beside)
     BESIDE.add(function.__code__)
     return function
+
+
+for _part in (Settings.__getattr__, Settings.__setattr__, Settings.__delattr__, Settings.patch, Settings.meaning):
+    beside(_part)
+for _part in (Group.__getattr__, Group.__setattr__, Group.__delattr__, Patch.__enter__, Patch.__exit__):
+    beside(_part)
 
 
 def skip(fn: Any = None) -> Any:
