@@ -183,10 +183,13 @@ def beside(function: F) -> F:
     return function
 
 
-for _part in (Settings.__getattr__, Settings.__setattr__, Settings.__delattr__, Settings.patch, Settings.meaning):
-    beside(_part)
-for _part in (Group.__getattr__, Group.__setattr__, Group.__delattr__, Patch.__enter__, Patch.__exit__):
-    beside(_part)
+for _kind, _names in (
+    (Settings, ("__getattr__", "__setattr__", "__delattr__", "patch", "meaning")),
+    (Group, ("__getattr__", "__setattr__", "__delattr__")),
+    (Patch, ("__enter__", "__exit__")),
+):
+    for _name in _names:
+        beside(vars(_kind)[_name])
 
 
 def skip(fn: Any = None) -> Any:
