@@ -21,12 +21,13 @@ RANK = {
     "compiler": 3,
     "support": 3,
     "eagerly": 4,
-    "compile": 4,
-    "install": 5,
-    "spellings": 5,
-    "stock_backend": 5,
-    "tools": 6,
-    "__main__": 7,
+    "backends": 4,
+    "compile": 5,
+    "install": 6,
+    "spellings": 6,
+    "stock_backend": 6,
+    "tools": 7,
+    "__main__": 8,
 }
 # The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
 ROOMS = (

@@ -180,7 +180,7 @@ def test_a_graph_on_which_the_compiler_fails_runs_operator_by_operator(
     def failing(*args: Any) -> None:
         raise AssertionError("no such loop")
 
-    monkeypatch.setattr(sys.modules["onegraph.compile"], "compile_graph", failing)
+    monkeypatch.setattr(sys.modules["onegraph.backends"], "compile_graph", failing)
     x = torch.rand(3)
     with pytest.raises(onegraph.BackendError, match="no such loop"):
         onegraph.compile(lambda x: x + 1, options={"raise_compiler_errors": True})(x)
@@ -348,3 +348,13 @@ def test_what_an_iterator_from_outside_lacks_is_no_defect() -> None:
     x = torch.rand(3)
     result, message = onegraph.compile(f)(x, iter([x]))
     assert torch.equal(result, x + 1) and message == "'list_iterator' object has no attribute 'throw'"
+
+
+def test_a_name_and_a_limit_of_versions() -> None:
+    compiled = onegraph.compile(lambda x: x + 1, name="plus_one", recompile_limit=1, options={"cache": False})
+    assert compiled.__name__ == "plus_one"
+    assert (compiled.onegraph_region.cx.config.recompile_limit, compiled.onegraph_region.cx.config.cache) == (1, False)
+    assert onegraph.compile(torch.nn.ReLU(), name="relu", recompile_limit=2)(torch.ones(2)).tolist() == [1, 1]
+    for wrong in ({"name": 3}, {"recompile_limit": -1}):
+        with pytest.raises(onegraph.InvalidArgument, match=next(iter(wrong))):
+            onegraph.compile(len, **wrong)

@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from onegraph.backends import list_backends as list_backends
+    from onegraph.backends import register_backend as register_backend
     from onegraph.base.config import Config as Config
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
@@ -50,8 +52,6 @@ if TYPE_CHECKING:
     from onegraph.capture.symbolic.size_marks import maybe_mark_dynamic as maybe_mark_dynamic
     from onegraph.compile import compile as compile
     from onegraph.compile import is_compiling as is_compiling
-    from onegraph.compile import list_backends as list_backends
-    from onegraph.compile import register_backend as register_backend
     from onegraph.compile import reset as reset
     from onegraph.compiler.library.recipe import kept_bytes as kept_bytes
     from onegraph.install import install as install
@@ -80,8 +80,8 @@ _HOME = {
     "compile": "onegraph.compile",
     "kept_bytes": "onegraph.compiler.library.recipe",
     "is_compiling": "onegraph.compile",
-    "list_backends": "onegraph.compile",
-    "register_backend": "onegraph.compile",
+    "list_backends": "onegraph.backends",
+    "register_backend": "onegraph.backends",
     "reset": "onegraph.compile",
     "disable": "onegraph.capture.directives.hatches",
     "disable_nested_graph_breaks": "onegraph.capture.directives.hatches",

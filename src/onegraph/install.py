@@ -25,9 +25,10 @@ from typing import Any
 
 import torch
 
+from onegraph.backends import Backend
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.settings import LOGGER, config
-from onegraph.compile import Backend, compile
+from onegraph.compile import compile
 
 #: The package, whose names are loaded when they are first used.
 PUBLIC = sys.modules["onegraph"]
@@ -57,8 +58,7 @@ def torch_compile(
     """`torch.compile` while onegraph is installed: `onegraph.compile` in torch's signature.
 
     Args:
-        name, isolate_recompiles: accepted. Messages name the function, and each compiled function has its own versions.
-        recompile_limit: the option of that name.
+        isolate_recompiles: accepted: each compiled function has versions of its own.
         shapes_spec, dynamic_shapes: refused; `onegraph.mark_dynamic` says it of a tensor.
 
     Raises:
@@ -66,10 +66,16 @@ def torch_compile(
     """
     if shapes_spec is not None or dynamic_shapes is not None:
         raise InvalidArgument("sizes are described by marks: onegraph.mark_dynamic(tensor, dim, min=..., max=...)")
-    if recompile_limit is not None:
-        options = {**(options or {}), "recompile_limit": recompile_limit}
     return compile(
-        model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        model,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        backend=backend,
+        mode=mode,
+        options=options,
+        disable=disable,
+        name=name,
+        recompile_limit=recompile_limit,
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 
+from onegraph.backends import BACKENDS, Backend
 from onegraph.base.arguments import check_backend, check_callable
 from onegraph.base.settings import Patch, config
 from onegraph.capture.calls.registry import policy
-from onegraph.compile import BACKENDS, Backend, compile, is_compiling, is_compiling_inside_of_a_trace, reset
+from onegraph.compile import compile, is_compiling, is_compiling_inside_of_a_trace, reset
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,304 @@
+"""The backends: what a captured graph becomes, by name, and those that users register.
+
+captured graph --autograd--> functional aten graph --compiler--> native code
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
+from onegraph.autograd.callable import compiled_alone, compiled_pair
+from onegraph.autograd.function import Backward, Pattern
+from onegraph.autograd.runtime import Run, bind
+from onegraph.autograd.small import is_too_small
+from onegraph.autograd.trace import is_taken
+from onegraph.base import events as ev
+from onegraph.base.context import Context
+from onegraph.base.errors import NO_MEMORY, CompileError, InvalidArgument
+from onegraph.base.pipeline import timed
+from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.graph.memory import has_address
+from onegraph.capture.translate import reported
+from onegraph.compiler import compile_graph
+from onegraph.compiler.cpu import CPU
+from onegraph.compiler.lower.graph import lower_graph
+from onegraph.torchlib import private
+from onegraph.torchlib.custom_function import applied_in
+from onegraph.torchlib.private import set_grad_enabled
+from onegraph.torchlib.size_operations import is_doubtful, may_raise
+from onegraph.torchlib.warned import ruled
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
+
+LOGGER = logging.getLogger("onegraph")
+COMPILER_FAILED = (
+    "the native compiler failed on the graph of %s, which runs operator by operator: %s. This is a defect of onegraph: "
+    'please report it. options={"raise_compiler_errors": True} raises it, with where it is from.'
+)
+BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
+
+
+def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run the captured graph operator by operator, as PyTorch does."""
+    return module.forward
+
+
+def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler.
+
+    A graph that records gradients is cut in two, forward and backward, of which each runs operator by operator.
+    """
+    if takes_numbers(module, cx):
+        return module.forward
+    if needs_gradients(module, examples):
+        return recorded(module, examples, cx, by_operators)
+    graph = functional(module, examples, cx)
+    return bind(graph.spec, graph.module.forward) if graph is not None else module.forward
+
+
+def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Run as `eager` does, and tell what the native compiler would leave to libraries, and keep for gradients."""
+    if takes_numbers(module, cx):
+        return module.forward
+    try:
+        if needs_gradients(module, examples):
+            planned = plan_gradients(module, examples, cx)
+            graphs = planned[1].modules() if planned is not None else []
+        else:
+            graphs = [functional_graph(module, fake_inputs(module), cx, overlapping(examples)).module]
+        for graph in graphs:
+            lower_graph(graph, cx, CPU.device)
+    except Exception as error:
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", f"{type(error).__name__}: {error}"))
+    return module.forward
+
+
+def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """Compile the graph to fused native code; one that records gradients to two of them, forward and backward.
+
+    A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
+    """
+    if takes_numbers(module, cx):
+        return module.forward
+    try:
+        if needs_gradients(module, examples):
+            if is_too_small(module, cx.config.smallest_recorded_graph):
+                return module.forward
+            return recorded(module, examples, cx, functools.partial(natively, cx))
+        return compiled_natively(module, examples, cx)
+    except GraphBreak:  # an operator must know a number that only the running program has
+        cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
+        return module.forward
+    except Exception as error:
+        if cx.config.raise_compiler_errors:
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", reason))
+        LOGGER.warning(NO_MEMORY if isinstance(error, MemoryError) else COMPILER_FAILED, cx.frame, reason)
+        return module.forward
+
+
+def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    with timed(cx, "functionalize"), ruled("ignore"):  # what capture has not refused
+        graph = functional(module, examples, cx)
+    if graph is None:
+        return module.forward
+    with timed(cx, "compile"), ruled("ignore"):
+        run = natively(cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
+    return bind(graph.spec, run, unrecorded=True)
+
+
+def plan_gradients(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context
+) -> tuple[Program, GraphPair | FunctionalGraph] | None:
+    """The graphs of a captured one that records gradients; None, and it is said why, if there are none."""
+    reason = unrecordable(cx)
+    program = Program(module, fake_inputs(module), overlapping(examples), parameters_among(examples))
+    if not reason:
+        try:
+            with timed(cx, "functionalize"):
+                return program, recorded_graphs(program, cx)
+        except CompileError as error:
+            reason = str(error)
+    cx.emit(ev.OperatorFellBack(cx.frame, "autograd", f"{reason}; the whole graph runs operator by operator"))
+    return None
+
+
+def recorded(
+    module: torch.fx.GraphModule, examples: list[Any], cx: Context, make: Callable[..., Run]
+) -> Callable[..., Any]:
+    """Run the graph as two, which `make` makes of functional ones, in eager's autograd; as it is if that cannot be.
+
+    Backward graphs consume what they take: they are called with a list of it. Without results that have gradients,
+    there is one graph, as where none are recorded.
+    """
+    planned = plan_gradients(module, examples, cx)
+    if planned is None:
+        return module.forward
+    program, pair = planned
+    if isinstance(pair, FunctionalGraph):
+        with timed(cx, "compile"):
+            run = make(pair.module, False, program.parameters, pair.spec.given_back())
+        return compiled_alone(pair.spec, run, module.forward)
+    with timed(cx, "compile"):
+        forward = make(pair.graphs.forward, False, frozenset(program.parameters) - trained_among(module))
+        backwards = [make(graph.module, True) for graph in pair.graphs.backwards]
+
+    def specialize(number: int, pattern: Pattern) -> Backward | None:
+        tangents = pair.grad.halves[number].tangents
+        missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
+        other = other_backward(program, pair, number, missing, cx)
+        if other is None:
+            return None
+        return Backward(None if other.module is None else make(other.module, True), other.half, other.taken)
+
+    def report(reason: str, failure: Exception | None) -> None:
+        if failure is not None and cx.config.raise_compiler_errors:
+            raise failure
+        LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
+        cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
+
+    functions = applied_in(module.graph)
+    return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
+
+
+def by_operators(graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
+    return (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
+
+
+def natively(
+    cx: Context,
+    graph: torch.fx.GraphModule,
+    consumes: bool,
+    parameters: frozenset[int] = frozenset(),
+    given: Mapping[int, int] | None = None,
+) -> Run:
+    compiled = compile_graph(graph, cx, CPU, parameters, given, consumes)
+    return compiled.run.consume if consumes else compiled.run
+
+
+def parameters_among(examples: list[Any]) -> frozenset[int]:
+    return frozenset(i for i, value in enumerate(examples) if isinstance(value, torch.nn.Parameter))
+
+
+def trained_among(module: torch.fx.GraphModule) -> frozenset[int]:
+    """The inputs that steps of training change: weights packed for a library would serve a single call."""
+    return frozenset(i for i, node in enumerate(inputs_of(module)) if node.meta.get("trained", True))
+
+
+def unrecordable(cx: Context) -> str:
+    """Why a graph that needs gradients cannot be compiled; empty if nothing is known against it."""
+    if not cx.config.compile_gradients:
+        return "the option compile_gradients is off"
+    if private.forward_level() >= 0:
+        return "it takes tangents along"
+    if not torch.is_grad_enabled():
+        return "it begins under no_grad"
+    return ""
+
+
+def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:
+    """Whether the graph takes numbers out of tensors that the functional graph has no place for."""
+    values = {node: node.meta.get("example_value") for node in module.graph.nodes}
+    taken = [node for node in values if node.op == "call_method" and node.target == "item"]
+    numbers = {node: value.node.value for node, value in values.items() if isinstance(value, torch.SymFloat)}
+    unsafe = any(map(may_raise, numbers.values()))
+    returned = any(user.op == "output" for node in numbers for user in node.users)
+    if any(node in numbers and is_doubtful(numbers[node]) for node in taken):  # it may be too large for an operator
+        types = {value.dtype for value in values.values() if isinstance(value, torch.Tensor)}
+        unsafe = unsafe or len({dtype for dtype in types if dtype.is_floating_point}) > 1
+    found = unsafe or returned or not all(map(is_taken, taken))
+    if found:
+        cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
+    return found
+
+
+def functional(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> FunctionalGraph | None:
+    """The functional graph of the captured one, or None if it has none."""
+    try:
+        return functional_graph(module, fake_inputs(module), cx, overlapping(examples))
+    except CompileError as error:
+        cx.emit(ev.OperatorFellBack(cx.frame, "all operators", str(error)))
+        return None
+
+
+def overlapping(examples: list[Any]) -> tuple[tuple[int, int], ...]:
+    """The pairs of inputs that share elements. Guards hold each call to them, as far as one is written to."""
+    tensors = {i: value for i, value in enumerate(examples) if isinstance(value, torch.Tensor) and has_address(value)}
+    places, everywhere = tuple(tensors), (True,) * len(tensors)
+    meetings = _C.Memory(tuple(tensors.values()), everywhere, everywhere).meetings
+    return tuple((places[a], places[b]) for a, b in meetings)
+
+
+def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
+    """Whether PyTorch's autograd would record anything in this graph, or take tangents along."""
+    if private.forward_level() >= 0:
+        return True
+    recording = torch.is_grad_enabled()
+    for node in module.graph.nodes:
+        if node.target is set_grad_enabled:
+            recording = node.args != (False,)
+        elif recording and node.op.startswith("call") and is_recorded(node):
+            return True
+    return False
+
+
+def is_recorded(node: torch.fx.Node) -> bool:
+    """Whether autograd records a call: its result has gradients, or what it writes to may have, if it gives nothing."""
+    value = node.meta.get("example_value")
+    if value is None:
+        return any(map(requires_grad, node.all_input_nodes))
+    return requires_grad(node) or isinstance(value, tuple | list) and any(map(requires_grad, node.users))
+
+
+def requires_grad(node: torch.fx.Node) -> bool:
+    """Whether there are gradients for the tensor that a node gives."""
+    value = node.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
+    return [node.meta["example_value"] for node in inputs_of(module)]
+
+
+def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "placeholder"]
+
+
+BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
+BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
+BACKENDS |= {"native": native, "inductor": native, "onegraph": native}
+
+
+def register_backend(backend: Backend, name: str | None = None) -> Backend:
+    """Make a backend known by name (its own name by default); usable as a decorator.
+
+    Args:
+        backend: called with an `fx.GraphModule` and the list of its real example inputs; returns a callable that takes
+            the same flat inputs and returns a tuple or list of the graph's outputs.
+    """
+    if not callable(backend):
+        raise InvalidArgument(f"register_backend expects a callable (graph_module, example_inputs), got {backend!r}")
+    key = name if name is not None else getattr(backend, "__name__", None)
+    if not isinstance(key, str):
+        raise InvalidArgument("register_backend needs a name: the backend has none of its own")
+    BACKENDS[key] = foreign(backend)
+    return backend
+
+
+def list_backends() -> list[str]:
+    """The names that `backend=` accepts."""
+    return sorted(BACKENDS)
+
+
+def foreign(backend: Backend) -> GraphCompiler:
+    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
+    return reported(lambda module, examples, cx: backend(module, examples))
