@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from import_graph import ROOT
 
 import onegraph
 from onegraph.base import events as ev
@@ -142,6 +144,7 @@ def test_a_program_that_is_not_edited(way: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "onegraph", *way, "program" if "-m" in way else "program.py", "--flag", "x"],
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         timeout=200,
