@@ -28,6 +28,12 @@ TEXT = "define i64 @answer(i64 %x) {{\n  %r = add i64 %x, {}\n  ret i64 %r\n}}\n
 KEY, OTHER = key_of("one"), key_of("other")
 
 
+@pytest.fixture(autouse=True)
+def _counted_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process begins to count is drawn by chance, and one store in so many removes what a test has laid out."""
+    monkeypatch.setattr(disk_cache, "_STORES", itertools.count(1))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "objects"
