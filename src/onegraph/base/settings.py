@@ -25,7 +25,7 @@ from typing import Any
 from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.setting_names import NAMES as names_of_torch
-from onegraph.base.torch_settings import EXACT, GROUPS, Nothing, Refused, Same, is_off, row_of
+from onegraph.base.torch_settings import EXACT, GROUPS, Nothing, Refused, Same, row_of
 
 LOGGER = logging.getLogger("onegraph")
 NAMES = tuple(item.name for item in dataclasses.fields(Config))
@@ -49,7 +49,7 @@ def resolved(values: Mapping[str, Any]) -> dict[str, Any]:
                 continue
             case Refused(instead) if not row.accepts(value):
                 raise InvalidArgument(f"{name}={value!r} of torch.compile is refused: {instead}")
-            case Nothing(why) if not is_off(value) and name not in _told:
+            case Nothing(why) if name not in _told:
                 _told.add(name)
                 LOGGER.warning(NO_MEANING, name, why)
             case None:
@@ -149,8 +149,8 @@ class Settings:
 
     def over(self, config: Config, options: Mapping[str, Any] = MappingProxyType({})) -> Config:
         """A configuration with what was set here in place of its own values, and options in place of that."""
-        values = {**self._values, **options}
-        return config.replace(**{name: value for name, value in values.items() if name in NAMES})
+        values = {name: value for name, value in {**self._values, **options}.items() if name in NAMES}
+        return config.replace(**values) if values else config
 
     def patch(self, changes: str | Mapping[str, Any] | None = None, /, *value: Any, **named: Any) -> Patch:
         """Other values inside of a `with` block, or in each call of a function that this decorates.
