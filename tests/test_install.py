@@ -106,7 +106,8 @@ def test_installed_twice_is_installed_once() -> None:
 
 def test_generation_of_a_library() -> None:
     """transformers calls `torch.compile` itself."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=64, **sizes)).eval()
     asked = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
