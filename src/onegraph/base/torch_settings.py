@@ -71,7 +71,6 @@ def _opposite(field: str) -> Same:
 
 
 _ALWAYS = "always done"
-_NEVER = "never done"
 _OWN_CODE = "of the code that torch's compiler is made of; onegraph's is another"
 _GUARDS = "guards are never skipped here: they cost less than a microsecond, and what they do not check may be wrong"
 _TRITON = "kernels are not Triton's"

@@ -114,6 +114,27 @@ def test_the_last_mark_counts() -> None:
     assert len(made) == 3
 
 
+def test_the_last_bounds_count() -> None:
+    x = rows(4)
+    onegraph.mark_dynamic(x, 0, min=2, max=5)
+    onegraph.mark_dynamic(x, 0, min=3, max=9)
+    x.resize_(8, 3).fill_(1)
+    torch.testing.assert_close(onegraph.compile(lambda x: x + 1)(x), x + 1)
+    onegraph.mark_dynamic(x, 0)
+    x.resize_(20, 3).fill_(1)
+    torch.testing.assert_close(onegraph.compile(lambda x: x + 1)(x), x + 1)
+
+
+def test_what_was_a_constant_may_change_again() -> None:
+    compiled, made = counted(lambda x: x + 1)
+    x = rows(4)
+    onegraph.mark_static(x)
+    onegraph.maybe_mark_dynamic(x, 0)
+    compiled(x)
+    compiled(rows(5))
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

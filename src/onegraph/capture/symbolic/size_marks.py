@@ -80,6 +80,7 @@ def mark_dynamic(t: torch.Tensor, index: Dims, *, min: int | None = None, max: i
             raise InvalidArgument(f"dimension {dim} has size {size}, which is not from {min} to {max}")
     _add(t, DYNAMIC, dims)
     _remove(t, STATIC, dims)
+    _remove(t, RANGES, [each for each in getattr(t, RANGES, ()) if each.dim in dims])
     if min is not None or max is not None:
         _add(t, RANGES, [Range(dim, min, max) for dim in dims])
 
@@ -95,7 +96,9 @@ def maybe_mark_dynamic(t: torch.Tensor, index: Dims) -> None:
     Raises:
         InvalidArgument: for a dimension that the tensor does not have.
     """
-    _add(t, WEAK, _checked("maybe_mark_dynamic", t, index))
+    dims = _checked("maybe_mark_dynamic", t, index)
+    _add(t, WEAK, dims)
+    _remove(t, STATIC, dims)
 
 
 def mark_static(t: torch.Tensor, index: Dims | None = None) -> None:
