@@ -9,6 +9,7 @@ import pytest
 import torch
 from import_graph import ROOT
 
+import onegraph
 from onegraph.base import events as ev
 from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
@@ -61,3 +62,10 @@ def test_graphs_between_breaks(backend) -> None:
         return y.sin()
 
     torch.testing.assert_close(torch.compile(f, backend=backend)(torch.ones(3)), (torch.ones(3) * 2).sin())
+
+
+def test_a_backend_by_name_compiles_under_torch() -> None:
+    f = torch.compile(lambda x: x.sin() + 1, backend=onegraph.lookup_backend("native"))
+    with recording(EVENTS, [ev.KernelsCompiled]) as recorded:
+        torch.testing.assert_close(f(torch.ones(3)), torch.ones(3).sin() + 1)
+    assert len(recorded) == 1

@@ -125,6 +125,17 @@ def compile(
     return compiled
 
 
+def compile_fx(graph: torch.fx.GraphModule, **settings: Any) -> Callable[..., Any]:
+    """A graph of another capture as a function that is compiled with these settings."""
+    made = torch.fx.GraphModule(graph, graph.graph)  # torch's own may write its code at the first call
+    compiled: Callable[..., Any] = compile(made.forward, **settings)
+
+    def run(*inputs: Any) -> Any:  # torch looks behind what is compiled here, and calls what it was made of
+        return compiled(*inputs)
+
+    return run
+
+
 def written(target: Any) -> Any:
     """What a compiled function, method or module was made of: it is compiled once, as is said last."""
     while True:

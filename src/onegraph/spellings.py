@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
-
-import torch
 
 from onegraph.backends import BACKENDS, Backend
 from onegraph.base.arguments import check_backend, check_callable
 from onegraph.base.settings import Patch, config
 from onegraph.capture.calls.registry import policy
-from onegraph.compile import compile, is_compiling, is_compiling_inside_of_a_trace, reset
+from onegraph.compile import compile, compile_fx, is_compiling, is_compiling_inside_of_a_trace, reset
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,11 +52,7 @@ def lookup_backend(backend: str | Backend) -> Backend:
     if not isinstance(backend, str):
         return backend
 
-    def compile_graph(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = compile(torch.fx.GraphModule(graph, graph.graph).forward, backend=backend)
-        return made
-
-    return compile_graph
+    return lambda graph, examples: compile_fx(graph, backend=backend)
 
 
 def patch_dynamo_config(*changes: Any, **named: Any) -> Patch:

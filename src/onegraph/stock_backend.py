@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onegraph.compile import compile
+from onegraph.compile import compile_fx
 
 
 def backend(
@@ -32,10 +32,4 @@ def backend(
         InvalidArgument: for a mode or an option that does not exist.
     """
     dynamic = True if any(isinstance(example, torch.SymInt) for example in examples) else None
-    made = torch.fx.GraphModule(graph, graph.graph)  # torch's own may write its code at the first call
-    compiled: Callable[..., Any] = compile(made.forward, dynamic=dynamic, backend="native", mode=mode, options=options)
-
-    def run(*inputs: Any) -> Any:  # torch looks behind what is compiled here, and calls what it was made of
-        return compiled(*inputs)
-
-    return run
+    return compile_fx(graph, dynamic=dynamic, backend="native", mode=mode, options=options)
