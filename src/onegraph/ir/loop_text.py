@@ -357,7 +357,8 @@ def _literal(text: str) -> Literal:
     if text.lstrip("-") in _WORDS:
         value = _WORDS[text.lstrip("-")]
         return -value if text.startswith("-") else value
-    return ast.literal_eval(text)
+    number: Literal = ast.literal_eval(text)
+    return number
 
 
 def _indices(text: str, scope: Mapping[str, Symbol]) -> tuple[Index, ...]:
