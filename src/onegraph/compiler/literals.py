@@ -82,11 +82,13 @@ def rounded(value: float, dtype: DType) -> float:
         return value
     if dtype is BF16:
         bits = struct.unpack("<I", struct.pack("<f", rounded(value, F32)))[0]
-        return struct.unpack("<f", struct.pack("<I", bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000))[0]
+        nearest: float = struct.unpack("<f", struct.pack("<I", bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000))[0]
+        return nearest
     if dtype in (F16, F32):
         try:
             form = "<e" if dtype is F16 else "<f"
-            return struct.unpack(form, struct.pack(form, value))[0]
+            converted: float = struct.unpack(form, struct.pack(form, value))[0]
+            return converted
         except OverflowError:
             return math.copysign(math.inf, value)
     return value

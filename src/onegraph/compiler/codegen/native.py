@@ -130,4 +130,5 @@ def assembly(text: str, cpu: str = "") -> str:
     """The module as assembly text."""
     with _LOCK:
         target = machine(cpu)
-        return target.emit_assembly(optimized(text, target))
+        listing: str = target.emit_assembly(optimized(text, target))
+        return listing

@@ -253,8 +253,10 @@ def packed_weight(weight: Tensor, window: Window, image: tuple[int, ...] | None)
     """The filters as oneDNN wants them for images of this size with channels last; see `Convolution.packed_for`."""
     last = weight.to(multiplied_in(weight.dtype), memory_format=torch.channels_last)
     if image is None:
-        return mkldnn._reorder_linear_weight(last.flatten(1)) if window.multiplies_pixels else last
-    return mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
+        filters: Tensor = mkldnn._reorder_linear_weight(last.flatten(1)) if window.multiplies_pixels else last
+        return filters
+    packed: Tensor = mkldnn._reorder_convolution_weight(last, *window.arguments(), list(image))
+    return packed
 
 
 def folded_weight(

@@ -54,7 +54,8 @@ class Product:
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.x.meta["val"].dtype
+        dtype: torch.dtype = self.x.meta["val"].dtype
+        return dtype
 
     @property
     def has_few_rows(self) -> bool:
@@ -163,7 +164,8 @@ def _candidates(
 
 def packed_weight(weight: Tensor, rows: int, tall: bool, dtype: torch.dtype) -> Tensor:
     """The weight as oneDNN wants it for so many rows of the other factor, in an element type."""
-    return mkldnn._reorder_linear_weight((weight.t() if tall else weight).to(dtype), rows)
+    packed: Tensor = mkldnn._reorder_linear_weight((weight.t() if tall else weight).to(dtype), rows)
+    return packed
 
 
 def _packing(weight: Tensor, tall: bool, rows: int) -> Recipe:

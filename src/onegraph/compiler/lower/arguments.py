@@ -25,7 +25,8 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 def torch_dtype(dtype: DType) -> torch.dtype:
     """Torch's element type for ours."""
-    return getattr(torch, dtype.torch_name)
+    found: torch.dtype = getattr(torch, dtype.torch_name)
+    return found
 
 
 def tensor_type(value: torch.Tensor) -> TensorType:
@@ -72,7 +73,8 @@ def listed(value: Any) -> list[Any]:
 def index_of(value: int | torch.SymInt) -> Index:
     """An integer, static or symbolic, as an index expression."""
     if isinstance(value, torch.SymInt):
-        return value.node.index
+        index: Index = value.node.index
+        return index
     return Index.of(int(value))
 
 
@@ -98,7 +100,8 @@ class Fraction:
 
     def simplify(self, index: Index) -> Index:
         """An index expression of those that the number is computed from, with what is known by now."""
-        return self.symbol.node.sizes.simplify(index)
+        simplified: Index = self.symbol.node.sizes.simplify(index)
+        return simplified
 
 
 def specialized(value: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of
-from onegraph.compiler.lower.lowerer import Lowerer
+from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.pointwise import pointwise, rounded
 from onegraph.compiler.lower.promotion import promoted
 from onegraph.compiler.lower.registry import FRACTIONAL, lower
@@ -109,7 +109,7 @@ def pow_tensor(g: Lowerer, x: Any, y: View) -> Any:
     if not result.dtype.is_float:
         return NotImplemented
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         base = (
             cell.load(x).to(result.dtype.compute)
             if isinstance(x, View)
@@ -221,7 +221,7 @@ def nan_to_num(g: Lowerer, x: View, nan: Any = None, posinf: Any = None, neginf:
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         value = cell.load(x).to(result.dtype.compute)
         value = where(s.isnan(value), float(nan or 0.0), value)
         return where(value.eq(math.inf), float(high), where(value.eq(-math.inf), float(low), value))
@@ -323,7 +323,7 @@ def addr(g: Lowerer, x: View, a: View, b: View, *, beta: Any = 1, alpha: Any = 1
         return NotImplemented
     dtype = result.dtype.compute
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         row, column = cell.position
         return cell.load(x).to(dtype) + cell.load(a, (row,)).to(dtype) * cell.load(b, (column,)).to(dtype)
 
@@ -336,7 +336,7 @@ def linalg_cross(g: Lowerer, x: View, y: View, *, dim: Any = -1) -> View:
     d = dim_of(dim, len(result.shape))
     left, right = x.expanded(result.shape), y.expanded(result.shape)
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         def turned(view: View, by: int) -> Scalar:
             p = list(cell.position)
             p[d] = (p[d] + by) % 3
@@ -361,7 +361,7 @@ def rad2deg(x: Scalar) -> Scalar:
 def logit(g: Lowerer, x: View, eps: Any = None) -> View:
     result = g.result
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         value = cell.load(x).to(result.dtype.compute)
         if eps is not None:
             low = float(number_of(eps))
@@ -466,7 +466,7 @@ def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
     if isinstance(value, complex) or (isinstance(value, Index) and value.constant is None):
         return NotImplemented
 
-    def compute(cell: Any) -> Scalar:
+    def compute(cell: Cell) -> Scalar:
         if isinstance(value, View):
             filler = cell.load(value).to(result.dtype)
         else:
@@ -480,7 +480,7 @@ def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
 def where_scalar(g: Lowerer, condition: View, a: Any, b: Any) -> Any:
     result = g.result
 
-    def operand(cell: Any, value: Any, dtype: DType) -> Scalar:
+    def operand(cell: Cell, value: Any, dtype: DType) -> Scalar:
         if isinstance(value, View):
             return cell.load(value).to(dtype)
         return cell.number(value, dtype)

@@ -8,7 +8,7 @@ import torch
 
 from onegraph.compiler.lower.arguments import Fraction, fits, specialized, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import FRACTIONAL, lower
+from onegraph.compiler.lower.registry import FRACTIONAL, MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -20,7 +20,7 @@ FRACTIONAL |= {aten.full.default, aten.full_like.default, aten.fill.Scalar, aten
 FRACTIONAL |= {aten.scalar_tensor.default}
 
 
-def filled(g: Lowerer, value: Any) -> Any:
+def filled(g: Lowerer, value: Any) -> MaybeView:
     """A tensor of the result's type that holds a number everywhere."""
     result = g.result
     if isinstance(value, Fraction) and not result.dtype.is_float:
@@ -174,7 +174,7 @@ def triu(g: Lowerer, x: View, diagonal: Any = 0) -> View:
     return triangle(g, x, diagonal, lower_part=False)
 
 
-def triangle(g: Lowerer, x: View, diagonal: Any, lower_part: bool) -> View:
+def triangle(g: Lowerer, x: View, diagonal: Any, lower_part: bool) -> MaybeView:
     by = static(diagonal)
     if by is None:
         return NotImplemented

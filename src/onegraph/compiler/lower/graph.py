@@ -88,7 +88,8 @@ def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict
         if size.symbol is not None:
             sizes.setdefault(size.symbol.name, SizeOf(size.symbol.name, name, dim))
     inputs.append(name)
-    return _elements(g, g.whole(name), value)
+    elements: View = _elements(g, g.whole(name), value)
+    return elements
 
 
 def _constant(g: Lowerer, module: GraphModule, node: Node) -> View:

@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower.arguments import listed, static
 from onegraph.compiler.lower.lowerer import Lowerer, is_empty
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.view import dim_of, flip, split
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ONE, ZERO, Index, is_at_most, is_not_negative
@@ -21,7 +21,7 @@ Dim = Index | int
 
 
 @lower(aten.as_strided.default, aten.as_strided_copy.default)
-def as_strided(g: Lowerer, x: View, size: Any, stride: Sequence[Dim], offset: Any = None) -> View:
+def as_strided(g: Lowerer, x: View, size: Any, stride: Sequence[Dim], offset: Any = None) -> MaybeView:
     """The operand's memory, where it is known to be a block without gaps, seen with other strides.
 
     Offsets count from the start of the storage, of which an input may be any part.
@@ -46,7 +46,7 @@ lower(aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default)(split)
 
 
 @lower(aten.roll.default)
-def roll(g: Lowerer, x: View, shifts: Any, dims: Any = ()) -> View:
+def roll(g: Lowerer, x: View, shifts: Any, dims: Any = ()) -> MaybeView:
     by = [static(shift) for shift in listed(shifts)]
     if None in by or is_empty(x.shape):
         return NotImplemented
@@ -81,7 +81,7 @@ def rot90(g: Lowerer, x: View, k: Dim = 1, dims: Sequence[Dim] = (0, 1)) -> View
 
 
 @lower(aten.repeat.default)
-def repeat(g: Lowerer, x: View, repeats: Any) -> View:
+def repeat(g: Lowerer, x: View, repeats: Any) -> MaybeView:
     shape = g.result.shape
     if is_empty(shape):
         return NotImplemented

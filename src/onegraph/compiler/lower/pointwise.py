@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -37,20 +37,19 @@ from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.state import unseen
 
 aten = torch.ops.aten
+F = TypeVar("F", bound=Callable[..., Scalar])
 Types = Literal["result", "operands", "own"]
 #: Arguments that have an element type.
 OPERANDS = (View, Index, float, bool, Fraction)
 
 
-def pointwise(
-    *ops: OpOverload, types: Types = "result", exact: bool = True, bounds: bool = False
-) -> Callable[[Callable[..., Scalar]], Callable[..., Any]]:
+def pointwise(*ops: OpOverload, types: Types = "result", exact: bool = True, bounds: bool = False) -> Callable[[F], F]:
     """Register a function on scalars as the lowering of operators that work element by element.
 
     Numbers that are `bounds` may be outside of a type of integers, and are then its last ones.
     """
 
-    def register(function: Callable[..., Scalar]) -> Callable[..., Any]:
+    def register(function: F) -> F:
         def lowering(g: Lowerer, *args: Any, **kwargs: Any) -> View:
             result = g.result
             if bounds and result.dtype.is_integer and takes_any_bound():

@@ -16,11 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
+from onegraph.compiler.lower.views import View
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 
 Lowering = Callable[..., Any]
+L = TypeVar("L", bound=Lowering)
+#: What a lowering returns that may leave a call to the library: checkers of types take `NotImplemented` for `Any`.
+MaybeView: TypeAlias = View | Any
 
 _TABLE: dict[OpOverload, Lowering] = {}
 LOWERINGS = MappingProxyType(_TABLE)
@@ -35,10 +39,10 @@ def overloads(op: OpOverload | OpOverloadPacket) -> list[OpOverload]:
     return [getattr(op, name) for name in op.overloads()]
 
 
-def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[Lowering], Lowering]:
+def lower(*ops: OpOverload | OpOverloadPacket) -> Callable[[L], L]:
     """Register a lowering for the operators; a packet stands for all its overloads."""
 
-    def register(function: Lowering) -> Lowering:
+    def register(function: L) -> L:
         for op in ops:
             for overload in overloads(op):
                 known = _TABLE.get(overload, function)

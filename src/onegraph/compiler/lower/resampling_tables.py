@@ -32,7 +32,8 @@ def _table(kind: str, size: int, wanted: int, align_corners: bool, scale: float 
 def _nearest(kind: str, size: int, wanted: int, scale: float | None, real: torch.dtype) -> torch.Tensor:
     """Eager's own positions, rounded as it rounds them."""
     operator = aten.upsample_nearest1d if kind == "nearest" else aten._upsample_nearest_exact1d
-    return operator(torch.arange(size, dtype=real)[None, None], [wanted], scale)[0].long()
+    places: torch.Tensor = operator(torch.arange(size, dtype=real)[None, None], [wanted], scale)
+    return places[0].long()
 
 
 def _cubic(size: int, wanted: int, align_corners: bool, step: torch.Tensor) -> Table:

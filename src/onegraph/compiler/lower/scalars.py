@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from onegraph.compiler.body import Body
 from onegraph.ir.loop import Operand
@@ -148,9 +147,8 @@ def where(condition: Scalar, a: Scalar | float, b: Scalar | float) -> Scalar:
 
 def _fold(op: str, args: list[Scalar]) -> float | int | None:
     """The value of an operation on literals, for the few where Python computes exactly what a kernel would."""
-    values: list[Any] = [arg.operand for arg in args]
-    dtype = args[0].dtype
-    if any(isinstance(value, str) for value in values) or dtype not in (F64, I64):
+    values = [arg.operand for arg in args if not isinstance(arg.operand, str)]
+    if len(values) < len(args) or args[0].dtype not in (F64, I64):
         return None
     match op, values:
         case "add", [a, b]:

@@ -10,7 +10,7 @@ import torch
 
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, compare, where
 from onegraph.compiler.lower.sequential import scan
 from onegraph.compiler.lower.view import dim_of
@@ -41,21 +41,21 @@ def running_total(g: Lowerer, x: View, dim: Any, start: float, combine: Callable
 
 
 @lower(aten.cumsum.default)
-def cumsum(g: Lowerer, x: View, dim: Any, *, dtype: Any = None) -> View:
+def cumsum(g: Lowerer, x: View, dim: Any, *, dtype: Any = None) -> MaybeView:
     if g.result.dtype is BOOL:
         return NotImplemented
     return running_total(g, x, dim, 0, lambda total, value: total + value)
 
 
 @lower(aten.cumprod.default)
-def cumprod(g: Lowerer, x: View, dim: Any, *, dtype: Any = None) -> View:
+def cumprod(g: Lowerer, x: View, dim: Any, *, dtype: Any = None) -> MaybeView:
     if g.result.dtype is BOOL:
         return NotImplemented
     return running_total(g, x, dim, 1, lambda total, value: total * value)
 
 
 @lower(aten.logcumsumexp.default)
-def logcumsumexp(g: Lowerer, x: View, dim: Any) -> View:
+def logcumsumexp(g: Lowerer, x: View, dim: Any) -> MaybeView:
     if not x.dtype.is_float:
         return NotImplemented
 

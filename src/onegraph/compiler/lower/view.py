@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.lowerer import Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ONE, ZERO, Index, greatest, is_not_negative, least
 
@@ -99,7 +99,7 @@ def unsqueeze(g: Lowerer, x: View, dim: Any) -> View:
 
 
 @lower(aten.slice.Tensor, aten.slice_copy.Tensor)
-def slice_(g: Lowerer, x: View, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> View:
+def slice_(g: Lowerer, x: View, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> MaybeView:
     at = dim_of(dim, x.rank)
     first, by = clamped(start, x.shape[at]), Index.of(step)
     if first is None:
@@ -132,7 +132,7 @@ def is_negative(number: Index) -> bool | None:
 
 
 @lower(aten.select.int, aten.select_copy.int)
-def select(g: Lowerer, x: View, dim: Any, index: Any) -> View:
+def select(g: Lowerer, x: View, dim: Any, index: Any) -> MaybeView:
     at, number = dim_of(dim, x.rank), Index.of(index)
     negative = is_negative(number)
     if negative is None:
@@ -175,7 +175,7 @@ def unbind(g: Lowerer, x: View, dim: Any = 0) -> tuple[View, ...]:
 
 
 @lower(aten.diagonal.default, aten.diagonal_copy.default)
-def diagonal(g: Lowerer, x: View, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> View:
+def diagonal(g: Lowerer, x: View, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> MaybeView:
     a, b, shift = dim_of(dim1, x.rank), dim_of(dim2, x.rank), Index.of(offset).constant
     if shift is None:
         return NotImplemented
@@ -197,7 +197,7 @@ def flip(g: Lowerer, x: View, dims: Sequence[Any]) -> View:
 
 
 @lower(aten.unfold.default, aten.unfold_copy.default)
-def unfold(g: Lowerer, x: View, dim: Any, size: Any, step: Any) -> View:
+def unfold(g: Lowerer, x: View, dim: Any, size: Any, step: Any) -> MaybeView:
     if x.rank == 0:
         return NotImplemented
     at, by = dim_of(dim, x.rank), Index.of(step)

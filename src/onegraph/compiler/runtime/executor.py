@@ -51,7 +51,8 @@ def find_operator(name: str) -> Callable[..., Any]:
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
-    return getattr(torch, dtype.torch_name)
+    found: torch.dtype = getattr(torch, dtype.torch_name)
+    return found
 
 
 class Executor:
