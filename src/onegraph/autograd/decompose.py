@@ -119,7 +119,9 @@ def encoder_layer(
 
     def products(x: Tensor) -> Tensor:
         inner = aten.linear.default(x, *product_1)
-        return aten.linear.default(aten.gelu.default(inner) if use_gelu else aten.relu.default(inner), *product_2)
+        inner = aten.gelu.default(inner) if use_gelu else aten.relu.default(inner)
+        result: Tensor = aten.linear.default(inner, *product_2)
+        return result
 
     for norm, part in ((norm_1, attention), (norm_2, products)):
         if norm_first:

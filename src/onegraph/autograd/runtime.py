@@ -178,7 +178,8 @@ def gradient(place: Gradient, results: Sequence[Any], laid: Sequence[Tensor], gi
     """One of the gradients that a node gives. Tangents are passed on as they were given, and views are of laid ones."""
     match place:
         case Computed(index):
-            return results[index]
+            computed: Tensor = results[index]
+            return computed
         case Tangent(position):
             return given[position]
         case Part(base, size, stride, offset):

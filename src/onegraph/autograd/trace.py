@@ -267,7 +267,7 @@ class Returned:
 
     def number(self, value: Any) -> int | Computed:
         """A symbolic number as the result that computes it; a plain one as it is."""
-        known = self.recorder.as_argument(value)
+        known: int | Node = self.recorder.as_argument(value)
         if not isinstance(known, Node):
             return known
         if known not in self._numbers:

@@ -105,7 +105,7 @@ def functional_form(op: OpOverload) -> OpOverload:
     for candidate in (stem, f"{name}_functional", f"{stem}_functional", f"_{stem}_functional"):
         packet = getattr(packets, candidate, None)
         for overload in packet.overloads() if packet is not None else ():
-            twin = getattr(packet, overload)
+            twin: OpOverload = getattr(packet, overload)
             if not twin._schema.is_mutable and _same_arguments(twin._schema.arguments, arguments):
                 return twin
     return on_copies(op)
@@ -166,7 +166,7 @@ def on_copies(op: OpOverload, gaps: bool = False) -> OpOverload:
     LIBRARY.impl(name, partial(run, op), "CompositeExplicitAutograd")
     if not schema.returns:  # whatever is written, copies of the arguments are: no fake implementation is needed
         LIBRARY.impl(name, partial(run, does_nothing), "Meta")
-    made = getattr(torch.ops.onegraph, name).default
+    made: OpOverload = getattr(torch.ops.onegraph, name).default
     _ORIGINAL[made] = op
     return made
 

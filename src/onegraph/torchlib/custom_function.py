@@ -147,6 +147,7 @@ class CustomFunction:
 
 def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
     """The end of a forward pass: what it has computed, and what it leaves on the context."""
+    applied: Applied
     function, applied, values = inputs[-1]
     ctx.needs_input_grad = ctx.needs_input_grad[:-1]
     ctx.set_materialize_grads(applied.materialize_grads)

@@ -121,7 +121,7 @@ class FakeMode(FakeTensorMode):
         """
         if isinstance(tensor, FakeTensor):
             return tensor
-        known = self._fakes.get(tensor)
+        known: FakeTensor | None = self._fakes.get(tensor)
         if known is not None:
             return known
         refuse_unsupported(tensor)
@@ -132,12 +132,12 @@ class FakeMode(FakeTensorMode):
     def _make_fake(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> FakeTensor:
         with private.disable_current_modes():
             with private.DisableTorchDispatch():
-                fake: Any = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
+                fake = FakeTensor(self, self._elem(tensor, symbolic_dims), tensor.device)
             fake = recorded_as(tensor, fake)
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         if isinstance(tensor, torch.nn.Buffer):
-            fake._is_buffer = True
+            vars(fake)["_is_buffer"] = True
         return fake
 
     def _elem(self, tensor: Tensor, symbolic_dims: Mapping[int, torch.SymInt]) -> Tensor:

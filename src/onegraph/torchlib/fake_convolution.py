@@ -62,7 +62,8 @@ def of_symbols(mode: FakeTensorMode, func: OpOverload, args: Any, kwargs: Any) -
 
 def arguments_of(func: OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:
     """The arguments of a call by their names. All are given: none of these operators has defaults."""
-    return dict(zip(_names(func), args, strict=False)) | kwargs
+    given: dict[str, Any] = dict(zip(_names(func), args, strict=False)) | kwargs
+    return given
 
 
 @cache

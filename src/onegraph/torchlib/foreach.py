@@ -69,7 +69,7 @@ def single_form(op: OpOverload) -> OpOverload | None:
     packet = getattr(torch.ops.aten, NAMES.get(name, name) + tail, None)
     wanted = {argument.name: element_type(argument) for argument in op._schema.arguments}
     for overload in packet.overloads() if packet is not None else ():
-        found = getattr(packet, overload)
+        found: OpOverload = getattr(packet, overload)
         theirs = [argument for argument in found._schema.arguments if not argument.is_out]
         if len(theirs) != len(found._schema.arguments):
             continue

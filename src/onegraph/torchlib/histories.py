@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib import private
+from onegraph.torchlib.private import FakeTensor
 
 
 def version_of(tensor: Tensor) -> int | None:
@@ -31,17 +32,20 @@ def has_plain_base(tensor: Tensor) -> bool:
         return tensor.requires_grad and tensor._base is not None and not tensor._base.requires_grad
 
 
-def recorded_as(tensor: Tensor, fake: Tensor) -> Tensor:
+def recorded_as(tensor: Tensor, fake: FakeTensor) -> FakeTensor:
     """The fake of a tensor, recorded by autograd as that is; `fake` is not recorded yet."""
     if not tensor.requires_grad:
         return fake
     with torch.enable_grad():
         if has_plain_base(tensor):
-            view = torch.ops.aten.alias.default(fake).requires_grad_()
-            return view if is_leaf(tensor) else torch.ops.aten.alias.default(view)
+            view: FakeTensor = torch.ops.aten.alias.default(fake).requires_grad_()
+            second: FakeTensor = view if is_leaf(tensor) else torch.ops.aten.alias.default(view)
+            return second
         if is_leaf(tensor):
-            return fake.requires_grad_()
+            fake.requires_grad_()
+            return fake
         computed = fake.clone().requires_grad_().clone()
+        assert isinstance(computed, FakeTensor)
     with private.DisableTorchDispatch():
         computed.data = fake  # the clone of what is not dense has other strides, and memory of its own
     return computed

@@ -83,11 +83,12 @@ def layout_of(tensor: torch.Tensor) -> tuple[int, tuple[int, ...], tuple[int, ..
     return offset, tuple(rest[: tensor.ndim]), tuple(rest[tensor.ndim :])
 
 
-def hint_of(number: Any) -> int:
+def hint_of(number: int | torch.SymInt) -> int:
     """The number itself, or its value in this trace; 2 where it has none yet."""
     if not isinstance(number, torch.SymInt):
         return number
-    return number.node.hint if number.node.has_hint() else 2
+    hint: int = number.node.hint if number.node.has_hint() else 2
+    return hint
 
 
 def is_written_twice(tensor: torch.Tensor) -> bool:

@@ -26,8 +26,9 @@ def primal(fake: FakeTensor) -> FakeTensor:
     """A new fake over the same memory, without history: a leaf if the other one requires grad."""
     with private.DisableTorchDispatch():
         elem = laid_over(fake.untyped_storage(), fake.dtype, fake.storage_offset(), fake.size(), fake.stride())
-    fresh: Any = FakeTensor(fake.fake_mode, elem, fake.device)
-    return fresh.requires_grad_(fake.requires_grad)
+    fresh = FakeTensor(fake.fake_mode, elem, fake.device)
+    fresh.requires_grad_(fake.requires_grad)
+    return fresh
 
 
 def tangent(result: Any) -> Tensor:

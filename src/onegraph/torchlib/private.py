@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,8 +31,8 @@ from torch._library.simple_registry import singleton as operator_registry
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import _DISPATCH_HANDLE_DIRECTLY as HANDLED_DIRECTLY
-from torch._subclasses.fake_tensor import _DISPATCH_META_HANDLERS as META_HANDLERS
 from torch._subclasses.fake_tensor import (
+    _DISPATCH_META_HANDLERS,
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
@@ -140,6 +140,8 @@ foreach_copy_ = torch._foreach_copy_
 AutoDispatchBelowADInplaceOrView = _C._AutoDispatchBelowADInplaceOrView
 AutoDispatchBelowAutograd = _C._AutoDispatchBelowAutograd
 PreserveDispatchKeyGuard = _C._PreserveDispatchKeyGuard
+#: What is asked of a fake tensor itself, by operator: each function takes the arguments of the call in a tuple.
+META_HANDLERS: Mapping[Any, Callable[[Any], Any]] = _DISPATCH_META_HANDLERS
 FAKE_MODE_KEY = _C._TorchDispatchModeKey.FAKE
 count_dispatch_modes = _C._len_torch_dispatch_stack
 count_function_modes = _C._len_torch_function_stack

@@ -151,7 +151,8 @@ def _over_same_memory(tensor: Tensor, storages: dict[int, torch.UntypedStorage])
 
 def _hint(number: Any) -> int:
     """A size as it is in this trace, without a guard."""
-    return number.node.hint if isinstance(number, torch.SymInt) else number
+    hint: int = number.node.hint if isinstance(number, torch.SymInt) else number
+    return hint
 
 
 def fits_in_place(func: OpOverload, tensors: Sequence[Tensor]) -> bool:

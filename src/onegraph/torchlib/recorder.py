@@ -32,7 +32,7 @@ class AtenRecorder(TorchDispatchMode):
     """
 
     def __init__(self, fake: FakeMode, rules: Mapping[Any, Rule]) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.fake = fake
         self.rules = rules
         self.graph = Graph()

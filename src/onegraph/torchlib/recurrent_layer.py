@@ -28,7 +28,11 @@ _BACKWARD = (
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 #: What aten calls the networks that have such layers.
-LAYERS: dict[str, Callable[..., Any]] = {"gru": torch.gru, "rnn_tanh": torch.rnn_tanh, "rnn_relu": torch.rnn_relu}
+LAYERS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "gru": torch.gru,
+    "rnn_tanh": torch.rnn_tanh,
+    "rnn_relu": torch.rnn_relu,
+}
 
 
 def run(

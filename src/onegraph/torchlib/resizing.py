@@ -20,11 +20,13 @@ from onegraph.torchlib.overlaps import hint_of
 aten = torch.ops.aten
 
 #: By mode, rank of the image, and whether edges are smoothed.
-_PLAIN = {
+Kernels = dict[tuple[str, int, bool], Callable[..., Tensor]]
+
+_PLAIN: Kernels = {
     **{("nearest", rank, False): getattr(aten, f"upsample_nearest{rank}d").default for rank in (1, 2, 3)},
     **{("nearest-exact", rank, False): getattr(aten, f"_upsample_nearest_exact{rank}d").default for rank in (1, 2, 3)},
 }
-_ALIGNING = {
+_ALIGNING: Kernels = {
     ("linear", 1, False): aten.upsample_linear1d.default,
     ("bilinear", 2, False): aten.upsample_bilinear2d.default,
     ("trilinear", 3, False): aten.upsample_trilinear3d.default,

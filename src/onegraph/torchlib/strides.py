@@ -41,7 +41,7 @@ def is_certainly_contiguous(sizes: Sizes, tensor: torch.Tensor) -> bool:
 
 def is_certainly_dense(tensor: torch.Tensor) -> bool:
     """Whether the elements fill a block of memory in every call, in one order of the dimensions; it asks nothing."""
-    symbols = [n.node.sizes for n in (*tensor.shape, *tensor.stride()) if isinstance(n, torch.SymInt)]
+    symbols: list[Sizes] = [n.node.sizes for n in (*tensor.shape, *tensor.stride()) if isinstance(n, torch.SymInt)]
     if not symbols:
         return is_dense(tensor.shape, tensor.stride())
     shape, strides = indices(symbols[0], tensor.shape), indices(symbols[0], tensor.stride())
@@ -99,7 +99,11 @@ def memory_order(tensor: torch.Tensor) -> list[int] | None:
 
     Its sizes and strides may be symbols; what is asked of them is guarded.
     """
-    order = sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d) == 1), reverse=True)
+
+    def key(d: int) -> tuple[int, bool]:
+        return tensor.stride(d), tensor.size(d) == 1
+
+    order = sorted(range(tensor.dim()), key=key, reverse=True)
     expected = 1
     for d in reversed(order):
         if tensor.size(d) == 1:
