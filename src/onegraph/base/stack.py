@@ -9,18 +9,19 @@ two, so that behind a large frame there is room (`push_chunk` in CPython's `Pyth
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 SLOTS = 70_000  # of 8 bytes: of a chunk of 1 MiB, 464 KiB are left for the frames of what is called
 
 
-def _call(function: Callable[..., Any], *args: Any) -> Any:
+def _call(function: Callable[..., T], *args: Any) -> T:
     return function(*args)
 
 
 _call.__code__ = _call.__code__.replace(co_stacksize=SLOTS)
 
 
-def with_room(function: Callable[..., Any], *args: Any) -> Any:
+def with_room(function: Callable[..., T], *args: Any) -> T:
     """`function(*args)`, with room for the frames of some hundred calls in it."""
     return _call(function, *args)

@@ -48,7 +48,7 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
     try:
         with COLLECTOR.while_tracing(), autocast_uncached():
             make = reported(compile_graph) if cx.config.raise_compiler_errors else compile_graph
-            compiled = make(graph.module, list(graph.examples), cx)
+            compiled: Callable[..., Any] = make(graph.module, list(graph.examples), cx)
     finally:
         _C.looking(looking)
         graph.release()

@@ -38,7 +38,7 @@ RETURN, YIELD, GENERATOR = -1, -2, -3
 
 #: Gets the machine (see `interp.machine`), the frame and the instruction. It gives the index of the next instruction,
 #: None for the one that follows, or a signal.
-Handler = Callable[[Any, Frame, Instr], Any]
+Handler = Callable[[Any, Frame, Instr], int | None]
 
 Mark = Literal[
     "ends",  # the instruction that follows is not come to

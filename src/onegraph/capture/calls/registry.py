@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 
@@ -25,6 +25,8 @@ from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import NATIVE
 
+H = TypeVar("H", bound=Handler)
+P = TypeVar("P", bound=PassingHandler)
 Depth = Literal["identity", "level", "pairs", "deep"]
 
 
@@ -65,9 +67,9 @@ def _row(function: Any) -> Row:
 
 
 @overload
-def policy(*functions: Any, passing: Literal[False] = False) -> Callable[[Handler], Handler]: ...
+def policy(*functions: Any, passing: Literal[False] = False) -> Callable[[H], H]: ...
 @overload
-def policy(*functions: Any, passing: Literal[True]) -> Callable[[PassingHandler], PassingHandler]: ...
+def policy(*functions: Any, passing: Literal[True]) -> Callable[[P], P]: ...
 def policy(*functions: Any, passing: bool = False) -> Any:
     """Handle calls of these functions (by identity) with the decorated one.
 

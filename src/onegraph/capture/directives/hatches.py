@@ -85,7 +85,8 @@ class error_on_graph_break:  # noqa: N801 - a context manager in the spelling of
         _C.exchange_setting("error_on_graph_break", self._outer.pop())
 
     def __call__(self, function: F) -> F:
-        return under(error_on_graph_break, self.error, function)
+        decorated: F = under(error_on_graph_break, self.error, function)
+        return decorated
 
 
 class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spelling of a function
@@ -111,7 +112,8 @@ class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spel
         _C.exchange_setting("nested_graph_breaks", self._outer.pop())
 
     def __call__(self, function: F) -> F:
-        return under(disable_nested_graph_breaks, None, function)
+        decorated: F = under(disable_nested_graph_breaks, None, function)
+        return decorated
 
 
 #: What a class makes of functions: hatches go inside.
@@ -216,7 +218,8 @@ marks.mark(skip, disable_while_tracing)
 def rebuild_disabled(rebuild: Any, value: Any) -> str:
     """A function that the trace has disabled is disabled again."""
     parts = (rebuild.value(value.__wrapped__), repr(value.code is None), repr(value.reason))
-    return rebuild.assign(f"{rebuild.const(disable_function)}({', '.join(parts)})")
+    variable: str = rebuild.assign(f"{rebuild.const(disable_function)}({', '.join(parts)})")
+    return variable
 
 
 def disable_function(function: Any, recursive: bool, reason: str | None) -> Any:
@@ -274,12 +277,12 @@ class ModuleWithCall:
         return make(copy.copy(original), *others)
 
 
-def module_with_call(original: torch.nn.Module, call: Any, mixin: type, facts: dict[str, Any]) -> Any:
+def module_with_call(original: torch.nn.Module, call: Any, mixin: type, facts: dict[str, Any]) -> torch.nn.Module:
     """A module of the same class, with the methods of the mixin, that shares the original's state; called as `call`."""
     cls = type(original)
     if issubclass(cls, mixin):  # once more: what is mixed in last comes first
         mixin = type(mixin.__name__, (), {name: value for name, value in vars(mixin).items() if callable(value)})
     members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__call__": staticmethod(call), **facts}
-    made: Any = object.__new__(type(cls.__name__, (mixin, cls), members))
+    made: torch.nn.Module = object.__new__(type(cls.__name__, (mixin, cls), members))
     object.__setattr__(made, "__dict__", original.__dict__)
     return made

@@ -150,7 +150,8 @@ class frozen:  # noqa: N801 - a context manager in the spelling of a function
         FROZEN.depth -= 1
 
     def __call__(self, function: F) -> F:
-        return run(function)
+        decorated: F = run(function)
+        return decorated
 
 
 def run(fn: Any = None) -> Any:

@@ -115,7 +115,8 @@ def nonstrict_trace(fn: F) -> F:
         InvalidArgument: if it cannot be called.
     """
     if isinstance(fn, DESCRIPTORS):
-        return within(fn, nonstrict_trace)
+        descriptor: F = within(fn, nonstrict_trace)
+        return descriptor
     check_callable("nonstrict_trace", fn)
 
     @functools.wraps(fn)
@@ -141,7 +142,8 @@ def assume_constant_result(fn: F) -> F:
     Raises:
         InvalidArgument: if it cannot be called.
     """
-    return each("assume_constant_result", fn, policy.call_for_constant)
+    marked: F = each("assume_constant_result", fn, policy.call_for_constant)
+    return marked
 
 
 def substitute_in_graph(

@@ -23,7 +23,7 @@ from onegraph.capture.heap.native_calls import ITEMS, refuse_asked
 from onegraph.capture.heap.tensor_texts import Shown, is_marked, measures, refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.exact_types import compares_by_identity, isinstance, plain
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
 from onegraph.capture.pyobject.native_members import ARGUMENTS_OF
 from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS, SYMBOLIC, Arithmetic
@@ -102,7 +102,7 @@ class Operators(Attributes):
         refuse_marked(a, b)
         refuse_items_beside_tensors(a, b)
         for value in (a, b):
-            if type(value).__eq__ is not object.__eq__ or op not in ("==", "!="):
+            if not compares_by_identity(type(value)) or op not in ("==", "!="):
                 self.world.refuse_opaque(value)
         self.world.told_apart(a, b)
         left, right = self.numbers.truth_value(a), self.numbers.truth_value(b)
@@ -191,7 +191,8 @@ class Operators(Attributes):
 
     def _printable(self, value: Any) -> Any:
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
-        if type(value).__repr__ is not object.__repr__ or type(value).__str__ is not object.__str__:
+        cls: Any = type(value)
+        if cls.__repr__ is not object.__repr__ or cls.__str__ is not object.__str__:
             self.world.refuse_opaque(value)
         if hides_text(self.world.filled(value), set()):
             raise GraphBreak(TEXT_OF_CONTAINER)

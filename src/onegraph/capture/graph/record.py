@@ -434,7 +434,8 @@ def has_storage(value: Any) -> bool:
 
 def storage_of(tensor: torch.Tensor) -> int:
     with DisableTorchFunction():
-        return tensor.untyped_storage()._cdata
+        address: int = tensor.untyped_storage()._cdata
+    return address
 
 
 def is_recorded(tensor: torch.Tensor) -> bool:

@@ -283,6 +283,7 @@ class Together(GuardKind):
     several = relates = True
 
     def text(self, guard: Guard, what: str) -> str:
+        predicate: Predicate
         others, predicate = guard.arg
         return predicate.text(what, *map(written, others))
 

@@ -73,13 +73,14 @@ class Path:
     """What is read from a base. Its hash goes over all bases, and tables ask for it all the time: it is kept."""
 
     __slots__ = ("_hash",)
+    _hash: int
 
 
 def hashed_once(kind: Any) -> Any:
     """The class with a hash that is computed at most once for an instance."""
-    compute = kind.__hash__
+    compute: Callable[[Path], int] = kind.__hash__
 
-    def __hash__(self: Any) -> int:
+    def __hash__(self: Path) -> int:
         try:
             return self._hash
         except AttributeError:
@@ -154,7 +155,7 @@ def base_of(source: Source) -> Source | None:
             assert_never(source)
 
 
-def member_at(base: Source, cls: type, member: Member) -> Source:
+def member_at(base: Source, cls: type, member: Member[Any]) -> Source:
     """Where an instance of a class, found at `base`, has a member: its attribute of that name, if nothing hides it."""
     return Through(base, hidden_member(member, cls)) if member.is_hidden(cls) else Attr(base, member.name)
 

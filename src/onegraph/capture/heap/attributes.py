@@ -121,7 +121,10 @@ class Attributes(Machine):
         if TRACEBACK_OF(exception) is not None:  # it was raised again: its entries are of both kinds
             raise refused_object(real)
         source = self.world.origin[id(exception)]
-        return self.world.admit(TRACEBACK_OF(real), member_at(source, type(real), TRACEBACK_OF))
+        admitted: types.TracebackType = self.world.admit(
+            TRACEBACK_OF(real), member_at(source, type(real), TRACEBACK_OF)
+        )
+        return admitted
 
     def generic_getattr(self, obj: Any, name: str, rest: Rest | None = None) -> Any:
         if id(obj) in self.world.opaque:

@@ -21,7 +21,7 @@ from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.capture.pyobject.weakly_known import weakly
 
 T = TypeVar("T")
-BY_IDENTITY = (object.__hash__, torch.Tensor.__hash__)
+BY_IDENTITY: tuple[object, ...] = (object.__hash__, torch.Tensor.__hash__)
 
 
 class Unknowable(Exception):
@@ -139,7 +139,7 @@ class Keys:
             except Unknowable:
                 self.length_matters(entry.shadow)
 
-    def find(self, operation: Any, container: Any, key: Any, *more: Any) -> Any:
+    def find(self, operation: Callable[..., T], container: Any, key: Any, *more: Any) -> T:
         """A native operation on a dict or a set: what it asks the key is code of the program that is traced too."""
         direct = type(key) in ATOMS or not self.runs_code(key)
         return operation(container, key, *more) if direct else self.natively(operation, container, key, *more)

@@ -8,7 +8,7 @@ import io
 import operator
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -28,6 +28,7 @@ from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import ScriptFunction, ScriptMethod
 
+T = TypeVar("T")
 NATIVE_FUNCTIONS = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
@@ -50,7 +51,7 @@ QUIET = ATOMS | {
 CALLING = (collections.defaultdict, functools._lru_cache_wrapper)
 
 
-def taken(native: Any, name: str, owner: type, result: Any) -> Any:
+def taken(native: Callable[[Any], T], name: str, owner: type, result: Any) -> T:
     """What a native function makes of what the method `name` of a class has given: it may refuse it, or convert it."""
     asked = type(owner.__name__, (), {name: lambda self: result})
     return native(asked())

@@ -32,7 +32,7 @@ from onegraph.capture.heap.namespaces import Namespaces
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import Record, rule_of
 from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED
-from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.capture.pyobject.exact_types import compares_by_identity, isinstance, plain
 from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy, filled_slots, instance_dict, slots_of
 from onegraph.capture.pyobject.native_members import Member
 from onegraph.capture.pyobject.special_methods import StatefulClasses
@@ -218,7 +218,7 @@ class World(Namespaces, Keys):
         while todo:
             a, b = todo.pop()
             for value in (a, b):
-                if type(value).__eq__ is not object.__eq__:
+                if not compares_by_identity(type(value)):
                     self.refuse_opaque(value)
             if a is b or type(a) is not type(b) or type(a) in ATOMS or (id(a), id(b)) in seen:
                 continue

@@ -112,7 +112,9 @@ class Builders(Part):
     def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
         """The attributes of a class pattern, None if it does not match."""
         if not issubclass(type(cls), type):
-            return self.native_instruction(Instr("MATCH_CLASS", positional), (subject, cls, names))  # which raises
+            found: tuple[Any, ...] | None
+            found = self.native_instruction(Instr("MATCH_CLASS", positional), (subject, cls, names))  # which raises
+            return found
         if not self.call(isinstance, (subject, cls), {}):
             return None
         seen: set[str] = set()

@@ -81,7 +81,8 @@ class Calls(Part):
         binder = FunctionType(binder_code(code), function.__globals__, function.__name__, defaults)
         binder.__kwdefaults__ = keyword_defaults
         binder.__qualname__ = function.__qualname__
-        return binder(*args, **kwargs)
+        bound: dict[str, Any] = binder(*args, **kwargs)
+        return bound
 
     def defaults(self, function: FunctionType) -> tuple[tuple[Any, ...] | None, dict[str, Any] | None]:
         """The default values of a function's parameters: positional, keyword-only."""

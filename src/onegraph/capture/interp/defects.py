@@ -18,9 +18,9 @@ class Defect(Abort):
 
 def is_defect(error: BaseException) -> bool:
     """Whether an object or a module of onegraph lacks an attribute or a name that onegraph asked for."""
-    if not isinstance(error, AttributeError | NameError) or TRACEBACK_OF(error) is None:
+    if not isinstance(error, AttributeError | NameError) or (entry := TRACEBACK_OF(error)) is None:
         return False
-    return _looked_up(TRACEBACK_OF(error)) and (isinstance(error, NameError) or _is_own(error.obj))
+    return _looked_up(entry) and (isinstance(error, NameError) or _is_own(error.obj))
 
 
 def _is_own(owner: Any) -> bool:

@@ -79,13 +79,14 @@ class Errors(Part):
 
     def _instance(self, value: Any, refusal: str) -> BaseException:
         if issubclass(type(value), type) and BaseException in mro_of(value):
-            made = self.call(value, (), {})
+            made: BaseException = self.call(value, (), {})
             if BaseException not in mro_of(type(made)):
                 raise TypeError(f"calling {value} should have returned an instance of BaseException, not {type(made)}")
             return made
         if BaseException not in mro_of(type(value)):
             raise TypeError(refusal)
-        return value
+        raised: BaseException = value
+        return raised
 
     def on_raise(self, frame: Frame, raised: BaseException) -> None:
         """An exception has left the frame's instruction: give it its context and its traceback."""

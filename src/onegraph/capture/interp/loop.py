@@ -14,6 +14,7 @@ def run(machine: Any, frame: Frame, thrown: BaseException | None = None) -> int:
     Raises what the frame does not handle. An `Abort` passes without looking at handlers, and leaves nothing that could
     run later.
     """
+    following: int | None
     program = frame.program
     steps = pause = frame.steps
     ip = frame.ip

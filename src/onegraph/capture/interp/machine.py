@@ -119,8 +119,9 @@ class Machine(Names, Attributes, Protocols, Builders, Calls, Errors):
         """A real generator that runs the frame, so that native code can consume it."""
         if frame.bytecode.code.co_flags & _ASYNCHRONOUS:
             raise Unsupported(f"asynchronous code: {frame.bytecode.code.co_qualname}")
-        made: Any = self._drive(frame)
-        made.__name__, made.__qualname__ = frame.function.__name__, frame.function.__qualname__
+        made = self._drive(frame)
+        named: Any = made
+        named.__name__, named.__qualname__ = frame.function.__name__, frame.function.__qualname__
         frame.generator = weakref.ref(made)
         return made
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.interp.lookup import ClassLookup
 
 Operation = Callable[..., Any]
+T = TypeVar("T")
+
+
+class NativeCall(Protocol):
+    """Runs native code that may call methods of the program's objects."""
+
+    def __call__(self, function: Callable[..., T], *args: Any) -> T: ...
 
 
 class Part:
@@ -16,7 +23,7 @@ class Part:
 
     type_lookup: ClassLookup
     frames: list[Frame]
-    natively: Operation
+    natively: NativeCall
     native_instruction: Operation
 
     call: Operation

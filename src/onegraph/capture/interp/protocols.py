@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from types import FunctionType, WrapperDescriptorType
-from typing import Any
+from typing import Any, TypeVar
 
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.bytecode.refusals import COUNTS_VALUES, NO_CONTAINER
@@ -68,11 +68,13 @@ _CONVERT: dict[str, tuple[Callable[[Any], str], str]] = {
 _SEQUENCES = frozenset({list, tuple, str, bytes, range})
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice, type(None)})
 
+T = TypeVar("T")
+
 
 class Protocols(Part):
     """The part of the machine that operates on objects."""
 
-    def natively(self, function: Any, *args: Any) -> Any:
+    def natively(self, function: Callable[..., T], *args: Any) -> T:
         """Run native code that may call methods of the program's objects."""
         return function(*args)
 

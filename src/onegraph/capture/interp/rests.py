@@ -49,8 +49,10 @@ def inner() -> Any:
 def finish_of(rest: Rest, frame: Frame) -> FunctionType | str | None:
     """How `rest` finishes the instruction that runs in `frame`; the reason if it is not one of its own."""
     instr = frame.bytecode.instrs[frame.ip]
+    finish: FunctionType | None
     if instr.op in rest.finish:
-        return rest.finish[instr.op]
+        finish = rest.finish[instr.op]
+        return finish
     if instr.op in ("CALL", "CALL_KW"):
         count = instr.arg if instr.op == "CALL" else instr.arg[0]
         first, second = frame.stack[len(frame.stack) - count - 2 :][:2]
@@ -150,12 +152,12 @@ def found(item: Any, refusal: str) -> bool:
 
 
 class Answering:
-    """An object with this hash."""
+    """An object with this hash, which `hash` refuses if it is no number."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> Any:
         return self.answer
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onegraph._C import answers_itself as answers_itself
 from onegraph._C import class_version, is_of, look_up
 
 #: The bases of a class, and its names, read without asking its own class.
-mro_of = type.__dict__["__mro__"].__get__
-dict_of = type.__dict__["__dict__"].__get__
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+dict_of: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
 _NOTHING = object()
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def defined(cls: type, name: str) -> Any:
 def defines(cls: type, name: str) -> bool:
     """Whether a class has an attribute for its objects: it is not asked, for which its own class may have code."""
     return look_up(cls, name, _NOTHING) is not _NOTHING
+
+
+def compares_by_identity(cls: Any) -> bool:
+    """Whether `==` of a class's objects is that of `object`."""
+    return cls.__eq__ is object.__eq__
 
 
 def is_descriptor(value: Any) -> bool:

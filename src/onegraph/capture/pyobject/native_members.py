@@ -5,14 +5,17 @@ from __future__ import annotations
 import collections
 import functools
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from onegraph._C import is_generic
 from onegraph.capture.pyobject.exact_types import defined, dict_of, mro_of
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Generic[T]):
     """What a native type, or a class with slots, has for what its instances hold; a function of an instance."""
 
     descriptor: Any
@@ -21,10 +24,11 @@ class Member:
     def name(self) -> str:
         return str(self.descriptor.__name__)
 
-    def __call__(self, value: Any) -> Any:
-        return self.descriptor.__get__(value, type(value))
+    def __call__(self, value: Any) -> T:
+        held: T = self.descriptor.__get__(value, type(value))
+        return held
 
-    def set(self, value: Any, contents: Any) -> None:
+    def set(self, value: Any, contents: T) -> None:
         self.descriptor.__set__(value, contents)
 
     def is_hidden(self, cls: type) -> bool:
@@ -48,12 +52,12 @@ class HiddenMember:
         return dict_of(mro_of(type(value))[self.place])[self.name].__get__(value, type(value))
 
 
-def hidden_member(member: Member, cls: type) -> HiddenMember:
+def hidden_member(member: Member[Any], cls: type) -> HiddenMember:
     owner = member.descriptor.__objclass__
     return HiddenMember(owner.__qualname__, mro_of(cls).index(owner), member.name)
 
 
-def _members(kind: type, names: str) -> tuple[Member, ...]:
+def _members(kind: type, names: str) -> tuple[Member[Any], ...]:
     return tuple(Member(dict_of(kind)[name]) for name in names.split())
 
 
@@ -64,6 +68,7 @@ MAXLEN_OF, FACTORY_OF = *_members(collections.deque, "maxlen"), *_members(collec
 ARGUMENTS_OF, CAUSE_OF, CONTEXT_OF, SUPPRESSES_CONTEXT = EXCEPTION = _members(
     BaseException, "args __cause__ __context__ __suppress_context__"
 )
+TRACEBACK_OF: Member[TracebackType | None]
 (TRACEBACK_OF,) = _members(BaseException, "__traceback__")
 #: What wraps functions, and the members that they are.
 WRAPPED = {
@@ -72,7 +77,7 @@ WRAPPED = {
 }
 
 
-def wrapped_member(wrapper: Any, name: str) -> Member:
+def wrapped_member(wrapper: Any, name: str) -> Member[Any]:
     """The member with a function that a property, a class method or a static method wraps."""
     return next(WRAPPED[kind] for kind in mro_of(type(wrapper)) if kind in WRAPPED)[name]
 

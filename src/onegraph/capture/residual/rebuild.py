@@ -157,7 +157,7 @@ class Rebuild:
             return f"{self.source(base)}[{self.key(key)}]"
         return f"{self.const(kind.__getitem__)}({self.source(base)}, {self.key(key)})"
 
-    def instance_dict(self, name: str, cls: type) -> str:
+    def instance_dict(self, name: str, cls: Any) -> str:
         """The instance dictionary of the object in a variable, read without the methods of its class."""
         if cls.__getattribute__ is object.__getattribute__ or issubclass(cls, type):
             return f"{name}.__dict__"

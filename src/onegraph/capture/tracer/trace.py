@@ -12,6 +12,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from onegraph import _C
 from onegraph.base.context import Context
@@ -147,7 +148,8 @@ class Trace:
         flags = mode_flags()
         self._modes.enter_context(self.fake)
         set_mode_flags(flags)
-        self.recorder.__enter__()  # what the program has entered may be above or below it: the stack is put back
+        # What the program has entered may be above or below the recorder: the stack is put back.
+        TorchFunctionMode.__enter__(self.recorder)
         return self.tracer.run_frame(frame)
 
     def pause(self) -> None:

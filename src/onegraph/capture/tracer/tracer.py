@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -86,6 +86,8 @@ from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreig
 from onegraph.capture.tracer.frames import Frames
 from onegraph.capture.tracer.reentry import Reentry
 from onegraph.torchlib.private import TensorBase
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,8 @@ class Tracer(Frames, Containers):
         if self.outside is None:
             self.on_unhandled()
             return None
-        return self.world.admit(self.outside, Through(NOWHERE, handled_now))
+        handled: BaseException = self.world.admit(self.outside, Through(NOWHERE, handled_now))
+        return handled
 
     def _context(self, raised: BaseException | None = None) -> BaseException | None:
         """Python has chained what native code raises here to the real exception that is handled around the trace."""
@@ -412,7 +415,7 @@ class Tracer(Frames, Containers):
     def _is_safe(self, receiver: Any) -> bool:
         return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
 
-    def run_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_native(self, function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Call a native function on shadows, filled as far as it will look."""
         depth = depth_of(function)
         if depth != "identity":
@@ -437,18 +440,19 @@ class Tracer(Frames, Containers):
         if is_torch(function) or isinstance(function, types.FunctionType):
             refuse_tensor_like((args, kwargs))
             return function(*args, **kwargs)
-        made = run_among(self.frames[-1].globals, _C.trace_hook(self._reentry), function, args, kwargs)
+        made: Any = run_among(self.frames[-1].globals, _C.trace_hook(self._reentry), function, args, kwargs)
         self.world.note_hashed(made, bound_to(function))
         if type(made) is str:
-            return self.world.with_addresses(made)
-        if isinstance(made, type) and (isinstance(function, type) or getattr(function, "__name__", "") == "__new__"):
+            made = self.world.with_addresses(made)
+        elif isinstance(made, type) and (isinstance(function, type) or getattr(function, "__name__", "") == "__new__"):
             self.world.made_classes[id(made)] = made
         for each in made if type(made) is tuple else (made,):  # `tee` makes several
             if isinstance(each, UNREDUCED):
                 self.note_birth(each)
-        return made
+        result: T = made
+        return result
 
-    def natively(self, function: Any, *args: Any) -> Any:
+    def natively(self, function: Callable[..., T], *args: Any) -> T:
         if all(type(value) in QUIET or isinstance(value, torch.Tensor) for value in args):
             return function(*args)
         with _C.trace_hook(self._reentry):

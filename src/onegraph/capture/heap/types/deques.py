@@ -91,7 +91,8 @@ def _adding(method: Any, single: Any) -> None:
         tracer.world.touch(shadow)
         entry = tracer.world.records.get(id(shadow))
         if entry is None or entry.complete or len(values) != 1:
-            return tracer.run_native(method, args, kwargs)
+            tracer.run_native(method, args, kwargs)
+            return
         for value in values if method is single else list(tracer.iterate(values[0])):
             single(shadow, value)
             entry.snapshot.append((single, tracer.world.keep(value)))

@@ -13,7 +13,7 @@ from onegraph.capture.heap.type_rules import Rebuilding, Record, TypeRule, admit
 from onegraph.capture.heap.types.objects import admit_member, begin_shadow, contains, rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, UNFILLED, keys_of, same_key
-from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.exact_types import compares_by_identity, isinstance
 from onegraph.capture.pyobject.native_members import FACTORY_OF
 from onegraph.capture.pyobject.weakly_known import passes_away
 
@@ -112,7 +112,7 @@ class Dicts(TypeRule):
 
 def is_exact(key: Any) -> bool:
     """Whether a key equals nothing but itself, and may be kept alive."""
-    return type(key).__eq__ is object.__eq__ and not passes_away(key)
+    return compares_by_identity(type(key)) and not passes_away(key)
 
 
 def has_changed(entry: Record, key: Any) -> bool:

@@ -63,6 +63,6 @@ def maker_of(cls: type) -> Any:
     return cls
 
 
-def own_fields(error: BaseException) -> list[Member]:
+def own_fields(error: BaseException) -> list[Member[Any]]:
     """The fields of an exception of native code. (Those of a group are its arguments.)"""
     return [] if isinstance(error, BaseExceptionGroup) else [Member(each) for _, each in exception_fields(type(error))]

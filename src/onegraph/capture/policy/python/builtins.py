@@ -20,6 +20,7 @@ import time
 import types
 import typing
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -116,7 +117,7 @@ def id_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     return number
 
 
-def identity(tracer: Tracing, value: Any, number: Any) -> int:
+def identity(tracer: Tracing, value: Any, number: Callable[[Any], int]) -> int:
     """The number that `id` or `hash` gives the real object. That of an object of the trace must not outlive it."""
     real = tracer.world.real(value)
     if tracer.world.is_outside(value):
@@ -145,7 +146,8 @@ def attribute_name(name: Any) -> str:
     """The name that is asked for, which native code wants to be a string."""
     if not isinstance(name, str):
         object.__getattribute__(None, name)  # which raises
-    return name
+    text: str = name
+    return text
 
 
 @policy(*{object.__setattr__, type.__setattr__, types.ModuleType.__setattr__})  # some are the same from Python 3.13 on
@@ -310,7 +312,8 @@ def missing(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 @policy(dict.__contains__)
 def dict_contains(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return tracer.world.present(args[0], tracer.numbers.concrete_deep(args[1], "hash"))
+    found: bool = tracer.world.present(args[0], tracer.numbers.concrete_deep(args[1], "hash"))
+    return found
 
 
 @policy(functools.cached_property.__get__)
@@ -331,7 +334,8 @@ def cached_property(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, An
 
 @policy(str.__mod__)
 def modulo(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    return tracer.binary("%", *args)
+    text: str = tracer.binary("%", *args)
+    return text
 
 
 @policy(ascii)

@@ -255,7 +255,7 @@ def reduce_ex(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def count_elements(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     counts, items = args
     count = collections._count_elements  # type: ignore[attr-defined]
-    return tracer.run_native(count, (counts, list(tracer.iterate(items))), kwargs)
+    tracer.run_native(count, (counts, list(tracer.iterate(items))), kwargs)
 
 
 @policy(any)

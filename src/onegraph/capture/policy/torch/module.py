@@ -111,7 +111,8 @@ def set_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 
 
 def attributes_of(tracer: Tracing, attributes: dict[str, Any], table: str) -> dict[str, Any]:
-    return tracer.world.lookup(attributes, table)
+    entries: dict[str, Any] = tracer.world.lookup(attributes, table)
+    return entries
 
 
 @policy(private.get_module_name)

@@ -20,7 +20,7 @@ if not VMAP.is_there:
 
 @policy(VMAP.increment)
 def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level = VMAP.increment_native(*args)
+    level: int = VMAP.increment_native(*args)
     node = tracer.recorder.graph.call_function(VMAP.increment_native, tracer.recorder.as_argument(args))
     tracer.open_levels[level] = node
     return level
@@ -28,7 +28,7 @@ def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 @policy(VMAP.decrement)
 def leave_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level = VMAP.decrement_native()
+    level: int = VMAP.decrement_native()
     tracer.recorder.graph.call_function(VMAP.decrement_native)
     del tracer.open_levels[level]
     return level
@@ -47,11 +47,13 @@ def unbatch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     return noted(tracer, VMAP.remove_native, tensor, (level, size, dim), (tracer.open_levels[level], size, dim))
 
 
-def noted(tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]) -> Any:
+def noted(
+    tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]
+) -> torch.Tensor:
     """Call a function that the mode does not see, and record it; `later` names the level by its node."""
     recorder = tracer.recorder
     with DisableTorchFunction():
-        result = function(tensor, *now)
+        result: torch.Tensor = function(tensor, *now)
     node = recorder.graph.call_function(function, recorder.as_argument((tensor, *later)))
     recorder.bind_result(node, result)
     return result
