@@ -22,7 +22,8 @@ register_backend = lookup_backend = dont_skip_tracing = unchanged
 
 
 def substitute_in_graph(original: Any, **options: Any) -> Callable[[Any], Any]:
-    return unchanged()
+    decorator: Callable[[Any], Any] = unchanged()
+    return decorator
 
 
 class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager in the spelling of a function

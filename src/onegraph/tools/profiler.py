@@ -33,7 +33,8 @@ class CompileProfiler:
     def __call__(self, module: Any, examples: list[Any]) -> Callable[..., Any]:
         self.graph_count += 1
         self.op_count += sum(node.op.startswith("call_") for node in module.graph.nodes)
-        return module.forward
+        forward: Callable[..., Any] = module.forward
+        return forward
 
     def __enter__(self) -> CompileProfiler:
         self._leave = EVENTS.subscribe(self._note)
