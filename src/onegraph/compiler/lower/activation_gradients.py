@@ -10,7 +10,7 @@ import torch
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.pointwise import pointwise
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of, pieces
 from onegraph.compiler.lower.views import View
@@ -91,7 +91,9 @@ def log_sigmoid_backward(gradient: Scalar, x: Scalar, small: Scalar) -> Scalar:
 
 
 @lower(aten.elu_backward.default)
-def elu_backward(g: Lowerer, gradient: View, alpha: Any, scale: Any, input_scale: Any, of_result: bool, x: View) -> Any:
+def elu_backward(
+    g: Lowerer, gradient: View, alpha: Any, scale: Any, input_scale: Any, of_result: bool, x: View
+) -> MaybeView:
     """`of_result`: the function's result is given in the place of its argument."""
     if not all(isinstance(number, int | float) for number in (alpha, scale, input_scale)):
         return NotImplemented

@@ -13,7 +13,7 @@ from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.pointwise import pointwise, rounded
 from onegraph.compiler.lower.promotion import promoted
-from onegraph.compiler.lower.registry import FRACTIONAL, lower
+from onegraph.compiler.lower.registry import FRACTIONAL, MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, apply, compare, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -62,7 +62,7 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
 
 
 @lower(aten.pow.Tensor_Scalar)
-def pow_scalar(g: Lowerer, x: View, exponent: Any) -> Any:
+def pow_scalar(g: Lowerer, x: View, exponent: Any) -> MaybeView:
     """A known exponent: products, roots and reciprocals where eager uses them. (In float16 it uses no roots.)"""
     value = exponent.constant if isinstance(exponent, Index) else exponent
     result = g.result
@@ -104,7 +104,7 @@ def product_of(x: Scalar, count: int) -> Scalar:
 
 
 @lower(aten.pow.Tensor_Tensor, aten.pow.Scalar)
-def pow_tensor(g: Lowerer, x: Any, y: View) -> Any:
+def pow_tensor(g: Lowerer, x: Any, y: View) -> MaybeView:
     result = g.result
     if not result.dtype.is_float:
         return NotImplemented
@@ -269,7 +269,7 @@ def copysign(x: Scalar, y: Scalar) -> Scalar:
 
 
 @lower(aten.nextafter.default)
-def nextafter(g: Lowerer, x: View, y: View) -> Any:
+def nextafter(g: Lowerer, x: View, y: View) -> MaybeView:
     """In the type itself: kernels compute 16-bit floats in f32, where the next number is another."""
     result = g.result
     if result.dtype.compute is not result.dtype:
@@ -315,7 +315,7 @@ def sinc(x: Scalar) -> Scalar:
 
 
 @lower(aten.addr.default)
-def addr(g: Lowerer, x: View, a: View, b: View, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addr(g: Lowerer, x: View, a: View, b: View, *, beta: Any = 1, alpha: Any = 1) -> MaybeView:
     """x + a * b, for every pair of elements."""
     result = g.result
     factors = [v.constant if isinstance(v, Index) else v for v in (beta, alpha)]
@@ -461,7 +461,7 @@ FRACTIONAL |= {aten.masked_fill.Scalar, aten.where.ScalarSelf, aten.where.Scalar
 
 
 @lower(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
+def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> MaybeView:
     result = g.result
     if isinstance(value, complex) or (isinstance(value, Index) and value.constant is None):
         return NotImplemented
@@ -477,7 +477,7 @@ def masked_fill(g: Lowerer, x: View, mask: View, value: Any) -> Any:
 
 
 @lower(aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
-def where_scalar(g: Lowerer, condition: View, a: Any, b: Any) -> Any:
+def where_scalar(g: Lowerer, condition: View, a: Any, b: Any) -> MaybeView:
     result = g.result
 
     def operand(cell: Cell, value: Any, dtype: DType) -> Scalar:

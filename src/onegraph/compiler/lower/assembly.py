@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower.arguments import fits, number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
-from onegraph.compiler.lower.registry import POINTWISE, lower
+from onegraph.compiler.lower.registry import POINTWISE, MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import dim_of
 from onegraph.compiler.lower.views import View
@@ -46,7 +46,7 @@ def _chosen(g: Lowerer, pieces: Sequence[View], dim: int) -> View:
 
 
 @lower(aten.cat.default)
-def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
+def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> MaybeView:
     """Each piece is written to its place in the result, or chosen where an element is used."""
     result = g.result
     pieces = [x for x in tensors if not (x.rank == 1 and x.shape[0].constant == 0 and len(result.shape) != 1)]
@@ -60,7 +60,7 @@ def cat(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
 
 
 @lower(aten.stack.default)
-def stack(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> Any:
+def stack(g: Lowerer, tensors: Sequence[View], dim: Any = 0) -> MaybeView:
     d = dim_of(dim, len(g.result.shape))
     if is_empty(g.result.shape):
         return NotImplemented
@@ -80,7 +80,7 @@ def _paddings(pad: Sequence[Any], rank: int) -> list[tuple[int, int]] | None:
 
 
 @lower(aten.constant_pad_nd.default)
-def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> Any:
+def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> MaybeView:
     around = _paddings(pad, x.rank)
     if around is None or isinstance(value, complex) or not fits(value, x.dtype):
         return NotImplemented
@@ -101,7 +101,7 @@ def constant_pad(g: Lowerer, x: View, pad: Sequence[Any], value: Any = 0) -> Any
 
 
 @lower(aten.replication_pad1d.default, aten.replication_pad2d.default, aten.replication_pad3d.default)
-def replication_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> Any:
+def replication_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> MaybeView:
     around = _paddings(pad, x.rank)
     if around is None:
         return NotImplemented
@@ -115,7 +115,7 @@ def replication_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> Any:
 
 
 @lower(aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default)
-def reflection_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> Any:
+def reflection_pad(g: Lowerer, x: View, pad: Sequence[Any]) -> MaybeView:
     around = _paddings(pad, x.rank)
     if around is None:
         return NotImplemented

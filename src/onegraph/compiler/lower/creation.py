@@ -108,7 +108,7 @@ def arange_step(g: Lowerer, start: Any, end: Any, step: Any = 1, **_: Any) -> Vi
 
 
 @lower(aten.linspace.default)
-def linspace(g: Lowerer, start: Any, end: Any, steps: Any, **_: Any) -> Any:
+def linspace(g: Lowerer, start: Any, end: Any, steps: Any, **_: Any) -> MaybeView:
     """The second half counts back from the end, so that both ends are exact."""
     result = g.result
     count = static(steps)
@@ -149,7 +149,7 @@ def eye(g: Lowerer, *_: Any, **__: Any) -> View:
 
 
 @lower(aten.diag_embed.default)
-def diag_embed(g: Lowerer, x: View, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> Any:
+def diag_embed(g: Lowerer, x: View, offset: Any = 0, dim1: Any = -2, dim2: Any = -1) -> MaybeView:
     rank, by = x.rank + 1, static(offset)
     a, b = dim_of(dim1, rank), dim_of(dim2, rank)
     if by is None:

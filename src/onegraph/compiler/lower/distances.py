@@ -12,7 +12,7 @@ from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.statistics import norm_root, norm_term
 from onegraph.compiler.lower.views import Shape, View
@@ -37,7 +37,7 @@ def _distances(g: Lowerer, shape: Shape, length: Index, power: float, difference
 
 
 @lower(aten._cdist_forward.default)
-def cdist(g: Lowerer, x: View, y: View, p: Any, mode: Any = None) -> Any:
+def cdist(g: Lowerer, x: View, y: View, p: Any, mode: Any = None) -> MaybeView:
     power, how = float(number_of(p)), static(mode) if mode is not None else 0
     shape = g.result.shape
     if not x.dtype.is_float or x.shape[-1].constant in (0, None) or power < 0:
@@ -55,7 +55,7 @@ def cdist(g: Lowerer, x: View, y: View, p: Any, mode: Any = None) -> Any:
 
 
 @lower(aten._pdist_forward.default)
-def pdist(g: Lowerer, x: View, p: Any = 2.0) -> Any:
+def pdist(g: Lowerer, x: View, p: Any = 2.0) -> MaybeView:
     """The pair (i, j) of the k-th distance, as eager finds it: in double precision."""
     power = float(number_of(p))
     rows = x.shape[0].constant
@@ -77,7 +77,7 @@ def pdist(g: Lowerer, x: View, p: Any = 2.0) -> Any:
 
 
 @lower(aten.dist.default)
-def dist(g: Lowerer, x: View, y: View, p: Any = 2) -> Any:
+def dist(g: Lowerer, x: View, y: View, p: Any = 2) -> MaybeView:
     power = float(number_of(p))
     if not x.dtype.is_float or x.dtype is not y.dtype or x.shape != y.shape or power < 0:
         return NotImplemented

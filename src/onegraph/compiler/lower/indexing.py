@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.view import clamped, dim_of
 from onegraph.compiler.lower.views import View
@@ -30,7 +30,7 @@ def at_position(cell: Cell, number: Scalar, size: Index, error: str, message: st
 
 
 @lower(aten.index_select.default)
-def index_select(g: Lowerer, x: View, dim: Any, index: View) -> Any:
+def index_select(g: Lowerer, x: View, dim: Any, index: View) -> MaybeView:
     if not x.rank:
         return NotImplemented
     d = dim_of(dim, x.rank)
@@ -55,7 +55,7 @@ def embedding(g: Lowerer, weight: View, indices: View, *_: Any, **__: Any) -> Vi
 
 
 @lower(aten.gather.default)
-def gather(g: Lowerer, x: View, dim: Any, index: View, *, sparse_grad: bool = False) -> Any:
+def gather(g: Lowerer, x: View, dim: Any, index: View, *, sparse_grad: bool = False) -> MaybeView:
     if not x.rank or index.rank != x.rank:
         return NotImplemented
     d = dim_of(dim, x.rank)
@@ -80,7 +80,7 @@ def take(g: Lowerer, x: View, index: View) -> View:
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
-def index_tensor(g: Lowerer, x: View, indices: Sequence[View | None]) -> Any:
+def index_tensor(g: Lowerer, x: View, indices: Sequence[View | None]) -> MaybeView:
     """The dimensions that are indexed come first in the result, unless they stand together."""
     indices = [*indices, *[None] * (x.rank - len(indices))]
     named = [d for d, index in enumerate(indices) if index is not None]
@@ -110,7 +110,7 @@ def index_tensor(g: Lowerer, x: View, indices: Sequence[View | None]) -> Any:
 
 
 @lower(aten.select_scatter.default)
-def select_scatter(g: Lowerer, x: View, source: View, dim: Any, index: Any) -> Any:
+def select_scatter(g: Lowerer, x: View, source: View, dim: Any, index: Any) -> MaybeView:
     d, number = dim_of(dim, x.rank), Index.of(index)
     if number.constant is None:
         return NotImplemented
@@ -133,7 +133,7 @@ def _replaced(cell: Cell, x: View, source: View, inside: Scalar, at: Sequence[In
 @lower(aten.slice_scatter.default)
 def slice_scatter(
     g: Lowerer, x: View, source: View, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Any:
+) -> MaybeView:
     d, by = dim_of(dim, x.rank), Index.of(step)
     first = clamped(start, x.shape[d])
     if first is None:
@@ -150,7 +150,7 @@ def slice_scatter(
 
 
 @lower(aten.diagonal_scatter.default)
-def diagonal_scatter(g: Lowerer, x: View, source: View, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> Any:
+def diagonal_scatter(g: Lowerer, x: View, source: View, offset: Any = 0, dim1: Any = 0, dim2: Any = 1) -> MaybeView:
     a, b, shift = dim_of(dim1, x.rank), dim_of(dim2, x.rank), Index.of(offset).constant
     if shift is None:
         return NotImplemented

@@ -10,7 +10,7 @@ import torch
 from onegraph.compiler.lower.arguments import listed, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.reduction import converted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ZERO, Index
@@ -32,7 +32,7 @@ def _counts(size: Sequence[Index], kernel: Any, dilation: Any, padding: Any, str
 
 
 @lower(aten.im2col.default)
-def im2col(g: Lowerer, x: View, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+def im2col(g: Lowerer, x: View, kernel: Any, dilation: Any, padding: Any, stride: Any) -> MaybeView:
     settings = _pairs(kernel, dilation, padding, stride)
     if settings is None or is_empty(x.shape):
         return NotImplemented
@@ -52,7 +52,7 @@ def im2col(g: Lowerer, x: View, kernel: Any, dilation: Any, padding: Any, stride
 
 
 @lower(aten.col2im.default)
-def col2im(g: Lowerer, x: View, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+def col2im(g: Lowerer, x: View, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> MaybeView:
     """Every element is the sum of what stands for it in the windows that hold it."""
     settings = _pairs(kernel, dilation, padding, stride)
     if settings is None or is_empty(x.shape):

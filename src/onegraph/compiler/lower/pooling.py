@@ -10,7 +10,7 @@ import torch
 
 from onegraph.compiler.lower.arguments import listed, number_of, static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.views import Shape, View, flatten
 from onegraph.ir.index import ZERO, Index, least, product
@@ -117,7 +117,7 @@ def max_pool3d(
 
 def avg_pool(
     g: Lowerer, x: View, rank: int, kernel: Any, stride: Any, padding: Any, with_padding: bool, divisor: Any
-) -> Any:
+) -> MaybeView:
     windows = Windows(x, kernel, stride, padding, 1, rank)
     result = g.result
     dtype = result.dtype.compute
@@ -182,7 +182,7 @@ def window_of(position: Index, size: Index, windows: Index) -> tuple[Index, Inde
 
 
 def _adaptive_avg_pool(rank: int) -> Any:
-    def lowering(g: Lowerer, x: View, size: Any) -> Any:
+    def lowering(g: Lowerer, x: View, size: Any) -> MaybeView:
         result = g.result
         dtype = result.dtype.compute
         first = x.rank - rank

@@ -11,7 +11,7 @@ from onegraph.compiler.lower.indexing import at_position
 from onegraph.compiler.lower.lowerer import Cell, Lowerer, is_empty
 from onegraph.compiler.lower.pooling import Windows, widest, window_of, window_size
 from onegraph.compiler.lower.reduction import converted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.scatter import added, replaced
 from onegraph.compiler.lower.sequential import Update
@@ -33,7 +33,7 @@ def _avg_pool_backward(rank: int) -> Any:
         ceil_mode: bool,
         count_include_pad: bool,
         divisor_override: Any,
-    ) -> Any:
+    ) -> MaybeView:
         """What every window that holds an element got, shared out evenly."""
         windows = Windows(x, kernel, stride, padding, 1, rank)
         if not windows.is_static or not x.dtype.is_float:
@@ -62,7 +62,7 @@ lower(aten.avg_pool3d_backward.default)(_avg_pool_backward(3))
 
 
 def _adaptive_avg_pool_backward(rank: int) -> Any:
-    def lowering(g: Lowerer, gradient: View, x: View) -> Any:
+    def lowering(g: Lowerer, gradient: View, x: View) -> MaybeView:
         first, dtype = x.rank - rank, x.dtype.compute
         if any(n.constant in (None, 0) for n in (*x.shape[first:], *gradient.shape)) or not x.dtype.is_float:
             return NotImplemented
@@ -91,7 +91,7 @@ lower(aten._adaptive_avg_pool2d_backward.default)(_adaptive_avg_pool_backward(2)
 lower(aten._adaptive_avg_pool3d_backward.default)(_adaptive_avg_pool_backward(3))
 
 
-def _put_back(g: Lowerer, values: View, indices: View, rank: int, sums: bool) -> Any:
+def _put_back(g: Lowerer, values: View, indices: View, rank: int, sums: bool) -> MaybeView:
     """Each value goes where its index says within its plane; planes are apart."""
     result = g.result
     if is_empty((*values.shape, *result.shape)):

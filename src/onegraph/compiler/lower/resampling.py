@@ -9,7 +9,7 @@ import torch
 
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index
@@ -45,7 +45,7 @@ def _is_exact(size: int, wanted: int) -> bool:
 
 
 def _linear(rank: int) -> Any:
-    def lowering(g: Lowerer, x: View, size: Any, align_corners: bool, *scales: Any) -> Any:
+    def lowering(g: Lowerer, x: View, size: Any, align_corners: bool, *scales: Any) -> MaybeView:
         """The mean of the neighbours, weighted by how near they are; a scale means nothing where the size stays."""
         pairs = static_sizes(g, x, rank)
         result = g.result

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.resampling import by_whole_factors, static_sizes, step_of
 from onegraph.compiler.lower.scalars import Scalar
 from onegraph.compiler.lower.views import View
@@ -118,7 +118,7 @@ MOST_NEIGHBOURS = 64  # of one element; more would make the kernel long
 
 
 def _lowering(kind: str, rank: int, aligns: bool) -> Callable[..., Any]:
-    def lowering(g: Lowerer, x: View, size: Any, *settings: Any) -> Any:
+    def lowering(g: Lowerer, x: View, size: Any, *settings: Any) -> MaybeView:
         align_corners, scales = (settings[0], settings[1:]) if aligns else (False, settings)
         pairs = static_sizes(g, x, rank)
         is_weighted = kind not in ("nearest", "exact")

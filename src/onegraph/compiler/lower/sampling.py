@@ -10,7 +10,7 @@ import torch
 from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import static
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, apply, where
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ZERO, Index
@@ -81,7 +81,7 @@ def _far(x: Scalar) -> Scalar:
 
 
 def _grid_sampler(rank: int) -> Callable[..., Any]:
-    def lowering(g: Lowerer, x: View, grid: View, interpolation: Any, padding: Any, align_corners: bool) -> Any:
+    def lowering(g: Lowerer, x: View, grid: View, interpolation: Any, padding: Any, align_corners: bool) -> MaybeView:
         mode, outside, sizes = static(interpolation), static(padding), x.shape[2:]
         result = g.result
         if mode is None or outside is None or not x.dtype.is_float or any(n.constant in (0, None) for n in sizes):

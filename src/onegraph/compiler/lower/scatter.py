@@ -12,7 +12,7 @@ from onegraph.compiler.lower.arguments import fits, number_of, static
 from onegraph.compiler.lower.indexing import at_position
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, maximum, minimum, where
 from onegraph.compiler.lower.sequential import Update, scan
 from onegraph.compiler.lower.view import dim_of
@@ -101,7 +101,7 @@ class Along:
         return converted(self.g, into.view, result.dtype).reshaped(result.shape)
 
 
-def scattered(g: Lowerer, x: View, dim: Any, index: View, source: Any, combine: Combine, exact: bool) -> Any:
+def scattered(g: Lowerer, x: View, dim: Any, index: View, source: Any, combine: Combine, exact: bool) -> MaybeView:
     """One pass over the index; `exact` where elements are moved and not computed with."""
     along = Along(g, x, dim, index)
     if not along.fits:
@@ -141,7 +141,7 @@ def scatter_with(g: Lowerer, x: View, dim: Any, index: View, source: Any, *, red
 @lower(aten.scatter_reduce.two)
 def scatter_reduce(
     g: Lowerer, x: View, dim: Any, index: View, source: View, reduce: str, *, include_self: bool = True
-) -> Any:
+) -> MaybeView:
     along = Along(g, x, dim, index)
     if not along.fits or (x.dtype is BOOL and reduce == "mean"):
         return NotImplemented
@@ -198,7 +198,7 @@ class Slices(Along):
         into.loop((*self.x.shape[:d], *self.x.shape[d + 1 :]), index.shape, step)
 
 
-def _slices(g: Lowerer, x: View, dim: Any, index: View, source: View, combine: Combine, exact: bool) -> Any:
+def _slices(g: Lowerer, x: View, dim: Any, index: View, source: View, combine: Combine, exact: bool) -> MaybeView:
     slices = Slices(g, x, dim, index)
     dtype = x.dtype if exact else x.dtype.compute
     if not slices.fits or (source.rank != x.rank and x.rank and source.rank):
@@ -210,7 +210,7 @@ def _slices(g: Lowerer, x: View, dim: Any, index: View, source: View, combine: C
 
 
 @lower(aten.index_add.default)
-def index_add(g: Lowerer, x: View, dim: Any, index: View, source: View, *, alpha: Any = 1) -> Any:
+def index_add(g: Lowerer, x: View, dim: Any, index: View, source: View, *, alpha: Any = 1) -> MaybeView:
     if x.dtype is BOOL or not is_number(alpha, x.dtype):
         return NotImplemented
     factor = static(alpha) if isinstance(alpha, Index) else alpha
@@ -229,7 +229,7 @@ def index_copy(g: Lowerer, x: View, dim: Any, index: View, source: View) -> Any:
 
 
 @lower(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def index_fill(g: Lowerer, x: View, dim: Any, index: View, value: Any) -> Any:
+def index_fill(g: Lowerer, x: View, dim: Any, index: View, value: Any) -> MaybeView:
     slices = Slices(g, x, dim, index)
     if not slices.fits or not (isinstance(value, View) or is_number(value, x.dtype)):
         return NotImplemented
@@ -254,7 +254,7 @@ def index_fill(g: Lowerer, x: View, dim: Any, index: View, value: Any) -> Any:
 @lower(aten.index_reduce.default)
 def index_reduce(
     g: Lowerer, x: View, dim: Any, index: View, source: View, reduce: str, *, include_self: bool = True
-) -> Any:
+) -> MaybeView:
     slices = Slices(g, x, dim, index)
     if not slices.fits or not source.rank or x.dtype is BOOL:
         return NotImplemented
@@ -264,7 +264,7 @@ def index_reduce(
 @lower(aten.embedding_dense_backward.default)
 def embedding_dense_backward(
     g: Lowerer, gradient: View, indices: View, count: Any, padding: Any, scale_by_frequency: bool
-) -> Any:
+) -> MaybeView:
     skipped, result = static(padding), g.result
     if scale_by_frequency or skipped is None or not gradient.dtype.is_float:
         return NotImplemented
@@ -303,7 +303,7 @@ def put(g: Lowerer, x: View, index: View, source: View, accumulate: bool = False
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
-def index_put(g: Lowerer, x: View, indices: Sequence[View | None], values: View, accumulate: bool = False) -> Any:
+def index_put(g: Lowerer, x: View, indices: Sequence[View | None], values: View, accumulate: bool = False) -> MaybeView:
     """Dimensions that are indexed come first in the values, unless they stand together."""
     named = [d for d, index in enumerate(indices) if index is not None]
     chosen = [index for index in indices if index is not None]
@@ -336,7 +336,7 @@ def index_put(g: Lowerer, x: View, indices: Sequence[View | None], values: View,
     return converted(g, into.view, x.dtype)
 
 
-def _filled_where(g: Lowerer, x: View, first: int, mask: View, values: View) -> Any:
+def _filled_where(g: Lowerer, x: View, first: int, mask: View, values: View) -> MaybeView:
     """One value wherever a mask holds."""
     if any(n != ONE for n in values.shape) or x.shape[first : first + mask.rank] != mask.shape:
         return NotImplemented
@@ -350,7 +350,7 @@ def _filled_where(g: Lowerer, x: View, first: int, mask: View, values: View) -> 
 
 
 @lower(aten.masked_scatter.default)
-def masked_scatter(g: Lowerer, x: View, mask: View, source: View) -> Any:
+def masked_scatter(g: Lowerer, x: View, mask: View, source: View) -> MaybeView:
     """The elements of the source in order, wherever the mask holds."""
     shape = g.result.shape
     if mask.dtype is not BOOL or x.dtype is not source.dtype or not shape:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, compare, where
 from onegraph.compiler.lower.scatter import is_number, number
 from onegraph.compiler.lower.views import View
@@ -33,7 +33,7 @@ def _place(cell: Cell, value: Scalar, sequence: View, at: Sequence[Index], right
     return low
 
 
-def _searched(g: Lowerer, sequence: View, x: Any, right: bool) -> Any:
+def _searched(g: Lowerer, sequence: View, x: Any, right: bool) -> MaybeView:
     result = g.result
     if sequence.shape[-1].constant is None or (isinstance(x, View) and x.dtype is not sequence.dtype):
         return NotImplemented
@@ -54,7 +54,7 @@ def _searched(g: Lowerer, sequence: View, x: Any, right: bool) -> Any:
 
 
 @lower(aten.bucketize.Tensor, aten.bucketize.Scalar)
-def bucketize(g: Lowerer, x: Any, boundaries: View, *, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(g: Lowerer, x: Any, boundaries: View, *, out_int32: bool = False, right: bool = False) -> MaybeView:
     if boundaries.rank != 1:
         return NotImplemented
     return _searched(g, boundaries, x, right)
@@ -70,14 +70,14 @@ def searchsorted(
     right: bool = False,
     side: str | None = None,
     sorter: View | None = None,
-) -> Any:
+) -> MaybeView:
     if sorter is not None:  # the operator looks at all of it, before it follows it
         return NotImplemented
     return _searched(g, sequence, x, right or side == "right")
 
 
 @lower(aten.isin.Tensor_Tensor)
-def isin(g: Lowerer, x: View, among: View, *, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(g: Lowerer, x: View, among: View, *, assume_unique: bool = False, invert: bool = False) -> MaybeView:
     """Each compared with all, where these are few: else eager's way by sorting is the faster."""
     elements, count = x.numel.constant, among.numel.constant
     if elements is None or count is None or count == 0 or count >= 10 * max(elements, 1) ** 0.145:

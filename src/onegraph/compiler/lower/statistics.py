@@ -12,7 +12,7 @@ from onegraph.compiler.lower import scalars as s
 from onegraph.compiler.lower.arguments import number_of
 from onegraph.compiler.lower.lowerer import Cell, Lowerer
 from onegraph.compiler.lower.reduction import converted, reduce, reduced_dims
-from onegraph.compiler.lower.registry import lower
+from onegraph.compiler.lower.registry import MaybeView, lower
 from onegraph.compiler.lower.scalars import Scalar, where
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import Index, product
@@ -85,13 +85,13 @@ def _variance(
 
 
 @lower(aten.var.correction)
-def var(g: Lowerer, x: View, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var(g: Lowerer, x: View, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> MaybeView:
     found = _variance(g, x, dim, correction, keepdim, g.result.dtype, root=False)
     return NotImplemented if found is None else found[0]
 
 
 @lower(aten.std.correction)
-def std(g: Lowerer, x: View, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def std(g: Lowerer, x: View, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> MaybeView:
     found = _variance(g, x, dim, correction, keepdim, g.result.dtype, root=True)
     return NotImplemented if found is None else found[0]
 
@@ -107,7 +107,7 @@ def std_mean(g: Lowerer, x: View, dim: Any = None, *, correction: Any = None, ke
 
 
 @lower(aten.logsumexp.default)
-def logsumexp(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> MaybeView:
     if any(x.shape[d].constant == 0 for d in reduced_dims(x, dim)):
         return NotImplemented
     result = g.result.dtype
@@ -125,7 +125,9 @@ def logsumexp(g: Lowerer, x: View, dim: Any, keepdim: bool = False) -> Any:
 
 
 @lower(aten.linalg_vector_norm.default)
-def vector_norm(g: Lowerer, x: View, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(
+    g: Lowerer, x: View, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> MaybeView:
     power = float(number_of(ord))
     empty = any(x.shape[d].constant == 0 for d in reduced_dims(x, dim))
     if not x.dtype.is_float or (math.isinf(power) and empty):
