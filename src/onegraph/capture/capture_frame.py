@@ -277,6 +277,9 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     guard_memory(trace.recorder, used, trace.world.guard)
     guard_histories(used, trace.world.guard)
     fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), trace.state.values["grad_mode"], cx)
+    if trace.tracer.checks and not fallback.repeatable:
+        trace.shapes.history.makes_checks = False
+        raise Grown
     arguments = ", ".join(trace.input_text(rebuild, given) for given in used)
     outputs = "".join(f"o{index}_, " for index in range(len(rebuild.outputs)))
     call = f"{rebuild.const(GRAPH)}({arguments})"

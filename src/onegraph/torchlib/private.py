@@ -296,7 +296,7 @@ def has_global_hooks() -> bool:
 # ---- what only one feature needs -------------------------------------------------------------------------------------
 
 _ROW = "calls of it break the graph"
-assert_async = optional("torch._assert_async", _ROW)
+ASSERTIONS = feature("checks of tensors break the graph", assert_async="torch._assert_async")
 check_tensor_all = optional("torch._check_tensor_all", _ROW)
 get_module_name = optional("torch.nn.Module._get_name", "it is interpreted")
 is_compiling = optional("torch._utils.is_compiling", "it is interpreted")

@@ -45,18 +45,28 @@ def loop_of_known_length(x):
 
 @breaks(b.DATA_DEPENDENT_ASSERT)
 def checked(x):
+    x += 1
     assert (x > 0).all(), "not positive"
+    return x.log()
+
+
+@checked.fixed("make the check before")
+def checked_first(x):
+    assert (x + 1 > 0).all(), "not positive"
+    x += 1
     return x.log()
 
 
 @checked.fixed("use torch._assert_async")
 def checked_in_graph(x):
+    x += 1
     torch._assert_async((x > 0).all(), "not positive")
     return x.log()
 
 
-@checked.fixed("make the assertion outside")
+@checked.fixed("make the check outside")
 def checked_outside(graph, x):
+    x += 1
     assert (x > 0).all(), "not positive"
     return graph(lambda x: x.log())(x)
 

@@ -23,10 +23,12 @@ DATA_DEPENDENT_LOOP = _define(
 )
 DATA_DEPENDENT_ASSERT = _define(
     "data-dependent-assert",
-    "an assertion about the contents of a tensor",
-    "Whether the assertion holds is not known before the graph has run.",
-    "use torch._assert_async(condition, message), which is checked when the graph runs",
-    "make the assertion outside of the compiled function",
+    "a check of the contents of a tensor, {why}",
+    "A check is an `assert`, or an `if` that only raises. The graph makes it, and where it fails the frame runs as it "
+    "was written; so what comes before it must be such that it can be undone.",
+    "make the check before tensors from outside are written to",
+    "use torch._assert_async(condition, message): its own error is raised, whatever has happened before",
+    "make the check outside of the compiled function",
 )
 DATA_DEPENDENT_LOGIC = _define(
     "data-dependent-logic",

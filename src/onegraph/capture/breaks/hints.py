@@ -204,8 +204,6 @@ def reason_of_truth(frame: Frame) -> Reason:
     following = instrs[frame.ip + 1]
     if following.op == "UNARY_NOT" or (frame.ip and instrs[frame.ip - 1].op == "COPY"):
         return b.DATA_DEPENDENT_LOGIC
-    if instrs[min(frame.ip + 2, len(instrs) - 1)].op == "LOAD_ASSERTION_ERROR":
-        return b.DATA_DEPENDENT_ASSERT
     line = frame.position[0] if frame.position else None
     source = linecache.getline(frame.bytecode.code.co_filename, line).strip() if line else ""
     return b.DATA_DEPENDENT_LOOP if source.startswith(("while ", "while(")) else b.DATA_DEPENDENT_BRANCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 
-from onegraph.capture.bytecode.instruction import Bytecode, Instr, derived
+from onegraph.capture.bytecode.instruction import Bytecode, Handler, Instr, derived
 from onegraph.capture.bytecode.opcode import KINDS
 from onegraph.capture.bytecode.ops import OPCODES
 
@@ -150,3 +150,28 @@ def kinds_behind(instr: Instr, kinds: tuple[str, ...], jump: bool = False) -> tu
     below = len(kinds) - len(takes)
     known = dict(zip(takes, kinds[below:], strict=True))
     return (*kinds[:below], *(known.get(name) or KINDS.get(name, "value") for name in gives))
+
+
+@derived
+def raising(bytecode: Bytecode) -> list[bool]:
+    """For each instruction, whether every way from it ends in an exception that its frame does not catch."""
+    instrs = bytecode.instrs
+    handlers = [bytecode.handler_at(index) for index in range(len(instrs))]
+    found = [False] * (len(instrs) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(instrs) - 1, -1, -1):
+            instr, handler = instrs[index], handlers[index]
+            ways = [found[index + 1]] if falls_through(instr) else []
+            ways += [] if instr.target is None else [found[instr.target]]
+            if instr.op in ("RAISE_VARARGS", "RERAISE"):
+                ways = [handler is None or found[handler.target] or leaves_block(bytecode, handler)]
+            if not found[index] and ways and all(ways):
+                found[index] = changed = True
+    return found
+
+
+def leaves_block(bytecode: Bytecode, handler: Handler) -> bool:
+    """Whether the handler is that of a `with`: it asks the manager, and few managers swallow an exception."""
+    return any(instr.op == "WITH_EXCEPT_START" for instr in bytecode.instrs[handler.target : handler.target + 2])

@@ -16,7 +16,7 @@ from onegraph.torchlib.private import DisableTorchFunction
 
 
 class Grown(Exception):
-    """The trace has found sizes that change, and took them for constants."""
+    """The trace has found what is to be traced otherwise: sizes that change, taken for constants, for one."""
 
 
 def refuse_grown(world: World, shapes: ShapePolicy) -> None:

@@ -64,6 +64,8 @@ class History:
     changing_numbers: set[Source] = field(default_factory=set)
     #: Whether floating-point numbers stay constants: the backend has failed on a graph that takes them.
     constant_floats: bool = False
+    #: Whether graphs make checks of data: one of them does what cannot be undone where a check fails.
+    makes_checks: bool = True
 
     def policy(self, dynamic: bool | None, constant: tuple[type, ...] = ()) -> ShapePolicy:
         return ShapePolicy(self, dynamic, constant)

@@ -42,6 +42,9 @@ class Frames(Operators):
         self.long_loops = LongLoops(loop_limit)
         #: The serial number of the frame, and the step of it, at which the trace ends.
         self.stop: tuple[int, int] | None = None
+        #: How many checks of data the graph makes, and whether it is to make any, see `onegraph.capture.tracer.checks`.
+        self.checks = 0
+        self.makes_checks = True
         #: What is read while the backward pass of a custom function is traced.
         self.late = LateReads()
         self._frame_count = 0

@@ -20,12 +20,7 @@ import torch
 from onegraph import _C
 from onegraph.base.config import Config
 from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
-from onegraph.capture.breaks.hints import (
-    reason_of_truth,
-    refuse_outside_class,
-    refused_method,
-    refused_native,
-)
+from onegraph.capture.breaks.hints import refuse_outside_class, refused_method, refused_native
 from onegraph.capture.bytecode import decode
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.calls.registry import (
@@ -81,6 +76,7 @@ from onegraph.capture.resume.continuation import deepest
 from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.capture.tracer.budget import Budget
 from onegraph.capture.tracer.caches import call_cached
+from onegraph.capture.tracer.checks import checked_truth
 from onegraph.capture.tracer.containers import Containers
 from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
 from onegraph.capture.tracer.frames import Frames
@@ -188,7 +184,7 @@ class Tracer(Frames, Containers):
 
     def truth(self, obj: Any) -> bool:
         if isinstance(obj, torch.Tensor):
-            raise GraphBreak(reason_of_truth(self.frames[-1]))
+            return checked_truth(self, obj)
         self.world.length_matters(obj)
         if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
             self.world.refuse_opaque(obj)

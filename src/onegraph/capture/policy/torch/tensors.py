@@ -20,7 +20,7 @@ from onegraph.capture.pyobject.exact_types import defines
 from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.private import (
-    assert_async,
+    ASSERTIONS,
     check_tensor_all,
     has_torch_function,
     has_torch_function_unary,
@@ -156,7 +156,7 @@ def check_all(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     """The check is made when the graph runs. Its message may print tensors, which the graph cannot."""
     message = kwargs.get("message", args[1] if len(args) > 1 else None)
     text = "Expected cond to be True" if message is None else tracer.convert(tracer.call(message, (), {}), "str")
-    assert_async(args[0].all(), MARK.sub("<a tensor>", text))
+    ASSERTIONS.assert_async(args[0].all(), MARK.sub("<a tensor>", text))
 
 
 @policy(record_function.__init__)

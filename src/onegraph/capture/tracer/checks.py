@@ -1,0 +1,74 @@
+"""Checks of data: branches on a tensor, one side of which only raises (`if not valid.all(): raise`, `assert`).
+
+The graph asserts that the other side is taken. Where that does not hold the graph fails, nothing of the frame has
+happened yet, and the frame runs as it was written: the program raises its own exception at its own line (see
+`onegraph.capture.graph.fallback`). So nothing is wrong if the side that was taken to raise does something else.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from onegraph.capture.breaks import DATA_DEPENDENT_ASSERT, GraphBreak
+from onegraph.capture.breaks.hints import reason_of_truth
+from onegraph.capture.bytecode.flow import raising
+from onegraph.capture.bytecode.frame import Frame
+from onegraph.capture.tracer.frames import Frames
+from onegraph.torchlib.private import ASSERTIONS, DisableTorchFunction, is_functorch_wrapped_tensor
+
+
+def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
+    """The truth of a tensor that a check wants; anything else that asks for it breaks the graph."""
+    frame = tracer.frames[-1]
+    wanted = wanted_truth(frame)
+    if wanted is None or not is_single(condition):
+        raise GraphBreak(reason_of_truth(frame))
+    why = refusal(tracer, condition)
+    if why is not None:
+        raise GraphBreak(DATA_DEPENDENT_ASSERT, why=why)
+    line = frame.position[0] if frame.position else 0
+    what = f"the check at {frame.bytecode.code.co_filename}:{line} does not hold"
+    ASSERTIONS.assert_async(condition if wanted else condition.logical_not(), what)
+    tracer.checks += 1
+    return wanted
+
+
+def wanted_truth(frame: Frame) -> bool | None:
+    """What the running instruction has to find of a condition so that its frame does not raise; None if no side has to.
+
+    A copy of the condition below it is a value of `and` or `or`, which is kept.
+    """
+    instrs, here = frame.bytecode.instrs, frame.ip
+    if instrs[here].op != "TO_BOOL" or here and instrs[here - 1].op == "COPY":
+        return None
+    jump = instrs[here + 1]
+    if jump.op not in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE") or jump.target is None:
+        return None
+    ends = raising(frame.bytecode)
+    jumping, following = ends[jump.target], ends[here + 2]
+    return None if jumping == following else following == (jump.op == "POP_JUMP_IF_TRUE")
+
+
+def is_single(condition: torch.Tensor) -> bool:
+    """Whether it has one element: the truth of others is an error."""
+    with DisableTorchFunction():
+        return all(type(size) is int and size == 1 for size in condition.shape)
+
+
+def refusal(tracer: Frames, condition: torch.Tensor) -> str | None:
+    """Why a graph cannot make a check, or could not be undone where it fails."""
+    with DisableTorchFunction():
+        place = condition.device.type
+    if place != "cpu":  # where an assertion that fails stops the process
+        return f"which is on {place}"
+    if not ASSERTIONS.is_there:
+        return "which this torch cannot make in a graph"
+    if tracer.late.active:
+        return "in the backward pass of a custom function"
+    if is_functorch_wrapped_tensor(condition):
+        return "under a transform of torch.func"
+    if any(given.written is not None for given in tracer.recorder.inputs):
+        return "behind a write to a tensor from outside"
+    if tracer.recorder.fake.effects.unknown or not tracer.makes_checks:
+        return "in a graph that does what cannot be undone"
+    return None
