@@ -49,3 +49,10 @@ def recorded_as(tensor: Tensor, fake: FakeTensor) -> FakeTensor:
     with private.DisableTorchDispatch():
         computed.data = fake  # the clone of what is not dense has other strides, and memory of its own
     return computed
+
+
+def storage_of(tensor: Tensor) -> int:
+    """The address of what a tensor is stored in: views of one tensor share it."""
+    with private.DisableTorchFunction():
+        address: int = tensor.untyped_storage()._cdata
+    return address

@@ -100,7 +100,8 @@ TENSOR_TO_NUMBER = _define(
 TENSOR_AS_INDEX = _define(
     "tensor-as-index",
     "a tensor is used as a Python integer",
-    "Lists, tuples, range and plain indices need the number itself, which is not known before the graph has run.",
+    "Lists, tuples and range need the number itself, which is not known before the graph has run. So does an item of a "
+    "tensor (x[t]) that is returned or written to, or is not contiguous: it is a view, and the graph makes a copy.",
     "stack the items, and take one with Tensor.index_select",
     "pass the number as a Python integer",
 )

@@ -36,6 +36,7 @@ from onegraph.capture.breaks.operator_reasons import (
     refused_at_once,
     refused_result,
 )
+from onegraph.capture.graph.copied_items import CopiedItems
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
 from onegraph.capture.pyobject.contents import ATOMS, holds
@@ -45,7 +46,7 @@ from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
-from onegraph.torchlib.histories import version_of
+from onegraph.torchlib.histories import storage_of, version_of
 from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
@@ -97,6 +98,7 @@ class Recorder(TorchFunctionMode):
         #: Whether the program may take numbers out of tensors; the symbolic one in a tensor of one element, or None.
         self.takes_numbers: Callable[[], bool] = lambda: False
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
+        self.copied = CopiedItems()
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -171,13 +173,14 @@ class Recorder(TorchFunctionMode):
         args, kwargs = self.as_traced(args), self.as_traced(kwargs or {})
         if not self.fake.sizes.is_static:
             args, kwargs = indexed(args, kwargs)
-            chosen = selection(func, args)
-            if chosen is not None:
-                return chosen.made(lambda func, *args: self.__torch_function__(func, types, args), *args)
+        chosen = selection(func, args)
+        if chosen is not None:
+            return self.copied.made(chosen, lambda func, *args: self.__torch_function__(func, types, args), *args)
         if func is torch.Tensor.__setitem__:
             args = (*args[:2], bounded(args[2], {args[0].dtype}, is_scalar=True))
         if depends_on_place(func):
             self.placed.update(storage_of(arg) for arg in args[:1] if has_storage(arg))
+            self.copied.refuse(args[0])
         if func is CUSTOM_FUNCTION:
             return self._custom_function(*args, **kwargs)
         try:
@@ -250,6 +253,7 @@ class Recorder(TorchFunctionMode):
             RuntimeError: what autograd raises for the real input, of which the fake does not know what it is a view of.
         """
         effects = self.fake.effects
+        self.copied.refuse_writes(effects.writes)
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())
             changed = [given for given in inputs if version_of(given.fake) != given.version]
@@ -430,12 +434,6 @@ METHOD_NAMES: dict[Any, str] = {
 def has_storage(value: Any) -> bool:
     """Whether the value is a tensor of its own: those of `vmap` are others in disguise."""
     return isinstance(value, torch.Tensor) and not is_functorch_wrapped_tensor(value)
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    with DisableTorchFunction():
-        address: int = tensor.untyped_storage()._cdata
-    return address
 
 
 def is_recorded(tensor: torch.Tensor) -> bool:

@@ -248,6 +248,7 @@ class Rebuild:
         node = self.recorder.nodes.get(id(value))
         if node is None:
             raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
+        self.recorder.copied.refuse(value)
         self.outputs.append(node)
         return f"o{len(self.outputs) - 1}_"
 

@@ -200,6 +200,10 @@ class Frames(Operators):
     def note_birth(self, made: Any) -> Any:
         """Remember where a native object was made: what cannot be made again is made there for real."""
         if self.frames and type(made) not in ATOMS and not isinstance(made, torch.Tensor):
-            frame = self.frames[deepest(self.frames)]
-            self.world.births.setdefault(id(self.world.keep(made)), (frame.serial, frame.steps))
+            self.world.births.setdefault(id(self.world.keep(made)), self.step())
         return made
+
+    def step(self) -> tuple[int, int]:
+        """The running step from which the program can go on by its own: the serial number of its frame, and its own."""
+        frame = self.frames[deepest(self.frames)]
+        return frame.serial, frame.steps

@@ -130,6 +130,7 @@ class Trace:
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in
+        self.recorder.copied.step = self.tracer.step
         self.tracer.makes_checks = shapes.history.makes_checks
         self.tracer.own_marks |= message_marks(cx.config)
         self.settings = dict(self.tracer.settings)
