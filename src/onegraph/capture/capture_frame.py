@@ -44,6 +44,7 @@ from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
+from onegraph.torchlib.private import set_grad_enabled
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,4 +294,5 @@ def writes_to_output(recorder: Recorder, node: torch.fx.Node) -> int:
 
 
 def has_operations(graph: torch.fx.Graph) -> bool:
-    return any(node.op != "placeholder" for node in graph.nodes)
+    """Whether anything is computed: the state of gradients that a frame leaves is left by its residual code too."""
+    return any(node.op != "placeholder" and node.target is not set_grad_enabled for node in graph.nodes)

@@ -129,15 +129,15 @@ def history_outside(graph, x):
 @breaks(b.TENSOR_ATTRIBUTE)
 def attribute(x):
     y = x * 2
-    y.scale = 2
+    vars(y)["scale"] = 2
     return y / y.scale
 
 
-@attribute.fixed("keep the value beside")
-def value_beside(x):
+@attribute.fixed("ask for the attributes by their names")
+def attribute_by_name(x):
     y = x * 2
-    scale = 2
-    return y / scale
+    y.scale = 2
+    return y / y.scale
 
 
 @breaks(b.GRAD_WRITE)

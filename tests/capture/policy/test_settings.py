@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import onegraph
 from onegraph.torchlib.attention import ATTENTION_CHOICES
+from tests.capture.resume.test_breaks import Watch
 
 Setting = tuple[Callable[[Any], None], Callable[[], Any], Any]
 
@@ -145,3 +146,20 @@ def test_an_order_of_kernels_that_changes_is_followed() -> None:
             assert compiled(torch.ones(2), wanted)[1] == wanted == torch._C._get_sdp_priority_order()
     finally:
         torch._C._set_sdp_priority_order(order)
+
+
+def test_the_state_of_gradients_alone_makes_no_graph() -> None:
+    def switched(final):
+        for _ in range(5):
+            torch._C._set_grad_enabled(False)
+            torch._C._set_grad_enabled(True)
+        torch.set_grad_enabled(final)
+        return 1
+
+    compiled = onegraph.compile(switched, fullgraph=True)
+    with Watch() as watch:
+        for final in (False, True, False, True):
+            assert compiled(final) == 1
+            assert torch.is_grad_enabled() is final
+            torch.set_grad_enabled(True)
+    assert not watch.graphs

@@ -56,9 +56,9 @@ TENSOR_HISTORY = _define(
 )
 TENSOR_ATTRIBUTE = _define(
     "tensor-attribute-write",
-    "the attribute {name} is set on a tensor that the graph makes",
-    "There is no tensor yet that could have it. Tensors from outside get their attributes behind the graph.",
-    "keep the value beside the tensor",
+    "the attributes of a tensor that the graph makes are asked for as a dict",
+    "There is no tensor yet that could have it. Single attributes are read and set in graphs.",
+    "ask for the attributes by their names",
 )
 GRAD_WRITE = _define(
     "gradient-write",

@@ -331,6 +331,8 @@ class Attributes(Machine):
             return getattr(obj, name)
         own = getattr(real, "__dict__", None)
         known = self.world.shadow_of.get(id(own))
+        if real is obj and name in self.world.tensor_names.get(id(obj), ()):
+            return self.world.tensor_names[id(obj)][name]
         if known is not None:
             with contextlib.suppress(KeyError):
                 return self.world.lookup(known, name)
@@ -353,6 +355,10 @@ class Attributes(Machine):
             raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
         names: dict[str, Any] = self.world.admit(real.__dict__, DictOf(self.world.origin[id(obj)]))
         return names
+
+    def _names_of_made(self, obj: torch.Tensor) -> dict[str, Any]:
+        """What the program has set on a tensor that the graph makes."""
+        return self.world.tensor_names.setdefault(id(self.world.keep(obj)), {})
 
     def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
         """The read-only `__dict__` of a class from outside, a new one each time."""
@@ -424,7 +430,9 @@ class Attributes(Machine):
             setattr(obj, name, *value)
         else:
             alike = type(cls.__name__, (), {})()
-            self._write_name(self._names_of_tensor(obj, name), alike, name, *value)
+            made = self.world.real(obj) is obj
+            names = self._names_of_made(obj) if made else self._names_of_tensor(obj, name)
+            self._write_name(names, alike, name, *value)
 
     def write_descriptor(self, found: Entry, obj: Any, *value: Any) -> None:
         if type(found.value) is types.MemberDescriptorType:

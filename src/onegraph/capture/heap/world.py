@@ -83,6 +83,8 @@ class World(Namespaces, Keys):
         #: Functions and classes that the traced program made itself.
         self.made_functions: dict[int, Any] = {}
         self.made_classes: dict[int, Any] = {}
+        #: What the program has set on tensors that the graph makes, by the identity of these.
+        self.tensor_names: dict[int, dict[str, Any]] = {}
         #: Whether native code would change objects that a class has as its special methods.
         self.is_stateful = StatefulClasses(self.made_classes)
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
@@ -104,6 +106,7 @@ class World(Namespaces, Keys):
         self.is_stateful = StatefulClasses(self.made_classes)
         for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin, self.type_at):
             made.clear()
+        self.tensor_names.clear()
         self.draws = Draws()
         self._keep.clear()
         self._observe = None

@@ -250,7 +250,11 @@ class Rebuild:
             raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
         self.recorder.copied.refuse(value)
         self.outputs.append(node)
-        return f"o{len(self.outputs) - 1}_"
+        name = f"o{len(self.outputs) - 1}_"
+        self.remember(value, name)
+        for attribute, held in self.world.tensor_names.get(id(value), {}).items():
+            self.lines.append(f"{self.const(setattr)}({name}, {attribute!r}, {self.value(held)})")
+        return name
 
     def number(self, node: torch.fx.Node) -> str:
         """A number that the graph computes, as one of its outputs."""
