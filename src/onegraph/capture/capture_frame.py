@@ -21,6 +21,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import ForbiddenCallError, GraphBreakError
 from onegraph.capture.assumptions import Assumptions
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
+from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode.frame import Abort, Stopped, Unsupported
 from onegraph.capture.captured import GRAPH, Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.directives.handlers import is_strict
@@ -66,6 +67,8 @@ def capture(start: FrameStart, cx: Context, fullgraph: bool, shapes: ShapePolicy
             return capture_to_the_end(start, cx, fullgraph, shapes)
         except Grown:  # traced anew with what was learnt
             continue
+        except Unready as unready:
+            return Skipped(str(unready), again=cx.config.recompile_limit, whole=True)
         except Defect as defect:
             cause, defect.__cause__ = defect.__cause__, None  # which would be the context of its own cause
             assert cause is not None

@@ -81,10 +81,14 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The frame runs as it was written; `again`: how many more of its calls are worth being looked at."""
+    """The frame runs as it was written; `again`: how many more of its calls are worth being looked at.
+
+    `whole` says that all that it calls does too.
+    """
 
     reason: str
     again: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

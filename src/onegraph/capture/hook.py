@@ -173,6 +173,8 @@ class Region:
             cx.emit(ev.FrameSkipped(frame, result.reason))
             versions.skipped += 1
             versions.closed = versions.skipped > result.again
+            if result.whole:
+                return _C.EAGERLY
             return _C.SKIP if versions.closed and len(places(code, values)) == 1 else None
         if isinstance(result, Failing):
             return result

@@ -41,6 +41,10 @@ class GraphBreak(Abort):
         super().__init__(self.summary)
 
 
+class Unready(Abort):
+    """Raised where a call completes what it goes through: it runs as it was written, and the next one is traced."""
+
+
 CATALOGUE: dict[str, Reason] = {}
 
 

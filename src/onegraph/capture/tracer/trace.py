@@ -12,12 +12,14 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import GraphBroken, Location
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode import decode, free_names
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.calls.registry import is_library
@@ -281,6 +283,8 @@ class Trace:
         return not isinstance(owner, torch.nn.Module) or bool((instance_dict(owner) or {}).get("training", True))
 
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
+        if is_lazy(real):
+            raise Unready("it is the first call of a lazy module, which gives its parameters their sizes")
         if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
         if is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
