@@ -303,3 +303,37 @@ def test_a_function_around_a_generator_function_is_compiled() -> None:
     with Watch() as watch:
         assert torch.equal(compiled(wrapper)(X), X * 2 + 1)
     assert watch.of(ev.GraphCaptured)
+
+
+class Documented(torch.nn.Module):
+    """A module whose `forward` has a default, and documentation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x, factor: int = 2):
+        """Scale."""
+        return self.layer(x) * factor
+
+
+def test_forward_of_a_compiled_module_is_compiled() -> None:
+    module = Documented()
+    calls = []
+    module.register_forward_hook(lambda *_: calls.append(1))
+    compiled, x = onegraph.compile(module, fullgraph=True), torch.randn(2, 3)
+    with Watch() as watch:
+        for _ in range(2):
+            assert torch.allclose(compiled.forward(x), module.forward(x))
+        assert torch.allclose(compiled.forward(x, factor=3), module.forward(x, 3))
+    assert watch.graphs and not calls
+    assert inspect.signature(compiled.forward) == inspect.signature(module.forward)
+    assert compiled.forward.__doc__ == "Scale."
+    whole = onegraph.compile(lambda x: compiled.forward(x) + 1, fullgraph=True)
+    assert torch.allclose(whole(x), module.forward(x) + 1)
+
+
+@pytest.mark.parametrize("trace", [torch.fx.symbolic_trace, torch.jit.script, lambda m: torch.jit.trace(m, (X,))])
+def test_tools_of_torch_look_into_a_compiled_module(trace: Any) -> None:
+    module = Documented()
+    assert torch.allclose(trace(onegraph.compile(module))(X), module(X))

@@ -201,7 +201,29 @@ def compile_module(original: torch.nn.Module, region: Region, settings: dict[str
     write_signature(call, original)
     call.onegraph_region = region
     facts = {"onegraph_original": original, "onegraph_settings": settings, "onegraph_region": region}
+    if isinstance(cls.forward, FunctionType):
+        facts["forward"] = compiled_forward(original, cls.forward, region)
     return module_with_call(original, call, CompiledModule, facts)
+
+
+def compiled_forward(original: torch.nn.Module, forward: FunctionType, region: Region) -> Callable[..., Any]:
+    """The method `forward` of a compiled module.
+
+    It is a function of the same place and globals as the module's own: tools of torch look for one, and at its source.
+    """
+    compiled: Any = _C.Region(forward, region.context)
+    functools.update_wrapper(compiled, forward, updated=())
+    compiled.onegraph_region = region
+
+    def call_forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return compiled(original, *args, **kwargs)
+
+    of = forward.__code__
+    code = call_forward.__code__.replace(
+        co_filename=of.co_filename, co_firstlineno=of.co_firstlineno, co_name=of.co_name
+    )
+    made = FunctionType(code, forward.__globals__, of.co_name, None, call_forward.__closure__)
+    return functools.update_wrapper(made, forward)
 
 
 def is_compiling() -> bool:
