@@ -83,7 +83,7 @@ def test_a_graph_break_error_names_reason_line_and_hint() -> None:
         '    File "f.py", line 3, in f',
         "  Explanation: print writes now",
         "  Hint: move it",
-        "  Page: docs/graph_breaks/B01.md",
+        "  Page: onegraph explain-break B01",
     ]
     copied = pickle.loads(pickle.dumps(caught.value))
     assert type(copied) is GraphBreakError and str(copied) == str(caught.value)

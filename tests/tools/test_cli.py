@@ -99,12 +99,3 @@ def test_explain_takes_both_spellings() -> None:
         return x * 2
 
     assert str(onegraph.explain(f)(torch.ones(2))) == str(onegraph.explain(f, torch.ones(2)))
-
-
-def test_breaks_lists_and_explains_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["breaks"]) == 0
-    assert "data-dependent-branch  " in capsys.readouterr().out
-    assert main(["breaks", "print"]) == 0
-    assert "\nHint: print in front of or behind the compiled function\n" in capsys.readouterr().out
-    assert main(["breaks", "prints"]) == 1
-    assert "no graph break has the code 'prints': 'print'?" in capsys.readouterr().err

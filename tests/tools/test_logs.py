@@ -58,7 +58,7 @@ def test_a_graph_break_is_explained() -> None:
         '    File "f.py", line 3, in f',
         "  Explanation: it writes now",
         "  Hint: move it",
-        "  Page: docs/graph_breaks/B01.md",
+        "  Page: onegraph explain-break B01",
     ]
 
 

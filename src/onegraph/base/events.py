@@ -131,8 +131,8 @@ class GraphBroken(Event):
 
     @property
     def page(self) -> str:
-        """The page of the documentation that shows programs which break like this, and how they are mended."""
-        return f"docs/graph_breaks/{self.code}.md"
+        """The command that prints the page on this kind of break: programs that break like this, mended ones too."""
+        return f"onegraph explain-break {self.code}"
 
     def details(self) -> list[str]:
         """All but the reason itself, as lines of text."""

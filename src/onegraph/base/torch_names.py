@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _GUARDS = "guards are never skipped: they cost less than a microsecond, and what they do not check may be wrong"
-_PACKAGES = "what is compiled is kept by the cache on disk (docs/cache.md), not in files of the program's own"
+_PACKAGES = "what is compiled is kept by the cache on disk (onegraph docs cache), not in files of the program's own"
 
 ELSEWHERE = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""The command line: `onegraph dump`, `explain` and `profile` of `file.py::function`, `breaks`, `config`, `run`."""
+"""The command line: `dump`, `explain`, `profile` of `file.py::function`; `explain-break`, `docs`, `config`, `run`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 
 from onegraph.base.config import PREFIX, Config
-from onegraph.base.errors import InvalidArgument, OnegraphError
+from onegraph.base.errors import OnegraphError
 from onegraph.base.settings import config as settings
 from onegraph.base.text import columns
 from onegraph.base.torch_settings import ROWS
@@ -20,6 +19,7 @@ from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.install import install
 from onegraph.tools.explain import explain
+from onegraph.tools.pages import page, page_of_break, titles
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
 from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
@@ -59,9 +59,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
         )
-    breaks = commands.add_parser("breaks", help="every kind of graph break, or one of them with its hints")
-    breaks.add_argument("code", nargs="?", help="the code that a message shows")
-    breaks.set_defaults(run=_breaks)
+    breaks = commands.add_parser("explain-break", help="the page of one kind of graph break, or a list of all kinds")
+    breaks.add_argument("kind", nargs="?", help="the code in brackets that a message shows")
+    breaks.set_defaults(run=_explain_break)
+    docs = commands.add_parser("docs", help="a page of the documentation, or a list of all pages")
+    docs.add_argument("page", nargs="?", help="its name")
+    docs.set_defaults(run=_docs)
     run = commands.add_parser("run", help="run a program in which torch.compile is onegraph's")
     run.add_argument("-m", dest="module", action="store_true", help="the program is a module")
     run.add_argument("program", help="a file, or with -m a module")
@@ -95,14 +98,14 @@ def _profile(args: argparse.Namespace) -> str:
     return str(profile)
 
 
-def _breaks(args: argparse.Namespace) -> str:
-    if args.code is None:
+def _explain_break(args: argparse.Namespace) -> str:
+    if args.kind is None:
         return columns([(reason.code, reason.summary) for reason in CATALOGUE.values()])
-    if args.code not in CATALOGUE:
-        near = get_close_matches(args.code, CATALOGUE, n=1)
-        raise InvalidArgument(f"no graph break has the code '{args.code}'" + (f": '{near[0]}'?" if near else ""))
-    reason = CATALOGUE[args.code]
-    return "\n".join([f"{reason.code}: {reason.summary}", reason.explanation, *(f"Hint: {h}" for h in reason.hints)])
+    return page_of_break(args.kind)
+
+
+def _docs(args: argparse.Namespace) -> str:
+    return columns(titles()) if args.page is None else page(args.page)
 
 
 def _run(args: argparse.Namespace) -> None:
