@@ -6,6 +6,7 @@ import json
 import math
 import platform
 import statistics
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,9 +106,17 @@ def environment(settings: Settings) -> str:
         else f"{torch.get_num_threads()} threads"
     )
     return (
-        f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}; "
+        f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}, commit {_commit()}; "
         f"medians; 'against' is how many times less onegraph takes"
     )
+
+
+def _commit() -> str:
+    described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(described, cwd=RESULTS.parent, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def _cpu() -> str:

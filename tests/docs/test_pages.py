@@ -1,33 +1,47 @@
-"""The examples of the programming model run, and print what the pages say.
+"""The examples of the pages run, and print what the pages say.
 
-A page is one program: its `python` blocks run in order, in one module. An `output` block holds what the block before it
-printed; `pytest --update-golden` refreshes it.
+A page is one program: its `python` blocks run in order, in one module, and the commands of its `console` blocks between
+them. An `output` block holds what the block before it printed; `pytest --update-golden` refreshes it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import linecache
 import re
+import shlex
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from import_graph import ROOT
 
 import onegraph
+from onegraph.tools.cli import main
 
-PAGES = sorted((ROOT / "docs" / "programming_model").glob("*.md"))
-BLOCK = re.compile(r"^```(?P<kind>python|output)\n(?P<body>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^```(?P<kind>python|console|output)\n(?P<body>.*?)^```$", re.M | re.S)
+IMPORT = re.compile(r"^ *(?:import|from) (\w+)", re.M)
 LINK = re.compile(r"\]\((?P<target>[^)#:\s]*)(#(?P<part>[^)\s]*))?\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
+def examples_run_here(path: Path) -> bool:
+    """Whether a page has examples, of its own and of libraries that are installed. (Each kind of break has a table.)"""
+    blocks = [*BLOCK.finditer(path.read_text())]
+    imported = {name for block in blocks if block["kind"] == "python" for name in IMPORT.findall(block["body"])}
+    return bool(blocks) and path.parent.name != "graph_breaks" and all(map(importlib.util.find_spec, imported))
+
+
+PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if examples_run_here(path)]
+
+
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
     onegraph.reset()
     yield
     onegraph.reset()
@@ -39,8 +53,18 @@ class Page:
     def __init__(self, name: str) -> None:
         self.file = f"{name}.py"
         self.text = ""
-        self.module = types.ModuleType(f"programming_model_{name}")
+        self.module = types.ModuleType(f"page_{name}")
         self.module.__file__ = self.file
+
+    def commands(self, block: str) -> str:
+        """Run commands of onegraph, one a line: what they print."""
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(printed):
+            for line in block.splitlines():
+                program, *arguments = shlex.split(line.removeprefix("$ "))
+                assert program == "onegraph", f"{self.file}: {line}"
+                main(arguments)
+        return printed.getvalue()
 
     def run(self, block: str) -> str:
         """Run one block: what it prints."""
@@ -65,7 +89,7 @@ def refreshed(path: Path) -> str:
             shown, printed = printed, ""
             return f"```output\n{shown}```"
         assert not printed, f"{path.name}: a block prints, and the page does not show it:\n{printed}"
-        printed = page.run(match["body"])
+        printed = page.run(match["body"]) if match["kind"] == "python" else page.commands(match["body"])
         return match[0]
 
     try:
