@@ -6,10 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint bench clean
+.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint docs bench clean
 
 help:
-	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | bench | clean"
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | docs | bench | clean"
 
 install:
 	@.ci/install
@@ -40,6 +40,9 @@ lint: install
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+
+docs:
+	@.ci/docs
 
 bench: install
 	@$(PY) -m benchmarks

@@ -79,8 +79,8 @@ def means(chart: Chart, rows: Sequence[Row]) -> str:
     found = []
     for other in chart.contenders[:-1]:
         ratios = [row["samples"][other]["median"] / row["samples"]["onegraph"]["median"] for row in rows]
-        found.append(f"{statistics.geometric_mean(ratios):.2f} times less than {other}")
-    return f"onegraph: {', '.join(found)} (geometric means)"
+        found.append(f"{statistics.geometric_mean(ratios):.2f}x less than {other}")
+    return f"onegraph: {', '.join(found)} in the geometric mean"
 
 
 def text(x: float, y: float, content: str, size: int = 11, color: str = "#444", **more: str) -> str:

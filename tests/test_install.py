@@ -52,6 +52,22 @@ def test_torch_is_as_it_was() -> None:
     assert sys.meta_path == [finder for finder in sys.meta_path if type(finder).__module__ != "onegraph.install"]
 
 
+def test_functions_that_torch_disables_itself_are_left_to_it() -> None:
+    """torch keeps what it makes of them in the function, beyond `uninstall`."""
+    import torch._dynamo
+
+    def plain(x):
+        return x + 1
+
+    with onegraph.install():
+        marked = torch._compile._disable_dynamo(plain)
+        graphs = onegraph.explain(lambda x: marked(x * 2) * 2)(torch.ones(2)).graph_count
+        assert marked(torch.ones(2)).tolist() == [2, 2]
+        assert isinstance(torch._dynamo.disable(plain, reason="so"), type(onegraph.disable(plain)))
+    assert graphs == 2
+    assert type(vars(plain)["__dynamo_disable"]).__module__ != "onegraph._C"
+
+
 def test_what_torch_compile_makes_is_ours() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU())
     x = torch.randn(3, 4)

@@ -38,6 +38,7 @@ SHARED = frozenset(PUBLIC.__all__) - {
 }  # fmt: skip
 COMPILERS = ("torch.compiler", "torch._dynamo")
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config")
+DISABLE = ("torch._dynamo", "disable")
 
 
 def torch_compile(
@@ -79,6 +80,20 @@ def torch_compile(
     )
 
 
+def disable_for(own: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch._dynamo.disable` while onegraph is installed; `own` is torch's.
+
+    torch keeps what it makes of functions of its own, which it asks for with `wrapping=False`, beyond `uninstall`.
+    """
+
+    def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+        if not wrapping:
+            return own(fn, recursive, reason=reason, wrapping=False)
+        return PUBLIC.disable(fn, recursive, reason=reason)
+
+    return disable
+
+
 @dataclass(slots=True)
 class Installation:
     """What has been replaced: where, by which name, and what was there."""
@@ -97,7 +112,8 @@ class Installation:
             self.listen(module)
             return
         for shared in sorted(SHARED & set(getattr(module, "__all__", ()))):
-            self.replace(module, shared, getattr(PUBLIC, shared))
+            ours = getattr(PUBLIC, shared)
+            self.replace(module, shared, disable_for(module.disable) if (name, shared) == DISABLE else ours)
 
     def listen(self, module: ModuleType) -> None:
         """What is set in a module of settings is set here as well. (Each is of a class of its own.)"""

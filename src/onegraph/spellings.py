@@ -24,8 +24,10 @@ def optimize(
     """The old spelling of `compile`, as a decorator.
 
     Args:
-        backend, dynamic, disable: as for `compile`.
+        backend: as for `compile`.
         nopython: the same as `fullgraph` of `compile`.
+        dynamic: as for `compile`.
+        disable: as for `compile`.
 
     Raises:
         InvalidArgument: as `compile` does.

@@ -74,7 +74,7 @@ class Page:
         printed = io.StringIO()
         with redirect_stdout(printed):
             exec(compile("\n" * start + block, self.file, "exec", dont_inherit=True), vars(self.module))
-        return printed.getvalue().replace(f"{ROOT}/", "")
+        return printed.getvalue().replace(f"{ROOT}/", "").replace(f"{Path.cwd()}/", "")
 
 
 def refreshed(path: Path) -> str:

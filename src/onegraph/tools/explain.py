@@ -21,7 +21,8 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Args:
         function: a function, method or module.
-        args, kwargs: what it is called with; without any, the result is a function that takes them.
+        args: what it is called with; without any, the result is a function that takes them.
+        kwargs: the same, by name.
 
     Returns:
         An `Explanation`. It prints; has `graph_count`, `graph_break_count`, `op_count`, `break_reasons`, `graphs`,

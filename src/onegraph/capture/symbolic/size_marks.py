@@ -63,7 +63,8 @@ def mark_dynamic(t: torch.Tensor, index: Dims, *, min: int | None = None, max: i
     Args:
         t: a tensor that a compiled function will be given. The mark is on this tensor, not on others of its sizes.
         index: the dimension, or several.
-        min, max: the least and the greatest size that it will have.
+        min: the least size that it will have; None for no bound.
+        max: the greatest size that it will have; None for no bound.
 
     Raises:
         InvalidArgument: for a dimension that the tensor does not have, or bounds that its size is outside of.
@@ -93,6 +94,10 @@ def mark_unbacked(t: torch.Tensor, index: Dims, *, min: int | None = None, max: 
 def maybe_mark_dynamic(t: torch.Tensor, index: Dims) -> None:
     """Say that the size of a dimension may change: it is symbolic where the program does not need it to be a constant.
 
+    Args:
+        t: the tensor that is given to the compiled function.
+        index: a dimension, or several. Negative ones count from the last.
+
     Raises:
         InvalidArgument: for a dimension that the tensor does not have.
     """
@@ -103,6 +108,10 @@ def maybe_mark_dynamic(t: torch.Tensor, index: Dims) -> None:
 
 def mark_static(t: torch.Tensor, index: Dims | None = None) -> None:
     """Say that the size of a dimension, or every size, is to be a constant: each value of it makes another version.
+
+    Args:
+        t: the tensor that is given to the compiled function.
+        index: a dimension, or several; None for all. Negative ones count from the last.
 
     Raises:
         InvalidArgument: for a dimension that the tensor does not have.
@@ -116,6 +125,10 @@ def mark_static(t: torch.Tensor, index: Dims | None = None) -> None:
 
 def mark_static_address(t: torch.Tensor, guard: bool = False) -> None:
     """Accepted for torch's sake: what an address would be kept for, a recorded replay on a GPU, does not exist here.
+
+    Args:
+        t: a tensor.
+        guard: accepted.
 
     Raises:
         InvalidArgument: for what is no tensor.

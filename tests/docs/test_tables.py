@@ -1,4 +1,4 @@
-"""The pages of torch's names and settings are made from the tables of the package.
+"""The pages of settings, and of torch's names and settings, are made from the tables of the package.
 
 A name of any supported torch has its row: `--update-golden` keeps those of the page, and adds those of the installed
 torch.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from typing import Any
 
 import torch
@@ -21,6 +22,13 @@ from onegraph.base.torch_settings import ROWS, Nothing, Refused, Row, Same
 
 NAMES = ROOT / "docs" / "torch_names.md"
 SETTINGS = ROOT / "docs" / "torch_settings.md"
+OWN = ROOT / "docs" / "settings_table.md"
+
+HEAD_OF_OWN = """# All settings
+
+The fields of `onegraph.Config`: as `options=` of one function, in `onegraph.config` for the process, and by the
+variable `ONEGRAPH_` with the name in capitals. `onegraph config` prints them with their present values.
+[Settings](programming_model/settings.md) says which counts."""
 
 HEAD_OF_NAMES = """# Names of torch.compile
 
@@ -91,6 +99,18 @@ def settings() -> Iterator[str]:
     for kind, head, text in KINDS:
         yield head
         yield table([(name, text(row)) for name, row in sorted(ROWS.items()) if isinstance(row, kind)], "setting")
+
+
+def own_settings() -> str:
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for each in fields(onegraph.Config):
+        default = "" if each.default is MISSING else f"`{each.default!r}`"
+        rows.append(f"| `{each.name}` | {default} | {each.metadata['doc']} |")
+    return "\n".join([HEAD_OF_OWN, "", *rows]) + "\n"
+
+
+def test_the_page_of_own_settings_is_current(golden: Callable[..., None]) -> None:
+    golden(OWN, own_settings())
 
 
 def test_the_page_of_names_is_current(golden: Callable[..., None]) -> None:
