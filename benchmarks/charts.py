@@ -1,6 +1,6 @@
 """`python -m benchmarks.charts`: small charts of the stored results, as SVG, for docs/performance.md.
 
-Each is one suite, says where its numbers come from, and is the same text for the same results.
+Each is one suite, says where its numbers come from, and is the same text for the same results. A full run draws them.
 """
 
 from __future__ import annotations
@@ -61,12 +61,10 @@ CHARTS_OF_SUITES = (
         ": cpu",
     ),
     Chart("memory", "memory", "Memory at the peak of a call, float32, batch 1", ("eager", "onegraph")),
+    Chart("training", "training", "Time of a step of training", ("eager", "stock", "onegraph")),
+    Chart("training_memory", "training_memory", "Memory at the peak of a step of training", ("eager", "onegraph")),
+    Chart("sizes", "dynamic", "CPU-seconds of calls with sizes that change", ("eager", "stock", "onegraph")),
 )
-
-
-def machine() -> str:
-    """What the results say of where they were measured."""
-    return (RESULTS / "results.md").read_text().partition(";")[0]
 
 
 def rows_of(chart: Chart, results: Sequence[Row]) -> list[Row]:
@@ -78,8 +76,10 @@ def means(chart: Chart, rows: Sequence[Row]) -> str:
     """How many times less onegraph takes, as geometric means."""
     found = []
     for other in chart.contenders[:-1]:
-        ratios = [row["samples"][other]["median"] / row["samples"]["onegraph"]["median"] for row in rows]
-        found.append(f"{statistics.geometric_mean(ratios):.2f}x less than {other}")
+        both = [row["samples"] for row in rows if {other, "onegraph"} <= row["samples"].keys()]
+        ratios = [samples[other]["median"] / samples["onegraph"]["median"] for samples in both]
+        if ratios:
+            found.append(f"{statistics.geometric_mean(ratios):.2f}x less than {other}")
     return f"onegraph: {', '.join(found)} in the geometric mean"
 
 
@@ -90,17 +90,16 @@ def text(x: float, y: float, content: str, size: int = 11, color: str = "#444", 
 
 def bars(chart: Chart, row: Row, top: float) -> Iterator[str]:
     """The bars of one row, relative to its longest, with their numbers."""
-    samples = {name: row["samples"][name]["median"] for name in chart.contenders}
+    samples = {name: row["samples"][name]["median"] for name in chart.contenders if name in row["samples"]}
     longest, room = max(samples.values()), WIDTH - LABELS - NUMBERS - 20
-    for i, (name, value) in enumerate(samples.items()):
-        y, width = top + i * BAR, max(1.0, room * value / longest)
+    for name, value in samples.items():  # one that fails leaves a gap
+        y, width = top + chart.contenders.index(name) * BAR, max(1.0, room * value / longest)
         yield f'<rect x="{LABELS}" y="{y:g}" width="{width:.1f}" height="{BAR - 1}" fill="{COLORS[name]}"/>'
         yield text(LABELS + width + 5, y + BAR - 1.5, f"{value * SCALE[row['unit']]:.3g} {row['unit']}", 9)
 
 
-def picture(chart: Chart, results: Sequence[Row]) -> str:
-    """The chart as the text of an SVG file."""
-    rows = rows_of(chart, results)
+def picture(chart: Chart, rows: Sequence[Row], machine: str) -> str:
+    """The chart as the text of an SVG file; `machine` is what the results say of where they were measured."""
     step = BAR * len(chart.contenders) + GAP
     height = TOP + step * len(rows) + 22
     parts = [
@@ -118,21 +117,24 @@ def picture(chart: Chart, results: Sequence[Row]) -> str:
         middle = top + BAR * len(chart.contenders) / 2 + 4
         parts.append(text(LABELS - 8, middle, row["name"].removesuffix(chart.cut), text_anchor="end"))
         parts += bars(chart, row, top)
-    parts.append(text(16, height - 10, f"{machine()}; python -m benchmarks {chart.suite}", 10, "#777"))
+    parts.append(text(16, height - 10, f"{machine}; python -m benchmarks {chart.suite}", 10, "#777"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def pictures() -> dict[Path, str]:
-    """Each chart by its file."""
-    results = json.loads((RESULTS / "results.json").read_text())
-    return {CHARTS / f"{chart.name}.svg": picture(chart, results) for chart in CHARTS_OF_SUITES}
+def pictures(results: Path = RESULTS) -> dict[str, str]:
+    """Each chart of which there are results, by the name of its file."""
+    rows = json.loads((results / "results.json").read_text())
+    machine = (results / "results.md").read_text().partition(";")[0]
+    found = {chart: rows_of(chart, rows) for chart in CHARTS_OF_SUITES}
+    return {f"{chart.name}.svg": picture(chart, rows, machine) for chart, rows in found.items() if rows}
 
 
-def main() -> None:
-    CHARTS.mkdir(exist_ok=True)
-    for path, content in pictures().items():
-        path.write_text(content)
+def draw(results: Path = RESULTS, charts: Path = CHARTS) -> None:
+    """Write the charts of these results."""
+    charts.mkdir(exist_ok=True)
+    for name, content in pictures(results).items():
+        (charts / name).write_text(content)
 
 
 if __name__ == "__main__":
-    main()
+    draw()

@@ -1,26 +1,22 @@
-"""Results as tables on the terminal, and as results.json, results.md and results.png on disk."""
+"""Results as tables on the terminal, and as results.json, results.md and charts on disk."""
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 import statistics
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.charts import CHARTS, draw
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import Result, Settings
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen before
 
 RESULTS = Path(__file__).with_name("results")
 SCALE = {"s": 1.0, "ms": 1e3, "us": 1e6, "MB": 1e-6}
@@ -47,7 +43,6 @@ COMPARED = {  # of other suites: all
     "training_memory": ("eager", "onegraph"),
     "training_cold": ("stock", "onegraph"),
 }
-COLORS = {"eager": "#9aa5b1", "stock": "#e08e45", "onegraph": "#2f6fb0"}
 
 
 def shown(result: Result, contender: str) -> str:
@@ -148,47 +143,8 @@ def markdown(results: Sequence[Result], settings: Settings) -> str:
     return "\n".join(lines)
 
 
-def plot(results: Sequence[Result], path: Path) -> None:
-    """One panel a suite, one group of bars a row: time relative to eager (cold: to stock); less is better."""
-    found = suites(results)
-    heights = [1.0 + 0.5 * len(rows) for rows in found.values()]
-    figure, axes = plt.subplots(
-        len(found), 1, figsize=(9, sum(heights) + 0.5), squeeze=False, height_ratios=heights, layout="constrained"
-    )
-    for (suite, rows), axis in zip(found.items(), axes[:, 0], strict=True):
-        _panel(axis, suite, rows)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=COLORS[name]) for name in CONTENDERS]
-    figure.legend(handles, list(CONTENDERS), loc="outside upper right", ncols=3, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def _panel(axis: plt.Axes, suite: str, rows: Sequence[Result]) -> None:
-    names = [name for name in headers(suite)[1:] if name in CONTENDERS]
-    width = 0.84 / len(names)
-    for y, row in enumerate(rows):
-        # Where the reference itself fails, its bar is missing and the others are shown by their number only.
-        reference = row.samples[names[0]].median if names[0] in row.samples else math.inf
-        for i, name in enumerate(names):
-            place = y + (i - (len(names) - 1) / 2) * width
-            if name in row.samples:
-                value = row.samples[name].median / reference
-                axis.barh(place, value, width * 0.9, color=COLORS[name])
-                text = f" {shown(row, name)} {row.unit}"
-            else:
-                value, text = 0.0, f" {name} fails"
-            axis.annotate(text, (value, place), va="center", fontsize=7, color="#444444")
-    axis.axvline(1, color="#666666", linewidth=0.6, zorder=0)
-    axis.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=8)
-    axis.set_ylim(len(rows) - 0.5, -0.5)
-    axis.set_xlim(0, axis.get_xlim()[1] * 1.1)
-    axis.set_title(TITLES[suite].partition(":")[0] + f": time relative to {names[0]}", loc="left", fontsize=10)
-    axis.tick_params(axis="x", labelsize=8)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
 def save(results: Sequence[Result], settings: Settings) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "results.json").write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
     (RESULTS / "results.md").write_text(markdown(results, settings))
-    plot(results, RESULTS / "results.png")
+    draw(RESULTS, CHARTS)

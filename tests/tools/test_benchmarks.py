@@ -88,11 +88,14 @@ def test_what_a_suite_does_not_compare_is_no_failure() -> None:
 
 def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(report, "CHARTS", tmp_path / "charts")
     report.save([result("calls", eager=3.0, stock=2.0, onegraph=1.0), result("cold", onegraph=1.0)], Settings())
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved[0]["samples"]["stock"]["median"] == 2.0
     assert "| work | 3e+03 | 2e+03 | 1e+03 | x3.00 | x2.00 |" in (tmp_path / "results.md").read_text()
-    assert (tmp_path / "results.png").stat().st_size > 1000
+    chart = (tmp_path / "charts" / "calls.svg").read_text()
+    assert "3.00x less than eager, 2.00x less than stock" in chart
+    assert [path.name for path in (tmp_path / "charts").iterdir()] == ["calls.svg"]
 
 
 def test_children_of_children_are_counted() -> None:
