@@ -118,3 +118,9 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert target.exists(), f"{path.name} links to {match['target']}"
         if match["part"]:
             assert match["part"] in parts_of(target), f"{path.name} links to {match['target']}#{match['part']}"
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(str(page) for page in pages if page.parent.name != "graph_breaks")
