@@ -22,12 +22,13 @@ RANK = {
     "support": 3,
     "eagerly": 4,
     "backends": 4,
-    "compile": 5,
-    "install": 6,
-    "spellings": 6,
-    "stock_backend": 6,
-    "tools": 7,
-    "__main__": 8,
+    "backend_registry": 5,
+    "compile": 6,
+    "install": 7,
+    "spellings": 7,
+    "stock_backend": 7,
+    "tools": 8,
+    "__main__": 9,
 }
 # The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
 ROOMS = (

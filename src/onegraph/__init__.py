@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onegraph.backends import list_backends as list_backends
-    from onegraph.backends import register_backend as register_backend
+    from onegraph.backend_registry import list_backends as list_backends
+    from onegraph.backend_registry import register_backend as register_backend
     from onegraph.base.config import Config as Config
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
@@ -80,8 +80,8 @@ _HOME = {
     "compile": "onegraph.compile",
     "kept_bytes": "onegraph.compiler.library.recipe",
     "is_compiling": "onegraph.compile",
-    "list_backends": "onegraph.backends",
-    "register_backend": "onegraph.backends",
+    "list_backends": "onegraph.backend_registry",
+    "register_backend": "onegraph.backend_registry",
     "reset": "onegraph.compile",
     "disable": "onegraph.capture.directives.hatches",
     "disable_nested_graph_breaks": "onegraph.capture.directives.hatches",

@@ -1,4 +1,4 @@
-"""The backends: what a captured graph becomes, by name, and those that users register.
+"""The backends: what a captured graph becomes.
 
 captured graph --autograd--> functional aten graph --compiler--> native code
 """
@@ -21,11 +21,10 @@ from onegraph.autograd.small import is_too_small
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import NO_MEMORY, CompileError, InvalidArgument
+from onegraph.base.errors import NO_MEMORY, CompileError
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.graph.memory import has_address
-from onegraph.capture.translate import reported
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
@@ -35,7 +34,6 @@ from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
 
-Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
 
 LOGGER = logging.getLogger("onegraph")
@@ -273,32 +271,7 @@ def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
 
 
+#: Those of our own by name.
 BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
 BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
 BACKENDS |= {"native": native, "inductor": native, "onegraph": native}
-
-
-def register_backend(backend: Backend, name: str | None = None) -> Backend:
-    """Make a backend known by name (its own name by default); usable as a decorator.
-
-    Args:
-        backend: called with an `fx.GraphModule` and the list of its real example inputs; returns a callable that takes
-            the same flat inputs and returns a tuple or list of the graph's outputs.
-    """
-    if not callable(backend):
-        raise InvalidArgument(f"register_backend expects a callable (graph_module, example_inputs), got {backend!r}")
-    key = name if name is not None else getattr(backend, "__name__", None)
-    if not isinstance(key, str):
-        raise InvalidArgument("register_backend needs a name: the backend has none of its own")
-    BACKENDS[key] = foreign(backend)
-    return backend
-
-
-def list_backends() -> list[str]:
-    """The names that `backend=` accepts."""
-    return sorted(BACKENDS)
-
-
-def foreign(backend: Backend) -> GraphCompiler:
-    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
-    return reported(lambda module, examples, cx: backend(module, examples))

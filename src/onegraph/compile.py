@@ -17,9 +17,8 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.backends import BACKENDS, Backend, foreign
+from onegraph.backend_registry import Backend, find_backend
 from onegraph.base.arguments import (
-    check_backend,
     check_dynamic,
     check_options,
     check_suspending,
@@ -73,7 +72,7 @@ def compile(
             must break no graph also where other compiled code calls it; False says nothing there.
         dynamic: None makes sizes symbolic when they change, True from the start, False never.
         backend: one of `list_backends()`, or a callable `(graph_module, example_inputs) -> callable`; None is what
-            `onegraph.config.backend` says.
+            `onegraph.config.backend` says. `stock:NAME` is a backend of torch's own compiler, if that is imported.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs".
         options: values for fields of `onegraph.Config`, for this region only.
         disable: return the target as it is.
@@ -100,7 +99,7 @@ def compile(
     layers = Layers(Config.from_environment(), check_options(mode, options))
     if backend is None:
         backend = layers.now().backend
-    check_backend(backend, BACKENDS)
+    compiler = find_backend(backend)
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend}
     settings |= {"mode": mode, "options": options, "name": name}
     if target is None:
@@ -114,7 +113,6 @@ def compile(
         LOGGER.warning(SUSPENDING, suspending(target))
         return target
     target = written(target)
-    compiler = BACKENDS[backend] if isinstance(backend, str) else foreign(backend)
     region = Region(compiler, layers, EVENTS, fullgraph, dynamic)
     REGIONS.add(region)
     if next(_made) % _FORGET_EVERY == 0:

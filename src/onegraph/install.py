@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from onegraph.backends import Backend
+from onegraph.backend_registry import Backend
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.settings import LOGGER, config
 from onegraph.compile import compile

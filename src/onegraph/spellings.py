@@ -9,8 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from onegraph.backends import BACKENDS, Backend
-from onegraph.base.arguments import check_backend, check_callable
+from onegraph.backend_registry import Backend, find_backend
+from onegraph.base.arguments import check_callable
 from onegraph.base.settings import Patch, config
 from onegraph.capture.calls.registry import policy
 from onegraph.compile import compile, compile_fx, is_compiling, is_compiling_inside_of_a_trace, reset
@@ -50,7 +50,7 @@ def lookup_backend(backend: str | Backend) -> Backend:
     Raises:
         InvalidArgument: for what is no backend.
     """
-    check_backend(backend, BACKENDS)
+    find_backend(backend)
     if not isinstance(backend, str):
         return backend
 
@@ -81,7 +81,7 @@ def set_default_backend(backend: str | Backend | None) -> None:
     if backend is None:
         del config.backend
         return
-    check_backend(backend, BACKENDS)
+    find_backend(backend)
     config.backend = backend
 
 
