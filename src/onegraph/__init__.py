@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onegraph.backend_registry import list_backends as list_backends
     from onegraph.backend_registry import register_backend as register_backend
+    from onegraph.base.comptime import comptime as comptime
     from onegraph.base.config import Config as Config
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
@@ -97,6 +98,7 @@ _HOME = {
     "run": "onegraph.capture.directives.stance",
     "set_stance": "onegraph.capture.directives.stance",
     "skip": "onegraph.capture.directives.hatches",
+    "comptime": "onegraph.base.comptime",
     "is_dynamo_compiling": "onegraph.spellings",
     "mark_dynamic": "onegraph.capture.symbolic.size_marks",
     "mark_static": "onegraph.capture.symbolic.size_marks",

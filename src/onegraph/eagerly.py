@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any, NoReturn
 
+from onegraph.base.comptime import comptime as comptime
 from onegraph.base.errors import OnegraphError
 from onegraph.support import problem
 

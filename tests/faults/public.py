@@ -50,6 +50,7 @@ USES: dict[str, Callable[[], Any]] = {
     "assume_constant_result": lambda: onegraph.assume_constant_result(len)([1, 2]),
     "compile": lambda: onegraph.compile(double)(X) + onegraph.compile(MODULE)(X),
     "compile_times": lambda: len(onegraph.compile_times("csv")),  # type: ignore[arg-type]
+    "comptime": lambda: onegraph.comptime.print_graph(),
     "config": lambda: onegraph.config.recompile_limit,
     "counters": lambda: onegraph.counters["nothing"]["at all"],
     "cudagraph_mark_step_begin": lambda: onegraph.cudagraph_mark_step_begin(),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from onegraph.base.text import Printer
 from onegraph.ir.types import dtype_of_torch
@@ -20,17 +20,28 @@ from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import CustomFunction
 
 
-def graph_text(module: GraphModule) -> str:
-    """The graph of a module, at torch level or at aten level. Graphs of submodules, and of custom backwards, follow."""
+def nodes_text(graph: Graph) -> str:
+    """A graph without its submodules, which may be unfinished."""
     out = Printer()
-    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    _write_nodes(out, graph)
+    return out.text()
+
+
+def _write_nodes(out: Printer, graph: Graph) -> None:
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
     out.line(f"graph({', '.join(_declared(node) for node in inputs)}):")
     with out.indented():
-        for node in module.graph.nodes:
+        for node in graph.nodes:
             if node.op == "output":
                 out.line(f"return {_argument(node.args[0])}")
             elif node.op != "placeholder":
                 out.line(f"{_declared(node)} = {_value(node)}")
+
+
+def graph_text(module: GraphModule) -> str:
+    """The graph of a module, at torch level or at aten level. Graphs of submodules, and of custom backwards, follow."""
+    out = Printer()
+    _write_nodes(out, module.graph)
     for name, child in module.named_children():
         if isinstance(child, GraphModule):
             out.line(f"{name} = {graph_text(child)}")
@@ -42,11 +53,12 @@ def graph_text(module: GraphModule) -> str:
 
 
 def _declared(node: Node) -> str:
-    kind = _type(node.meta.get("val", node.meta.get("example_value")))
+    kind = type_text(node.meta.get("val", node.meta.get("example_value")))
     return f"{node.name}: {kind}" if kind else node.name
 
 
-def _type(value: Any) -> str:
+def type_text(value: Any) -> str:
+    """What a value of a graph is: `f32[s0, 4]`; empty for what is no tensor and no size."""
     match value:
         case torch.Tensor():
             name = dtype_of_torch(str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
@@ -54,7 +66,7 @@ def _type(value: Any) -> str:
         case torch.SymInt():
             return "int"
         case tuple() | list():
-            return f"({', '.join(_type(item) or '...' for item in value)})"
+            return f"({', '.join(type_text(item) or '...' for item in value)})"
     return ""
 
 

@@ -22,10 +22,12 @@ from onegraph.capture.directives.function_marks import Mark
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.residual.rebuild import compile_residual
 from onegraph.capture.resume.resume_function import resumed_by
+from onegraph.capture.tracer.comptime import MARKS_OF, call_while_tracing
 
 DECORATORS = "torch._dynamo.decorators"
 EVAL_FRAME = "torch._dynamo.eval_frame"
 EXTERNAL = "torch._dynamo.external_utils"
+COMPTIME = "torch._dynamo.comptime"
 MODULES_MADE = "torch._dynamo.mutation_guard"
 _LOCAL = "<locals>"
 _ERROR_MANAGER = "ErrorOnGraphBreakDecoratorContextManager"
@@ -151,6 +153,8 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (EVAL_FRAME, "OptimizedModule"): call_module,
     (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
     ("torch._compile", f"_disable_dynamo.{_LOCAL}.inner"): policy.run_eagerly,
+    (COMPTIME, "_Comptime"): call_while_tracing,
+    **{(COMPTIME, f"_Comptime.{name}"): mark for name, mark in MARKS_OF.items()},
     **{(MODULES_MADE, f"{tracker}.tag"): pass_over for tracker in ("GenerationTracker", "_GenerationTracker")},
 }
 
