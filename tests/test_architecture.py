@@ -24,6 +24,7 @@ RANK = {
     "backends": 4,
     "backend_registry": 5,
     "compile": 6,
+    "export": 7,
     "install": 7,
     "spellings": 7,
     "stock_backend": 7,

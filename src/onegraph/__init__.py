@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onegraph.backend_registry import register_backend as register_backend
     from onegraph.base.comptime import comptime as comptime
     from onegraph.base.config import Config as Config
+    from onegraph.base.dim import Dim as Dim
     from onegraph.base.errors import BackendError as BackendError
     from onegraph.base.errors import CompileError as CompileError
     from onegraph.base.errors import ConstraintViolationError as ConstraintViolationError
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from onegraph.compile import is_compiling as is_compiling
     from onegraph.compile import reset as reset
     from onegraph.compiler.library.recipe import kept_bytes as kept_bytes
+    from onegraph.export import ExportedProgram as ExportedProgram
+    from onegraph.export import export as export
+    from onegraph.export import is_exporting as is_exporting
     from onegraph.install import install as install
     from onegraph.install import uninstall as uninstall
     from onegraph.spellings import cudagraph_mark_step_begin as cudagraph_mark_step_begin
@@ -62,7 +66,6 @@ if TYPE_CHECKING:
     from onegraph.spellings import dont_skip_tracing as dont_skip_tracing
     from onegraph.spellings import get_default_backend as get_default_backend
     from onegraph.spellings import is_dynamo_compiling as is_dynamo_compiling
-    from onegraph.spellings import is_exporting as is_exporting
     from onegraph.spellings import lookup_backend as lookup_backend
     from onegraph.spellings import nested_compile_region as nested_compile_region
     from onegraph.spellings import optimize as optimize
@@ -119,9 +122,12 @@ _HOME = {
     "get_default_backend": "onegraph.spellings",
     "reset_code_caches": "onegraph.spellings",
     "nested_compile_region": "onegraph.spellings",
-    "is_exporting": "onegraph.spellings",
+    "is_exporting": "onegraph.export",
     "cudagraph_mark_step_begin": "onegraph.spellings",
     "cudagraph_mark_warmup_incomplete": "onegraph.spellings",
+    "Dim": "onegraph.base.dim",
+    "export": "onegraph.export",
+    "ExportedProgram": "onegraph.export",
     "explain": "onegraph.tools.explain",
     "compile_times": "onegraph.tools.times",
     "counters": "onegraph.tools.counters",

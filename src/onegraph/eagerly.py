@@ -8,6 +8,7 @@ from contextlib import ContextDecorator
 from typing import Any, NoReturn
 
 from onegraph.base.comptime import comptime as comptime
+from onegraph.base.dim import Dim as Dim
 from onegraph.base.errors import OnegraphError
 from onegraph.support import problem
 
@@ -91,5 +92,5 @@ def explain(*args: Any, **kwargs: Any) -> NoReturn:
     raise OnegraphError(problem())
 
 
-compile_times = CompileProfiler = explain
+compile_times = CompileProfiler = export = ExportedProgram = explain
 counters: dict[str, Counter[str]] = defaultdict(Counter)

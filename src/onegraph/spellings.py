@@ -122,22 +122,12 @@ def is_dynamo_compiling() -> bool:
 policy(is_dynamo_compiling)(is_compiling_inside_of_a_trace)
 
 
-def is_exporting() -> bool:
-    """Whether the program is being exported. That is never so while it is compiled, or runs."""
-    return False
-
-
 def cudagraph_mark_step_begin() -> None:
     """Say that a step begins. Nothing is recorded between steps, so nothing comes of it."""
 
 
 def cudagraph_mark_warmup_incomplete() -> None:
     """Say that a step was one to warm up. Nothing is recorded between steps, so nothing comes of it."""
-
-
-@policy(is_exporting)
-def is_exporting_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return False
 
 
 @policy(cudagraph_mark_step_begin, cudagraph_mark_warmup_incomplete)

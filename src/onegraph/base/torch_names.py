@@ -28,7 +28,6 @@ ELSEWHERE = MappingProxyType(
         "OptimizedModule": "a compiled module is of its own class; it has an attribute `onegraph_region`",
         "allow_c_slot": "slots of classes written in C are called as they are",
         "bytecode_debugger": "use pdb in the function, and onegraph.set_stance('force_eager')",
-        "export": "onegraph.explain shows the graphs, and compile(fullgraph=True) holds a function to one",
         "is_dynamo_disable_recursive": "onegraph.disable is always recursive unless it is told recursive=False",
         "override_cudagraphs": "a replay of a GPU's work is not recorded",
         "override_optimization_hint": "sizes have no hints that kernels are chosen by",

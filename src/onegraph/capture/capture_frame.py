@@ -230,6 +230,7 @@ def finish(
         tuple(rebuild.consts),
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
+        effects=(*effects, *writes),
     )
     if graph is not None:
         trace.keep_fakes()

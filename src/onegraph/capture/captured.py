@@ -63,7 +63,8 @@ class Capture:
     ... in `consts`, of which `GRAPH` is called where the graph runs. The last statement returns the result, or with a
     `continuation` a tuple of the values that this goes on with (whose own are the names of these).
 
-    `levels` counts the frames of the program that it enters, one from another.
+    `levels` counts the frames of the program that it enters, one from another. `effects` are the statements that write
+    to objects of the program, or call what it calls behind the graph.
     """
 
     code: CodeType
@@ -74,6 +75,7 @@ class Capture:
     consts: tuple[Any, ...]
     continuation: Continuation | None
     levels: int
+    effects: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(sections(self))

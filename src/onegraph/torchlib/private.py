@@ -54,7 +54,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as disable_current_modes
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_mode_stack
 from torch.utils._python_dispatch import _pop_mode as pop_dispatch_mode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import (
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+    treespec_dumps,
+    treespec_loads,
+)
 
 __all__ = [
     "HANDLED_DIRECTLY",
@@ -90,8 +98,12 @@ __all__ = [
     "run_fallback_kernel",
     "should_allow_numbers_as_tensors",
     "tree_flatten",
+    "tree_flatten_with_path",
     "tree_leaves",
     "tree_map",
+    "tree_unflatten",
+    "treespec_dumps",
+    "treespec_loads",
 ]
 
 LOGGER = logging.getLogger("onegraph")

@@ -75,12 +75,13 @@ class History:
 class ShapePolicy:
     """`dynamic` True: every size above one is symbolic; None: those that were seen to change; False: none.
 
-    Numbers of the types in `constant` are none, whether they change or not.
+    Numbers of the types in `constant` are none, whether they change or not. `shared`: sizes that are equal now are one.
     """
 
     history: History
     dynamic: bool | None
     constant: tuple[type, ...] = ()
+    shared: bool = True
 
     def symbolic_dims(self, source: Source, tensor: torch.Tensor) -> tuple[int, ...]:
         """The dimensions of an input that get a symbol: what it is marked with goes before what is known of it."""
@@ -210,11 +211,13 @@ class Asked(Evaluated, Predicate):
 class Symbols:
     """The symbols of one trace, and where their values come from.
 
-    Inputs with equal sizes share a symbol, and a guard that the sizes stay equal: programs combine such inputs.
+    Where symbols are shared, inputs with equal sizes have one, and a guard that the sizes stay equal: programs combine
+    such inputs.
     """
 
-    def __init__(self, sizes: Sizes, guard: Callable[[Source, Any, Any], None]) -> None:
+    def __init__(self, sizes: Sizes, guard: Callable[[Source, Any, Any], None], shared: bool) -> None:
         self.sizes = sizes
+        self._shared = shared
         self.places: dict[Symbol, Place] = {}
         self.numbers = Numbers(sizes)
         self.guard = guard
@@ -250,7 +253,7 @@ class Symbols:
         known = self._by_value.get(value)
         if known is None or known.node.index.symbol is None:  # none yet, or one that was decided in the meantime
             known = self.sizes.new(value, f"s{len(self.places)}", may_be_small=True)
-            if value not in SMALL:  # many sizes are 1 by chance
+            if self._shared and value not in SMALL:  # many sizes are 1 by chance
                 self._by_value[value] = known
             self.places[known.node.index.symbol] = Place(source, dim, tensor)
         else:
@@ -329,6 +332,10 @@ class Symbols:
         for promised, is_within in self._promised:
             promised.check(is_within, [condition.text for condition in asked])
         return (*self.numbers.conditions(), *self._ranges(), *self._conditions, *asked)
+
+    def size_expression(self, value: torch.SymInt) -> str:
+        """A symbolic number by the sizes of inputs, as text."""
+        return self._in_sources(str(self._plainly(value.node.index)))
 
     def _ranges(self) -> Iterator[ShapeCondition]:
         """Which of 0 and 1 the sizes are not."""

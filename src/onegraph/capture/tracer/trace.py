@@ -126,7 +126,7 @@ class Trace:
         self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
         observe = self.fingerprints.note if self.fingerprints else None
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
-        self.symbols = Symbols(self.fake.sizes, self.world.guard)
+        self.symbols = Symbols(self.fake.sizes, self.world.guard, shapes.shared)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, Arithmetic(self.symbols.numbers), cx.config, fullgraph)
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
