@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from onegraph.base.errors import InvalidArgument as InvalidArgument
     from onegraph.base.errors import OnegraphError as OnegraphError
     from onegraph.base.errors import RecompileLimitError as RecompileLimitError
+    from onegraph.base.guard_filters import keep_portable_guards_unsafe as keep_portable_guards_unsafe
+    from onegraph.base.guard_filters import keep_tensor_guards_unsafe as keep_tensor_guards_unsafe
+    from onegraph.base.guard_filters import skip_all_guards_unsafe as skip_all_guards_unsafe
+    from onegraph.base.guard_filters import skip_guard_on_all_nn_modules_unsafe as skip_guard_on_all_nn_modules_unsafe
+    from onegraph.base.guard_filters import skip_guard_on_globals_unsafe as skip_guard_on_globals_unsafe
+    from onegraph.base.guard_filters import (
+        skip_guard_on_inbuilt_nn_modules_unsafe as skip_guard_on_inbuilt_nn_modules_unsafe,
+    )
     from onegraph.base.settings import config as config
     from onegraph.capture.directives.hatches import disable as disable
     from onegraph.capture.directives.hatches import disable_nested_graph_breaks as disable_nested_graph_breaks
@@ -128,6 +136,12 @@ _HOME = {
     "Dim": "onegraph.base.dim",
     "export": "onegraph.export",
     "ExportedProgram": "onegraph.export",
+    "keep_portable_guards_unsafe": "onegraph.base.guard_filters",
+    "keep_tensor_guards_unsafe": "onegraph.base.guard_filters",
+    "skip_all_guards_unsafe": "onegraph.base.guard_filters",
+    "skip_guard_on_all_nn_modules_unsafe": "onegraph.base.guard_filters",
+    "skip_guard_on_globals_unsafe": "onegraph.base.guard_filters",
+    "skip_guard_on_inbuilt_nn_modules_unsafe": "onegraph.base.guard_filters",
     "explain": "onegraph.tools.explain",
     "compile_times": "onegraph.tools.times",
     "counters": "onegraph.tools.counters",

@@ -10,6 +10,14 @@ from typing import Any, NoReturn
 from onegraph.base.comptime import comptime as comptime
 from onegraph.base.dim import Dim as Dim
 from onegraph.base.errors import OnegraphError
+from onegraph.base.guard_filters import keep_portable_guards_unsafe as keep_portable_guards_unsafe
+from onegraph.base.guard_filters import keep_tensor_guards_unsafe as keep_tensor_guards_unsafe
+from onegraph.base.guard_filters import skip_all_guards_unsafe as skip_all_guards_unsafe
+from onegraph.base.guard_filters import skip_guard_on_all_nn_modules_unsafe as skip_guard_on_all_nn_modules_unsafe
+from onegraph.base.guard_filters import skip_guard_on_globals_unsafe as skip_guard_on_globals_unsafe
+from onegraph.base.guard_filters import (
+    skip_guard_on_inbuilt_nn_modules_unsafe as skip_guard_on_inbuilt_nn_modules_unsafe,
+)
 from onegraph.support import problem
 
 

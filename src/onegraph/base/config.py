@@ -83,6 +83,13 @@ def _parse_functions(text: str) -> tuple[Callable[..., Any], ...]:
     return found  # type: ignore[return-value]
 
 
+def _parse_function(text: str) -> Callable[..., Any] | None:
+    found = _parse_functions(text)
+    if len(found) > 1:
+        raise ValueError(text)
+    return found[0] if found else None
+
+
 def _are_functions(value: object) -> bool:
     return isinstance(value, tuple | list | set | frozenset) and all(map(callable, value))
 
@@ -96,6 +103,7 @@ _LOGS = Kind(
 )
 _FOLDER = Kind("a path", _parse_folder, lambda v: isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
+_FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
 _CALLS = Kind(f"one of {', '.join(_CALLS_ACCEPTED)}", _parse_calls, lambda v: v in _CALLS_ACCEPTED)
 _SHARE = Kind("a number from 0 to 1", _parse_share, lambda v: isinstance(v, int | float) and 0 <= v <= 1, float)
@@ -193,6 +201,9 @@ class Config:
         False,
         "numbers that item() takes out of tensors stay in graphs, which run operator by operator",
         ("TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS",),
+    )
+    guard_filter_fn: Callable[..., Any] | None = _option(
+        _FUNCTION, None, "which guards are kept: a function of their list that gives a list of True and False"
     )
     reorderable_logging_functions: tuple[Callable[..., Any], ...] = _option(
         _FUNCTIONS, (), "functions like print, called in their order behind the graph in the place of breaking it"

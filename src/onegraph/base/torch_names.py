@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_GUARDS = "guards are never skipped: they cost less than a microsecond, and what they do not check may be wrong"
 _PACKAGES = "what is compiled is kept by the cache on disk (onegraph docs cache), not in files of the program's own"
 
 ELSEWHERE = MappingProxyType(
@@ -17,12 +16,6 @@ ELSEWHERE = MappingProxyType(
         "precompile": _PACKAGES,
         "save_cache_artifacts": _PACKAGES,
         "load_cache_artifacts": _PACKAGES,
-        "keep_portable_guards_unsafe": _GUARDS,
-        "keep_tensor_guards_unsafe": _GUARDS,
-        "skip_all_guards_unsafe": _GUARDS,
-        "skip_guard_on_all_nn_modules_unsafe": _GUARDS,
-        "skip_guard_on_globals_unsafe": _GUARDS,
-        "skip_guard_on_inbuilt_nn_modules_unsafe": _GUARDS,
         "set_enable_guard_collectives": "each process compiles what it needs, without asking the others",
         "wrap_numpy": "functions of NumPy are called between graphs: convert with .numpy() and torch.from_numpy",
         "OptimizedModule": "a compiled module is of its own class; it has an attribute `onegraph_region`",

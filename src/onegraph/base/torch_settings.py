@@ -72,7 +72,7 @@ def _opposite(field: str) -> Same:
 
 _ALWAYS = "always done"
 _OWN_CODE = "of the code that torch's compiler is made of; onegraph's is another"
-_GUARDS = "guards are never skipped here: they cost less than a microsecond, and what they do not check may be wrong"
+_GUARDS = "guards cost less than a microsecond; the option guard_filter_fn does without some"
 _TRITON = "kernels are not Triton's"
 _GPU = "there are no kernels for this device yet"
 _AUTOTUNING = "library calls are chosen by measuring them (the option library_calls); kernels have nothing to tune"

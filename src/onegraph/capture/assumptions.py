@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,15 @@ class Assumptions:
         """Assume what the compilation of the graph has asked for."""
         self.guards.add(Guard(source, kind, arg))
 
-    def assembled(self) -> GuardProgram:
-        """The program that checks them all."""
+    def assembled(self, choose: Callable[[list[Guard]], set[int]] | None = None) -> GuardProgram:
+        """The program that checks them all, or those whose identities `choose` gives."""
         self.backwards.guard(self.guards, self.facts)
-        return assemble(self.guards, self.symbols.conditions(None), self.state, self.frame_globals, self.facts)
+        guards, facts = self.guards, self.facts
+        if choose is not None:
+            kept = choose([*facts, *guards])
+            facts = tuple(fact for fact in facts if id(fact) in kept)
+            guards = guards.only(kept)
+        return assemble(guards, self.symbols.conditions(None), self.state, self.frame_globals, facts)
 
     def texts(self) -> Iterator[str]:
         """Each as the condition that a person would write."""

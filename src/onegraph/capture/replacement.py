@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import CodeType
 from typing import Any
 
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.capture.captured import GRAPH, Capture, FrameStart
+from onegraph.capture.guards.filtering import filtered
 from onegraph.capture.guards.program import GuardProgram
 from onegraph.capture.residual.rebuild import compile_residual
 from onegraph.capture.resume.splice import splice
@@ -25,8 +27,8 @@ class Translated:
     opened: int  #: how many of them, besides the first, it is in at the graph break
 
 
-def replacement(capture: Capture, compiled: Callable[..., Any] | None, cx: Context) -> Translated:
-    """The code of the capture, around the callable that a backend has made of its graph (None if it has no graph)."""
+def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: FrameStart, cx: Context) -> Translated:
+    """The code of the capture of a frame, around what a backend has made of its graph (None if it has no graph)."""
     around = None if capture.graph is None or compiled is None else capture.graph.fallback.around(compiled)
     consts = [around if value is GRAPH else value for value in capture.consts]
     code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
@@ -34,7 +36,10 @@ def replacement(capture: Capture, compiled: Callable[..., Any] | None, cx: Conte
     if continuation is not None:
         code = splice(code, continuation, capture.code)
     cx.emit(ev.ResidualCode(cx.frame, text))
-    guards = capture.assumptions.assembled()
+    choose = cx.config.guard_filter_fn
+    guards = capture.assumptions.assembled(
+        None if choose is None else partial(filtered, choose, function=start.function, values=start.values)
+    )
     cx.emit(ev.GuardsBuilt(cx.frame, len(capture.assumptions.guards), guards.listing))
     return Translated(code, guards, capture.levels, 0 if continuation is None else continuation.opened)
 

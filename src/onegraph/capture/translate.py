@@ -40,7 +40,7 @@ def translate(
             if not shapes.keep_floats_constant():
                 raise
         else:
-            return checked(replacement(captured, compiled, cx), start, cx)
+            return checked(replacement(captured, compiled, start, cx), start, cx)
 
 
 def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:

@@ -380,6 +380,12 @@ class GuardSet:
         key = (guard.source, guard.kind, guard.arg if guard.rule.several else None)
         self._guards.setdefault(key, guard)
 
+    def only(self, kept: set[int]) -> GuardSet:
+        """Those of these identities."""
+        found = GuardSet()
+        found._guards = {key: guard for key, guard in self._guards.items() if id(guard) in kept}
+        return found
+
     def __iter__(self) -> Iterator[Guard]:
         return iter(self._guards.values())
 

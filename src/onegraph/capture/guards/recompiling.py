@@ -31,7 +31,7 @@ from onegraph.capture.guards.texts import tensor_differences
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.capture.pyobject.weakly_known import referred
 
-_MISSING = object()
+MISSING = object()
 #: More than a tensor can have in common with another one, and differ in.
 MANY = 100
 
@@ -74,11 +74,11 @@ def changed(state: _C.GlobalState) -> tuple[str, ...]:
 
 
 def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) -> Any:
-    """The value that a call has at a source, read without code of the program; `_MISSING` where that cannot be done."""
+    """The value that a call has at a source, read without code of the program; `MISSING` where that cannot be done."""
     base = base_of(source)
     owner: Any = None if base is None else value_at(base, function, values)
-    if owner is _MISSING:
-        return _MISSING
+    if owner is MISSING:
+        return MISSING
     try:
         match source:
             case Arg(index, _):
@@ -88,9 +88,9 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
             case Globals(_, _, value) | Const(_, _, value):
                 return value
             case Item(_, key) if isinstance(owner, dict):
-                return dict.get(owner, referred(key), _MISSING)
+                return dict.get(owner, referred(key), MISSING)
             case Item(_, str(key)) if type(owner) is MappingProxyType:  # the names of a class
-                return owner.get(key, _MISSING)
+                return owner.get(key, MISSING)
             case Item(_, key) if type(owner) in (list, tuple):
                 return owner[key]
             case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
@@ -105,10 +105,10 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return derive(owner)
     except (LookupError, AttributeError, TypeError, ValueError):
         pass
-    return _MISSING
+    return MISSING
 
 
 def difference(guard: Guard, value: Any) -> str:
     """What a guard wants, and what the call has in its place."""
-    told = None if value is _MISSING else guard.rule.difference(guard, written(guard.source), value)
+    told = None if value is MISSING else guard.rule.difference(guard, written(guard.source), value)
     return told or f"`{guard}` holds no longer"
