@@ -9,7 +9,6 @@ import copy
 import functools
 import itertools
 import logging
-import weakref
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
@@ -37,7 +36,7 @@ from onegraph.capture.directives.hatches import beside, module_with_call
 from onegraph.capture.directives.skipped_code import is_skipped
 from onegraph.capture.directives.stance import remember_compiled
 from onegraph.capture.graph.record import is_recording
-from onegraph.capture.hook import Region
+from onegraph.capture.hook import REGIONS, Region
 from onegraph.capture.resume.resume_function import forget_dead
 from onegraph.torchlib.private import call_impl
 
@@ -45,7 +44,6 @@ from onegraph.torchlib.private import call_impl
 EVENTS = Events()
 LOGGER = logging.getLogger("onegraph")
 SUSPENDING = "onegraph.compile got %s, which runs eagerly"
-REGIONS: weakref.WeakSet[Region] = weakref.WeakSet()
 _made = itertools.count(1)
 _FORGET_EVERY = 256  # regions; what is known of the code of dropped ones goes then
 
@@ -114,7 +112,6 @@ def compile(
         return target
     target = written(target)
     region = Region(compiler, layers, EVENTS, fullgraph, dynamic)
-    REGIONS.add(region)
     if next(_made) % _FORGET_EVERY == 0:
         forget_dead()
     is_module = isinstance(target, torch.nn.Module)

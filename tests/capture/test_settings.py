@@ -82,3 +82,76 @@ def test_settings_in_compiled_code_are_as_in_eager() -> None:
     for _ in range(3):
         result, *others = compiled(torch.ones(2))
         assert (result.tolist(), others) == ([2, 2], list(f(torch.ones(2))[1:]))
+
+
+def test_versions_are_counted_in_all_functions(caplog: pytest.LogCaptureFixture) -> None:
+    made = []
+
+    def backend(module, examples):
+        made.append(module)
+        return module
+
+    def f(x, n):
+        return x + n
+
+    first, second, strict = (onegraph.compile(f, backend=backend, fullgraph=each) for each in (False, False, True))
+    with onegraph.config.patch(accumulated_recompile_limit=3, specialize_int=True):
+        for n in (1, 2):
+            first(SIZES[0], n)
+        second(SIZES[0], 1)
+        torch.testing.assert_close(second(SIZES[0], 2), SIZES[0] + 2)
+        torch.testing.assert_close(first(SIZES[0], 3), SIZES[0] + 3)
+        assert len(made) == 3
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 2 and all(
+            "3 times, which is the limit (the option accumulated_recompile_limit)" in s for s in said
+        )
+        with pytest.raises(onegraph.RecompileLimitError, match="because it is another compiled function"):
+            strict(SIZES[0], 1)
+        del first
+        torch.testing.assert_close(strict(SIZES[0], 1), SIZES[0] + 1)
+    assert len(made) == 4
+
+
+def wrong(module, examples):
+    return lambda *inputs: [output + 0.5 if i == 0 else output for i, output in enumerate(module(*inputs))]
+
+
+def writing(module, examples):
+    def run(*inputs):
+        found = module(*inputs)
+        inputs[0].add_(1)
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize(("backend", "what"), [(wrong, "result 0"), (writing, "input, after the call, 0")])
+def test_what_is_not_eager_is_an_error(backend, what: str) -> None:
+    with onegraph.config.patch(verify_correctness=True):
+        f = onegraph.compile(lambda x: x.sin() + 1, backend=backend)
+        with pytest.raises(
+            onegraph.BackendError, match=f"verify_correctness is set.*{what} is not what it is in eager"
+        ):
+            f(torch.ones(3))
+    onegraph.compile(lambda x: x.sin() + 1, backend=backend)(torch.ones(3))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_what_is_eager_is_none(backend: str) -> None:
+    def f(x, weight, buffer):
+        buffer.add_(x.sum())
+        x[0].mul_(2)
+        noise = torch.nn.functional.dropout(x @ weight, 0.5)
+        return noise, x.T, x.half().exp(), torch.where(x > 0, float("nan"), x)
+
+    compiled = onegraph.compile(f, backend=backend, options={"verify_correctness": True})
+    results = []
+    for each in (f, compiled, compiled):
+        torch.manual_seed(0)
+        x, weight, buffer = torch.randn(4, 4), torch.randn(4, 4, requires_grad=True), torch.zeros(())
+        outputs = each(x, weight, buffer)
+        outputs[0].sum().backward()
+        results.append((*outputs, weight.grad, x, buffer))
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)
+    torch.testing.assert_close(results[2], results[0], equal_nan=True)

@@ -150,6 +150,9 @@ class Config:
         False,
         "kernels check each access, memory is poisoned before it is written, and fenced: to find defects, slowly",
     )
+    verify_correctness: bool = _option(
+        _SWITCH, False, "compare the results of each compiled graph with eager's at its first call"
+    )
     check_unchanged: bool = _option(_SWITCH, False, "prove after each capture that tracing changed nothing real")
     disable: bool = _option(
         _SWITCH,
@@ -158,6 +161,9 @@ class Config:
         ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
     )
     recompile_limit: int = _option(_COUNT, 8, "versions of one code object before calls that match none run eagerly")
+    accumulated_recompile_limit: int = _option(
+        _COUNT, 256, "versions of one code object in all compiled functions before it runs eagerly where none matches"
+    )
     fail_on_recompile_limit_hit: bool = _option(
         _SWITCH, False, "raise RecompileLimitError at the limit of versions, as fullgraph=True does"
     )

@@ -6,7 +6,9 @@ code object, so that threads translate different functions side by side and the 
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,7 +57,7 @@ CAPTURE_FAILED = (
     'options={"raise_compiler_errors": True} raises it, with where it is from.'
 )
 LIMIT_REACHED = (
-    "%s was compiled %d times, which is the limit (the option recompile_limit): calls that fit none of the versions "
+    "%s was compiled %d times, which is the limit (the option %s): calls that fit none of the versions "
     "run eagerly from now on. The last one does not fit, because %s. Keep what changes out of the function (pass it "
     "as a tensor, or compile the functions that it calls), or raise the limit; ONEGRAPH_LOGS=recompiles shows "
     "each version."
@@ -86,6 +88,10 @@ class Versions:
     closed: bool = False
 
 
+#: All that are alive.
+REGIONS: weakref.WeakSet[Region] = weakref.WeakSet()
+
+
 class Region:
     """The capture state of one compiled function or module."""
 
@@ -101,6 +107,7 @@ class Region:
         # By identity: equal code objects of different functions have different constants and cells.
         self._versions: dict[tuple[int, ...], tuple[tuple[CodeType, ...], Versions]] = {}
         self._lock = Lock()
+        REGIONS.add(self)
 
     @property
     def cx(self) -> Context:
@@ -163,7 +170,12 @@ class Region:
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
         frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
         cx = self.cx.for_frame(frame)
-        if versions.compiled and not self._may_recompile(function, values, versions, cx):
+        total, most = versions_of(places(code, values)), cx.config.accumulated_recompile_limit
+        if total >= most and not versions.exhausted:
+            gc.collect()  # regions that the program has dropped are in cycles
+            total = versions_of(places(code, values))
+        is_another = versions.compiled or total >= most
+        if is_another and not self._may_recompile(function, values, versions, total, cx):
             return None
         cx.emit(ev.FrameStarted(frame, len(versions.compiled)))
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
@@ -218,13 +230,20 @@ class Region:
         self.cx.emit(result.broken)
         raise GraphBreakError(result.broken)
 
-    def _may_recompile(self, function: FunctionType, values: tuple[Any, ...], versions: Versions, cx: Context) -> bool:
-        """Report why no version fits; False when the limit is reached."""
-        reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
-        limit = cx.config.recompile_limit
-        if cx.config.error_on_recompile:
+    def _may_recompile(
+        self, function: FunctionType, values: tuple[Any, ...], versions: Versions, total: int, cx: Context
+    ) -> bool:
+        """Report why no version fits; False when a limit is reached: of these, or of `total` in all regions."""
+        if versions.compiled:
+            reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)
+        else:
+            reason, cause = "it is another compiled function", None
+        option, limit, made = "recompile_limit", cx.config.recompile_limit, len(versions.compiled)
+        if total >= cx.config.accumulated_recompile_limit:
+            option, limit, made = "accumulated_recompile_limit", cx.config.accumulated_recompile_limit, total
+        if cx.config.error_on_recompile and versions.compiled:
             raise FailOnRecompileError(f"'error_on_recompile' is set, and {cx.frame} needs another version: {reason}")
-        if len(versions.compiled) >= limit:
+        if made >= limit:
             if self.fullgraph or cx.config.fail_on_recompile_limit_hit:
                 raise RecompileLimitError(
                     f"{cx.frame} was compiled {limit} times, which is the limit; once more is needed, because {reason}"
@@ -232,10 +251,15 @@ class Region:
             if not versions.exhausted:
                 versions.exhausted = True
                 cx.emit(ev.RecompileLimitReached(cx.frame, limit, reason))
-                LOGGER.warning(LIMIT_REACHED, cx.frame, limit, reason)
+                LOGGER.warning(LIMIT_REACHED, cx.frame, limit, option, reason)
             return False
         cx.emit(ev.Recompiled(cx.frame, reason, cause, len(versions.compiled)))
         return True
+
+    def count(self, at: tuple[CodeType, ...]) -> int:
+        """How many versions of a code object there are."""
+        found = self._versions.get(tuple(map(id, at)))
+        return 0 if found is None else len(found[1].compiled)
 
     def reset(self) -> None:
         """Forget all versions."""
@@ -243,6 +267,11 @@ class Region:
             forgotten, self._versions = self._versions, {}
         self.context.clear()
         forgotten.clear()  # with no lock held: kernels die here, and those who wait for that are called
+
+
+def versions_of(at: tuple[CodeType, ...]) -> int:
+    """How many versions of a code object there are in all regions."""
+    return sum(region.count(at) for region in list(REGIONS))
 
 
 def shape_policy(history: History, dynamic: bool | None, config: Config) -> ShapePolicy:

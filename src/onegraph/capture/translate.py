@@ -16,6 +16,7 @@ from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStar
 from onegraph.capture.replacement import Translated, checked, replacement
 from onegraph.capture.symbolic.shapes import ShapePolicy
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
+from onegraph.capture.verified import verified
 from onegraph.torchlib.state import autocast_uncached
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
@@ -54,7 +55,7 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
         graph.release()
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
-    return compiled
+    return verified(graph.module, compiled, cx) if cx.config.verify_correctness else compiled
 
 
 def reported(compile_graph: CompileGraph) -> CompileGraph:

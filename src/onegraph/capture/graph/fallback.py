@@ -81,6 +81,7 @@ class Fallback:
         if before is not None and before.state is not None:
             before.state.restore()
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
+        resolved = resolved and not isinstance(error, BackendError)  # it says that the graph is wrong
         resolved = resolved and not saves_through_hooks()  # they have seen what the graph has saved, or have raised
         # The error goes on: blocks in which the graph begins or ends, and which it leaves or enters, are left for good.
         set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
