@@ -15,6 +15,7 @@ from import_graph import ROOT
 
 import onegraph
 from onegraph.base import events as ev
+from onegraph.base import settings
 from onegraph.compile import EVENTS
 from onegraph.install import INSTALLED, torch_compile
 from onegraph.tools.record import recording
@@ -105,6 +106,27 @@ def test_settings_of_torch_are_settings_of_ours() -> None:
         assert onegraph.config.recompile_limit == 8
     with torch._dynamo.config.patch(cache_size_limit=3):
         assert onegraph.config.recompile_limit == 8
+
+
+def test_settings_of_all_modules_of_torch(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._functorch.config
+    import torch._inductor.config
+    import torch.compiler.config
+
+    monkeypatch.setattr(settings, "_told", set())
+    with onegraph.install():
+        with torch.compiler.config.patch(force_disable_caches=True):
+            assert onegraph.config.cache is False
+        with torch._functorch.config.patch(activation_memory_budget=0.5), torch._inductor.config.patch(freezing=True):
+            assert onegraph.config.memory_budget == 0.5
+            assert onegraph.config.freeze_parameters is True
+        with torch._functorch.config.patch(cse=False):
+            pass
+        assert "the setting cse of torch.compile has no meaning" in caplog.text
+        with torch._dynamo.config.patch(verify_correctness=True, accumulated_recompile_limit=7):
+            assert onegraph.config.verify_correctness is True
+            assert onegraph.config.accumulated_recompile_limit == 7
+    del onegraph.config.cache, onegraph.config.freeze_parameters, onegraph.config.memory_budget
 
 
 def test_installed_twice_is_installed_once() -> None:

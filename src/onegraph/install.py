@@ -7,8 +7,9 @@
         trainer.train()
 
 `torch.compile`, what `torch.compiler` and `torch._dynamo` have that onegraph has too, and what is written to
-`torch._dynamo.config` and `torch._inductor.config`. torch's own compiler is not imported for it: where a program does,
-its names are replaced then. What was compiled before keeps what compiled it.
+`torch._dynamo.config`, `torch._inductor.config`, `torch._functorch.config` and `torch.compiler.config`. torch's own
+compiler is not imported for it: where a program does, its names are replaced then. What was compiled before keeps what
+compiled it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SHARED = frozenset(PUBLIC.__all__) - {
     "CompileError", "Config", "compile", "config", "is_compiling", "is_dynamo_compiling", "is_exporting",
 }  # fmt: skip
 COMPILERS = ("torch.compiler", "torch._dynamo")
-CONFIGS = ("torch._dynamo.config", "torch._inductor.config")
+CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.compiler.config")
 DISABLE = ("torch._dynamo", "disable")
 
 
