@@ -192,7 +192,7 @@ def _start_logs() -> None:
     names = import_module("onegraph.base.config").Config.from_environment().logs
     logs, events = import_module("onegraph.tools.logs"), import_module("onegraph.compile").EVENTS
     logs.attach(events, names)
-    logs.attach_torch(events)
+    import_module("onegraph.tools.torch_logs").attach_torch(events)
     events.subscribe(import_module("onegraph.tools.times").TIMES.note)
     events.subscribe(import_module("onegraph.tools.counters").counters.note)
 

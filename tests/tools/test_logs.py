@@ -36,8 +36,10 @@ def test_all_names_every_channel() -> None:
 
 
 def test_an_unknown_channel_is_named() -> None:
-    with pytest.raises(InvalidArgument, match="unknown log channel 'gards'; accepted: all, frames"):
+    with pytest.raises(InvalidArgument, match="unknown log channel 'gards' .did you mean 'guards'..; accepted: all, f"):
         logs.attach(Events(), ["gards"])
+    with pytest.raises(InvalidArgument, match="'verbose_guards' .torch's 'verbose_guards' is the channel 'guards'"):
+        logs.attach(Events(), ["verbose_guards"])
 
 
 def test_texts_of_other_channels_are_never_made() -> None:

@@ -96,6 +96,15 @@ class GraphCaptured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SizesMadeSymbolic(Event):
+    """Sizes of a graph are symbols. `text` has a line for each, and one for each condition that they are held to."""
+
+    channel: ClassVar[str] = "dynamic"
+    count: int = 0
+    text: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardsBuilt(Event):
     """The conditions under which this version may be reused. `text` has one guard per line, with source and cause."""
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TextIO
 
 from onegraph.base import events as ev
@@ -15,7 +15,7 @@ from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event, Events, Location, channels, text_of
 from onegraph.base.settings import config
 from onegraph.base.text import Printer, plural
-from onegraph.torchlib.logs import artifact_logger
+from onegraph.tools.torch_log_names import ROUTES
 
 
 def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -> Callable[[], None]:
@@ -33,40 +33,23 @@ def attach(events: Events, names: Iterable[str], stream: TextIO | None = None) -
     return events.subscribe(show)
 
 
-#: The logger and the artifact of torch's logging under which a channel is known there.
-ARTIFACTS = {
-    "bytecode": ("torch._dynamo", "bytecode"),
-    "graph_code": ("torch._dynamo", "graph_code"),
-    "guards": ("torch._dynamo", "guards"),
-    "graph_breaks": ("torch._dynamo", "graph_breaks"),
-    "skips": ("torch._dynamo", "graph_breaks"),
-    "recompiles": ("torch._dynamo", "recompiles"),
-    "aten": ("torch._functorch.aot_autograd", "aot_graphs"),
-    "loops": ("torch._inductor", "ir_pre_fusion"),
-    "fusion": ("torch._inductor", "ir_post_fusion"),
-    "output_code": ("torch._inductor", "output_code"),
-}
-
-
-def attach_torch(events: Events) -> Callable[[], None]:
-    """Give events to the loggers of torch that match them, as far as they are switched on; the result ends it."""
-    loggers = {channel: artifact_logger(*names) for channel, names in ARTIFACTS.items()}
-
-    def show(event: Event) -> None:
-        logger = loggers.get(event.channel)
-        if logger is not None and logger.isEnabledFor(logging.DEBUG):
-            logger.debug("%s", render(event))
-
-    return events.subscribe(show)
-
-
 def _chosen(names: Iterable[str]) -> frozenset[str]:
     known = channels()
     names = frozenset(names)
     unknown = sorted(names - {*known, "all"})
     if unknown:
-        raise InvalidArgument(f"unknown log channel '{unknown[0]}'; accepted: all, {', '.join(known)}")
+        name, accepted = unknown[0], ", ".join(known)
+        raise InvalidArgument(f"unknown log channel '{name}'{near(name)}; accepted: all, {accepted}")
     return frozenset(known) if "all" in names else names
+
+
+def near(name: str) -> str:
+    """What may have been meant by an unknown channel: what torch logs under this name, or a channel like it."""
+    for channel, route in ROUTES.items():
+        if name in route.artifacts:
+            return f" (torch's '{name}' is the channel '{channel}')"
+    found = get_close_matches(name, ["all", *channels()], n=1)
+    return f" (did you mean '{found[0]}'?)" if found else ""
 
 
 def render(event: Event) -> str:
@@ -91,6 +74,8 @@ def describe(event: Event) -> str:
             return "bytecode in normal form"
         case ev.GraphCaptured(operations=operations, inputs=inputs):
             return f"captured a graph of {plural(operations, 'operation')} and {plural(inputs, 'input')}"
+        case ev.SizesMadeSymbolic(count=count):
+            return plural(count, "symbolic size")
         case ev.GuardsBuilt(count=count):
             return plural(count, "guard")
         case ev.ResidualCode():

@@ -16,3 +16,13 @@ def artifact_logger(parent: str, artifact: str) -> logging.Logger | None:
         return None
     logger: logging.Logger = LOGS.logger(f"{parent}.onegraph", artifact)
     return logger
+
+
+def stage_logger(parent: str) -> logging.Logger:
+    """The logger of a stage, below one of torch's: it has the level that is set for that."""
+    return logging.getLogger(f"{parent}.onegraph")
+
+
+def chosen_artifacts() -> frozenset[str]:
+    """The artifacts that are asked for by name."""
+    return frozenset(LOGS.state().artifact_names) if LOGS.is_there else frozenset()

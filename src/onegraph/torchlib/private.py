@@ -384,6 +384,7 @@ LOGS = feature(
     "torch's own logging knows nothing of onegraph",
     logger="torch._logging._internal.getArtifactLogger",
     registry="torch._logging._internal.log_registry",
+    state="torch._logging._internal._get_log_state",
 )
 
 
