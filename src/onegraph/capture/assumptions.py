@@ -10,7 +10,7 @@ from onegraph.capture.graph.late_guards import Backwards
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.program import GuardProgram, assemble
 from onegraph.capture.guards.source import Source
-from onegraph.capture.symbolic.shapes import Symbols
+from onegraph.capture.symbolic.shapes import Symbols, size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,13 @@ class Assumptions:
             facts = tuple(fact for fact in facts if id(fact) in kept)
             guards = guards.only(kept)
         return assemble(guards, self.symbols.conditions(None), self.state, self.frame_globals, facts)
+
+    def sizes_text(self) -> str:
+        """The symbols of sizes, where they are found, and their conditions."""
+        hints = self.symbols.sizes.hints
+        places = self.symbols.places.items()
+        found = [f"{symbol} is {size_text(place.source, place.dim)}, now {hints[symbol]}" for symbol, place in places]
+        return "\n".join([*found, *(condition.text for condition in self.symbols.conditions(None))])
 
     def texts(self) -> Iterator[str]:
         """Each as the condition that a person would write."""

@@ -40,9 +40,9 @@ def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: Fr
     guards = capture.assumptions.assembled(
         None if choose is None else partial(filtered, choose, function=start.function, values=start.values)
     )
-    symbols = capture.assumptions.symbols
-    if symbols.places:
-        cx.emit(ev.SizesMadeSymbolic(cx.frame, len(symbols.places), symbols.listing))
+    symbols = len(capture.assumptions.symbols.places)
+    if symbols:
+        cx.emit(ev.SizesMadeSymbolic(cx.frame, symbols, capture.assumptions.sizes_text))
     cx.emit(ev.GuardsBuilt(cx.frame, len(capture.assumptions.guards), guards.listing))
     return Translated(code, guards, capture.levels, 0 if continuation is None else continuation.opened)
 

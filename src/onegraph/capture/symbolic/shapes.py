@@ -337,14 +337,6 @@ class Symbols:
         """A symbolic number by the sizes of inputs, as text."""
         return self._in_sources(str(self._plainly(value.node.index)))
 
-    def listing(self) -> str:
-        """The symbols, where they are found, and their conditions, as text."""
-        found = (
-            f"{symbol} is {size_text(place.source, place.dim)}, now {self.sizes.hints[symbol]}"
-            for symbol, place in self.places.items()
-        )
-        return "\n".join([*found, *(condition.text for condition in self.conditions(None))])
-
     def _ranges(self) -> Iterator[ShapeCondition]:
         """Which of 0 and 1 the sizes are not."""
         for symbol, place in self.places.items():
