@@ -149,7 +149,8 @@ class ComptimeContext:
 
     def graph(self) -> torch.fx.Graph:
         """The graph so far. Do not write to it."""
-        return self._tracer.recorder.graph
+        found: torch.fx.Graph = self._tracer.recorder.graph
+        return found
 
     def graph_break(self, msg: str = "") -> None:
         """Break the graph here."""
