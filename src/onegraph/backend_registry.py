@@ -18,6 +18,7 @@ from onegraph.backends import BACKENDS, GraphCompiler
 from onegraph.base.arguments import check_backend
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, InvalidArgument
+from onegraph.capture.directives.hatches import beside
 from onegraph.capture.translate import reported
 from onegraph.torchlib.stock_sizes import stock_compiler, stock_tracing
 
@@ -52,6 +53,7 @@ def register_backend(backend: Backend, name: str | None = None) -> Backend:
     return backend
 
 
+@beside
 def list_backends() -> list[str]:
     """The names that `backend=` accepts.
 

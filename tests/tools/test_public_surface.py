@@ -48,4 +48,4 @@ def test_logs_are_chosen_by_the_environment() -> None:
 
 def test_an_unknown_channel_is_an_error_at_once() -> None:
     done = run("import onegraph; onegraph.compile", ONEGRAPH_LOGS="gards")
-    assert "unknown log channel 'gards'; accepted: all, frames" in done.stderr
+    assert "unknown log channel 'gards' (did you mean 'guards'?); accepted: all, frames" in done.stderr
