@@ -13,6 +13,8 @@ import pytest
 import torch
 import torch._dynamo
 import torch._inductor.config
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import onegraph
 from onegraph import backend_registry
@@ -122,6 +124,32 @@ def test_sizes_that_the_backend_asks_for_are_guarded() -> None:
         del torch._dynamo.backends.registry._BACKENDS["asking"]
         del torch._dynamo.backends.registry._COMPILER_FNS["asking"]
     assert asked == [[False, False], [True, False], [False], [False]]
+
+
+def test_a_function_that_traces_again_is_guarded_as_it_asks() -> None:
+    backend = aot_autograd(fw_compiler=lambda graph, examples: make_boxed_func(graph.forward))
+
+    def f(x, y):
+        padded = torch.nn.functional.pad(x, (0, x.shape[0]))[:, : y.shape[1]]
+        return (x.sum(0, keepdim=True) + y) * x.shape[0] + padded.sum()
+
+    compiled = onegraph.compile(f, backend=backend)
+    for rows, columns in ((3, 4), (5, 5), (6, 7), (1, 3), (9, 1), (7, 2), (2, 7)):
+        x, y = torch.randn(rows, columns), torch.randn(1, columns)
+        torch.testing.assert_close(compiled(x, y), f(x, y))
+
+
+def test_a_function_that_does_not_has_no_guards_for_it() -> None:
+    seen = []
+
+    def backend(module, examples):
+        seen.append(module)
+        return module.forward
+
+    f = onegraph.compile(lambda x: x * x.shape[0], backend=backend, dynamic=True)
+    for rows in (3, 4, 1):
+        torch.testing.assert_close(f(torch.ones(rows, 2)), torch.ones(rows, 2) * rows)
+    assert len(seen) == 1
 
 
 def test_names_of_torchs_compiler() -> None:

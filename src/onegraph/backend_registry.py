@@ -20,7 +20,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, InvalidArgument
 from onegraph.capture.directives.hatches import beside
 from onegraph.capture.translate import reported
-from onegraph.torchlib.stock_sizes import stock_compiler, stock_tracing
+from onegraph.torchlib.stock_sizes import has_symbolic_sizes, stock_compiler, stock_tracing
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -96,8 +96,18 @@ def stock_registry() -> Any:
 
 
 def foreign(backend: Backend) -> GraphCompiler:
-    """A user's backend `(graph_module, example_inputs)` as a graph compiler."""
-    return reported(lambda module, examples, cx: backend(module, examples))
+    """A user's backend `(graph_module, example_inputs)` as a graph compiler.
+
+    Where sizes are symbols, it may trace the graph again with torch's compiler, which is told so.
+    """
+
+    def compile_graph(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+        if stock_compiler() is None or not has_symbolic_sizes(module):
+            return backend(module, examples)
+        with stock_tracing(module, examples, given=False):
+            return backend(module, examples)
+
+    return reported(compile_graph)
 
 
 def conventional(load: Callable[[], Backend]) -> GraphCompiler:

@@ -29,6 +29,12 @@ def stock_compiler() -> Any:
     return sys.modules.get(COMPILER)
 
 
+def has_symbolic_sizes(module: torch.fx.GraphModule) -> bool:
+    """Whether an input of a captured graph has one."""
+    values = (node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder")
+    return any(isinstance(size, torch.SymInt) for value in values for size in getattr(value, "shape", ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """Where a symbol is read in a call: `shape` or `stride` of a dimension of an input."""
@@ -72,19 +78,30 @@ class StockGraph:
         return run
 
 
+class WatchedMode(FakeTensorMode):
+    """Torch's mode, which knows whether anybody has asked for the fake of a real tensor."""
+
+    asked = False
+
+    def from_tensor(self, *args: Any, **kwargs: Any) -> Any:
+        self.asked = True
+        return super().from_tensor(*args, **kwargs)
+
+
 @contextmanager
-def stock_tracing(module: torch.fx.GraphModule, examples: Sequence[Any]) -> Iterator[StockGraph]:
+def stock_tracing(module: torch.fx.GraphModule, examples: Sequence[Any], given: bool = True) -> Iterator[StockGraph]:
     """Within it, torch's compiler traces the graph with symbolic sizes where our fakes have them.
 
-    At its end our sizes are held to what was asked of theirs.
+    At its end our sizes are held to what was asked of theirs, if these were `given` to the backend or asked for.
 
     Args:
         module: the captured graph; `example_value` of its inputs are their fakes.
         examples: the real inputs.
+        given: whether the backend is given the graph that this yields, or the captured one.
     """
     shapes, guards = sys.modules["torch.fx.experimental.symbolic_shapes"], sys.modules["torch._guards"]
     environment = shapes.ShapeEnv(duck_shape=False)
-    mode = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    mode = WatchedMode(shape_env=environment, allow_non_fake_inputs=True)
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     ours = [node.meta["example_value"] for node in inputs]
     theirs = [fake_of(shapes, mode, *pair) for pair in zip(ours, examples, strict=True)]  # the mode holds them weakly
@@ -92,9 +109,11 @@ def stock_tracing(module: torch.fx.GraphModule, examples: Sequence[Any]) -> Iter
     numbers: list[tuple[Any, int]] = []
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
         match_sizes(number, mine, other, symbols, numbers)
+    mode.asked = given
     with guards.tracing(guards.TracingContext(mode)):
         yield stock_graph(module, theirs, examples, symbols)
-    hold(environment, {name: symbol.ours for name, symbol in symbols.items()}, numbers)
+    if mode.asked:
+        hold(environment, {name: symbol.ours for name, symbol in symbols.items()}, numbers)
     environment.freeze()
 
 
