@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
 
-__version__ = "0.1.0.dev0"
+    __version__: str
 
 _HOME = {
     "compile": "onegraph.compile",
@@ -160,6 +160,9 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        globals()[name] = _installed_version()
+        return globals()[name]
     if name not in _HOME:
         instead = import_module("onegraph.base.torch_names").ELSEWHERE.get(name)
         raise AttributeError(f"module 'onegraph' has no attribute {name!r}" + (f": {instead}" if instead else ""))
@@ -176,6 +179,15 @@ def __getattr__(name: str) -> object:
                 value = _loaded(home, name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    """What was built and installed, by its metadata; "0.0.0" for source that is only on the path."""
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version("onegraph"))
+    except metadata.PackageNotFoundError:
+        return "0.0.0"
 
 
 def _loaded(home: str, name: str) -> object:
@@ -198,7 +210,7 @@ def _start_logs() -> None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, "__version__"})
 
 
 class _Package(ModuleType):

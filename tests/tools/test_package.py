@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,19 @@ def test_public_names_are_listed() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'onegraph' has no attribute 'kompile'"):
         onegraph.kompile  # noqa: B018 - the access is what is tested
+
+
+def test_the_version_is_that_of_what_is_installed() -> None:
+    try:
+        expected = version("onegraph")
+    except PackageNotFoundError:
+        expected = "0.0.0"
+    assert onegraph.__version__ == expected
+    assert "__version__" in dir(onegraph)
+
+
+def test_source_that_nobody_has_installed_has_a_version(tmp_path: Path) -> None:
+    (tmp_path / "onegraph").symlink_to(Path(onegraph.__file__).parent)
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import onegraph; print(onegraph.__version__)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0.0.0", done.stderr

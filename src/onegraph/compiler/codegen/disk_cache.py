@@ -46,7 +46,8 @@ def _source() -> str:
     return digest.hexdigest()
 
 
-_SOURCE = _source()  # as it was imported: another version may be installed while this process runs
+#: As it was imported: another version may be installed while this process runs.
+RELEASE = f"{sys.modules['onegraph'].__version__} {_source()}"
 LOGGER = logging.getLogger("onegraph")
 REFUSED = "onegraph does not use its cache on disk: %s"
 
@@ -104,8 +105,7 @@ def cache_of(config: Config, kind: str) -> DiskCache | None:
 
 def key_of(*parts: str) -> str:
     """The name of what depends on these texts and on this onegraph, and on nothing else."""
-    release = f"{sys.modules['onegraph'].__version__} {_SOURCE}"
-    return blake2b("\0".join((release, *parts)).encode(), digest_size=16).hexdigest()
+    return blake2b("\0".join((RELEASE, *parts)).encode(), digest_size=16).hexdigest()
 
 
 @cache
