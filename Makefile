@@ -6,10 +6,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 MODELS ?=
 
-.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint docs bench clean
+.PHONY: help install demo test smoke test-all test-pythons test-torches sanitize lint docs bench wheels clean
 
 help:
-	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | docs | bench | clean"
+	@sed -n 's/^#   //p' Makefile; echo "more:    make test-all | test-pythons | test-torches | sanitize | lint | docs | bench | wheels | clean"
 
 install:
 	@.ci/install
@@ -47,6 +47,9 @@ docs:
 bench: install
 	@$(PY) -m benchmarks
 
+wheels:
+	@.ci/wheels
+
 clean:
-	rm -rf $(VENV) $(VENV)-3.* build src/*.egg-info
+	rm -rf $(VENV) $(VENV)-* build dist src/*.egg-info
 	find src -name '*.so' -delete
