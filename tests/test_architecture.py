@@ -20,6 +20,7 @@ RANK = {
     "autograd": 3,
     "compiler": 3,
     "support": 3,
+    "autoload": 3,
     "eagerly": 4,
     "backends": 4,
     "backend_registry": 5,
@@ -56,6 +57,8 @@ LATE_IMPORTS = {"llvmlite", "networkx", "triton"}
 
 # Where private names of torch are looked up.
 PRIVATE = "onegraph.torchlib.private"
+# Who reads the environment. autoload is called in every process that imports torch, and asks for one variable.
+READERS = ("onegraph.base.config", "onegraph.autoload")
 
 Rule = Callable[[str, ast.Module], Iterator[str]]
 
@@ -184,12 +187,12 @@ def is_private(name: str) -> bool:
 
 def environment_only_in_config(name: str, tree: ast.Module) -> Iterator[str]:
     """Calling `os.getenv` counts; naming it, as a table of native functions does, reads nothing."""
-    if name == "onegraph.base.config":
+    if name in READERS:
         return
     called = [(node, dotted(node.func)) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for node, target in [*references(tree), *called]:
         if target == "os.environ" or isinstance(node, ast.Call) and target in ("os.getenv", "os.putenv"):
-            yield f"line {node.lineno}: {target} is used only by base/config.py"
+            yield f"line {node.lineno}: {target} is used only by {' and '.join(READERS)}"
 
 
 def python_version_only_in_bytecode(name: str, tree: ast.Module) -> Iterator[str]:

@@ -116,6 +116,19 @@ def _option(kind: Kind, default: Any, doc: str, also: tuple[str, ...] = ()) -> A
     return field(default=default, metadata={"kind": kind, "doc": doc, "also": also})
 
 
+def is_on(variable: str) -> bool:
+    """Whether a variable that is no option says yes. False where it is not set.
+
+    Raises:
+        InvalidArgument: for a value that says neither yes nor no.
+    """
+    text = os.environ.get(variable, "")
+    try:
+        return _parse_switch(text)
+    except ValueError:
+        raise InvalidArgument(f"{variable}={text!r} is not accepted: expected {_SWITCH.accepted}") from None
+
+
 def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
     """Where the user's caches are by the rules of XDG, None without a home. Paths that are not absolute are ignored.
 

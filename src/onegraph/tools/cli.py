@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import torch  # noqa: F401 - before what is ours, which it may install (onegraph.autoload)
+
 from onegraph.base.config import PREFIX, Config
 from onegraph.base.errors import OnegraphError
 from onegraph.base.settings import config as settings
