@@ -159,7 +159,7 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> object:
+def _load(name: str) -> object:
     if name == "__version__":
         globals()[name] = _installed_version()
         return globals()[name]
@@ -179,6 +179,10 @@ def __getattr__(name: str) -> object:
                 value = _loaded(home, name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # for type checkers, what is not listed above does not exist
+    __getattr__ = _load
 
 
 def _installed_version() -> str:

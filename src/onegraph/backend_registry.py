@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,6 +23,7 @@ from onegraph.capture.translate import reported
 from onegraph.torchlib.stock_sizes import has_symbolic_sizes, stock_compiler, stock_tracing
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+B = TypeVar("B", bound=Backend)
 
 GROUP = "torch_dynamo_backends"  #: the entry points that torch's compiler finds backends by
 STOCK = "stock:"
@@ -33,7 +34,7 @@ NOT_IMPORTED = (
 _registered: dict[str, GraphCompiler] = {}
 
 
-def register_backend(backend: Backend, name: str | None = None) -> Backend:
+def register_backend(backend: B, name: str | None = None) -> B:
     """Make a backend known by name (its own name by default); usable as a decorator.
 
     Args:

@@ -11,7 +11,7 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
 
@@ -46,6 +46,27 @@ LOGGER = logging.getLogger("onegraph")
 SUSPENDING = "onegraph.compile got %s, which runs eagerly"
 _made = itertools.count(1)
 _FORGET_EVERY = 256  # regions; what is known of the code of dropped ones goes then
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Keywords(TypedDict, total=False):
+    """The arguments of `compile` besides its target."""
+
+    fullgraph: bool
+    dynamic: bool | None
+    backend: str | Backend | None
+    mode: str | None
+    options: Mapping[str, Any] | None
+    disable: bool
+    name: str | None
+    recompile_limit: int | None
+    nopython: bool
+
+
+@overload
+def compile(target: F, **keywords: Unpack[Keywords]) -> F: ...
+@overload
+def compile(target: None = None, **keywords: Unpack[Keywords]) -> Callable[[F], F]: ...
 
 
 @beside

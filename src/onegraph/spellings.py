@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from onegraph.backend_registry import Backend, find_backend
 from onegraph.base.arguments import check_callable
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def optimize(
     backend: str | Backend | None = None, *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False
-) -> Callable[[Any], Any]:
+) -> Callable[[F], F]:
     """The old spelling of `compile`, as a decorator.
 
     Args:
@@ -32,11 +32,10 @@ def optimize(
     Raises:
         InvalidArgument: as `compile` does.
     """
-    made: Callable[[Any], Any] = compile(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable)
-    return made
+    return compile(backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable)
 
 
-def optimize_assert(backend: str | Backend | None = None, *, dynamic: bool | None = None) -> Callable[[Any], Any]:
+def optimize_assert(backend: str | Backend | None = None, *, dynamic: bool | None = None) -> Callable[[F], F]:
     """The same as `optimize(backend, nopython=True)`."""
     return optimize(backend, nopython=True, dynamic=dynamic)
 
@@ -96,7 +95,11 @@ def reset_code_caches() -> None:
     reset()
 
 
-def nested_compile_region(function: F | None = None, **options: Any) -> Any:
+@overload
+def nested_compile_region(function: F, **options: Any) -> F: ...
+@overload
+def nested_compile_region(function: None = None, **options: Any) -> Callable[[F], F]: ...
+def nested_compile_region(function: Any = None, **options: Any) -> Any:
     """A function whose body is a region of the graph around it. Here it is a part of that graph, as without it.
 
     Kernels of equal regions are compiled once in any case.

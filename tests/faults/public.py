@@ -51,7 +51,7 @@ USES: dict[str, Callable[[], Any]] = {
     "allow_in_graph": lambda: onegraph.allow_in_graph(marked)(X),
     "assume_constant_result": lambda: onegraph.assume_constant_result(len)([1, 2]),
     "compile": lambda: onegraph.compile(double)(X) + onegraph.compile(MODULE)(X),
-    "compile_times": lambda: len(onegraph.compile_times("csv")),  # type: ignore[arg-type]
+    "compile_times": lambda: len(onegraph.compile_times("csv")),
     "comptime": lambda: onegraph.comptime.print_graph(),
     "config": lambda: onegraph.config.recompile_limit,
     "counters": lambda: onegraph.counters["nothing"]["at all"],

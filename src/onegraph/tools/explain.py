@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, overload
 
 from onegraph.base.arguments import check_suspending, check_target
 from onegraph.capture.directives.hatches import beside
@@ -11,7 +11,13 @@ from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.report import Explanation, summarize
 
+P = ParamSpec("P")
 
+
+@overload
+def explain(function: Callable[P, Any]) -> Callable[P, Explanation]: ...
+@overload
+def explain(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Explanation: ...
 @beside
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Compile the function anew, call it once with these arguments, and report what capture made of it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 from onegraph.base import events as ev
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event
@@ -54,8 +56,12 @@ class Times:
 TIMES = Times()
 
 
+@overload
+def compile_times(repr: Literal["str"] = "str", aggregate: bool = False) -> str: ...
+@overload
+def compile_times(repr: Literal["csv"], aggregate: bool = False) -> tuple[list[str], list[str]]: ...
 @beside
-def compile_times(repr: str = "str", aggregate: bool = False) -> object:
+def compile_times(repr: str = "str", aggregate: bool = False) -> str | tuple[list[str], list[str]]:
     """How long everything that was compiled in this process took, by stage.
 
     Args:

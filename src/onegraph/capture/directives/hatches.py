@@ -12,7 +12,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 
@@ -89,20 +89,10 @@ class error_on_graph_break:  # noqa: N801 - a context manager in the spelling of
         return decorated
 
 
-class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spelling of a function
-    """A graph break in a function that was inlined ends the graph at the call of the outermost one.
+class without_nested_graph_breaks:  # noqa: N801 - a context manager in the spelling of a function
+    """What `disable_nested_graph_breaks()` gives: a region in which it holds, and a decorator."""
 
-    The functions that are called are then compiled each on its own. A context manager (`with
-    disable_nested_graph_breaks():`) and a decorator, with or without parentheses; it holds for all that it calls.
-    """
-
-    def __new__(cls, function: Any = None) -> Any:
-        if function is None:
-            return object.__new__(cls)
-        check_callable("disable_nested_graph_breaks", function)
-        return under(cls, None, function)
-
-    def __init__(self, function: None = None) -> None:
+    def __init__(self) -> None:
         self._outer: list[bool | None] = []
 
     def __enter__(self) -> None:
@@ -112,8 +102,29 @@ class disable_nested_graph_breaks:  # noqa: N801 - a context manager in the spel
         _C.exchange_setting("nested_graph_breaks", self._outer.pop())
 
     def __call__(self, function: F) -> F:
-        decorated: F = under(disable_nested_graph_breaks, None, function)
-        return decorated
+        return disable_nested_graph_breaks(function)
+
+
+@overload
+def disable_nested_graph_breaks(function: F) -> F: ...
+@overload
+def disable_nested_graph_breaks(function: None = None) -> without_nested_graph_breaks: ...
+def disable_nested_graph_breaks(function: Any = None) -> Any:
+    """A graph break in a function that was inlined ends the graph at the call of the outermost one.
+
+    The functions that are called are then compiled each on its own. A context manager (`with
+    disable_nested_graph_breaks():`) and a decorator, with or without parentheses; it holds for all that it calls.
+
+    Args:
+        function: what it holds for; None returns the context manager.
+
+    Raises:
+        InvalidArgument: if it cannot be called.
+    """
+    if function is None:
+        return without_nested_graph_breaks()
+    check_callable("disable_nested_graph_breaks", function)
+    return under(disable_nested_graph_breaks, None, function)
 
 
 #: What a class makes of functions: hatches go inside.
@@ -147,6 +158,10 @@ def under(manager: Any, setting: Any, function: Any) -> Any:
 # ---- disable ---------------------------------------------------------------------------------------------------------
 
 
+@overload
+def disable(fn: F, recursive: bool = True, *, reason: str | None = None) -> F: ...
+@overload
+def disable(fn: None = None, recursive: bool = True, *, reason: str | None = None) -> Callable[[F], F]: ...
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Run a function eagerly, wherever it is called from. Also a decorator, with or without arguments.
 
@@ -194,6 +209,10 @@ for _kind, _names in (
         beside(vars(_kind)[_name])
 
 
+@overload
+def skip(fn: F) -> F: ...
+@overload
+def skip(fn: None = None) -> Callable[[F], F]: ...
 def skip(fn: Any = None) -> Any:
     """The old name of `disable(fn, recursive=False)`. Deprecated."""
     warnings.warn(

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 
@@ -154,6 +154,10 @@ class frozen:  # noqa: N801 - a context manager in the spelling of a function
         return decorated
 
 
+@overload
+def run(fn: F) -> F: ...
+@overload
+def run(fn: None = None) -> frozen: ...
 def run(fn: Any = None) -> Any:
     """Freeze a function: what was compiled is used where it fits, and nothing new is compiled.
 

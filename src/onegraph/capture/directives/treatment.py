@@ -15,7 +15,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from onegraph.base.arguments import check_callable, check_switch
 from onegraph.base.errors import InvalidArgument
@@ -39,6 +39,10 @@ def each(name: str, functions: Any, handler: marks.Mark) -> Any:
     return functions
 
 
+@overload
+def disallow_in_graph(fn: F) -> F: ...
+@overload
+def disallow_in_graph(fn: list[F] | tuple[F, ...]) -> list[F]: ...
 def disallow_in_graph(fn: Any) -> Any:
     """Break the graph at calls of this function, and run it between two graphs. For operators: `torch.sub`, say.
 
@@ -55,6 +59,10 @@ def disallow_in_graph(fn: Any) -> Any:
     return each("disallow_in_graph", fn, policy.disallowed)
 
 
+@overload
+def allow_in_graph(fn: F) -> F: ...
+@overload
+def allow_in_graph(fn: list[F] | tuple[F, ...]) -> list[F]: ...
 def allow_in_graph(fn: Any) -> Any:
     """Put calls of this function into the graph as one node, without looking at its Python code.
 
@@ -80,6 +88,10 @@ def allow_in_graph(fn: Any) -> Any:
     return each("allow_in_graph", fn, policy.call_opaque)
 
 
+@overload
+def forbid_in_graph(fn: F) -> F: ...
+@overload
+def forbid_in_graph(fn: list[F] | tuple[F, ...]) -> list[F]: ...
 def forbid_in_graph(fn: Any) -> Any:
     """Make calls of this function in compiled code an error, also where graph breaks are none.
 
@@ -148,7 +160,7 @@ def assume_constant_result(fn: F) -> F:
 
 def substitute_in_graph(
     original_fn: Callable[..., Any], *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[F], F]:
     """A decorator: capture looks at the decorated Python function where the program calls `original_fn`.
 
     Args:
@@ -169,7 +181,7 @@ def substitute_in_graph(
         raise InvalidArgument(f"onegraph.substitute_in_graph expects a function, got {original_fn!r}")
 
     @beside
-    def register(traceable_fn: Callable[..., Any]) -> Callable[..., Any]:
+    def register(traceable_fn: F) -> F:
         if not isinstance(traceable_fn, FunctionType):
             raise InvalidArgument(f"@onegraph.substitute_in_graph expects a Python function, got {traceable_fn!r}")
         if not skip_signature_check:
@@ -185,7 +197,7 @@ def substitute_in_graph(
         substitution = Substitution(original_fn, traceable_fn, can_constant_fold_through)
         marks.mark(original_fn, substitution)
         marks.mark(wrapped, substitution)
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
     return register
 
