@@ -99,3 +99,11 @@ def test_explain_takes_both_spellings() -> None:
         return x * 2
 
     assert str(onegraph.explain(f)(torch.ones(2))) == str(onegraph.explain(f, torch.ones(2)))
+
+
+def test_the_versions_that_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"onegraph {onegraph.__version__}", f"torch {torch.__version__}"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-import torch  # noqa: F401 - before what is ours, which it may install (onegraph.autoload)
+import torch  # before what is ours, which it may install (onegraph.autoload)
 
 from onegraph.base.config import PREFIX, Config
 from onegraph.base.errors import OnegraphError
@@ -45,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="onegraph", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="onegraph", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=_versions(), help="of onegraph, torch and Python")
     commands = parser.add_subparsers(required=True, metavar="command")
     dump = commands.add_parser("dump", help=_DUMP_HELP, description=_DUMP_HELP)
     dump.add_argument("--stages", default="", help="only these, separated by commas")
@@ -77,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--torch", action="store_true", help="what each setting of torch.compile means here")
     config.set_defaults(run=_config)
     return parser
+
+
+def _versions() -> str:
+    versions = {"onegraph": sys.modules["onegraph"].__version__, "torch": torch.__version__}
+    return "\n".join(
+        [*(f"{name} {version}" for name, version in versions.items()), f"Python {sys.version}", platform.platform()]
+    )
 
 
 def _dump(args: argparse.Namespace) -> str:
