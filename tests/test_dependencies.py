@@ -24,9 +24,8 @@ def test_every_dependency_is_pinned_for_development() -> None:
     assert names - {"onegraph"} <= pinned
 
 
-def test_what_builds_is_pinned_and_installed() -> None:
+def test_what_builds_is_installed_before() -> None:
     """An editable install runs without isolation: what pyproject.toml asks for is there before."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     install = (ROOT / ".ci" / "install").read_text()
-    for name in (re.match(r"[\w-]+", requirement)[0] for requirement in needed):
-        assert re.search(rf"^pip install .*\b{name}\b", install, re.MULTILINE)
+    assert [requirement for requirement in needed if f"'{requirement}'" not in install] == []
