@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mypy
 from import_graph import ROOT
 
 import onegraph
@@ -19,7 +20,7 @@ def strictly_checked(program: Path) -> subprocess.CompletedProcess[str]:
     """mypy, as a user runs it: what it has against onegraph itself is not told."""
     options = ["--config-file=", "--strict", "--follow-imports=silent", f"--cache-dir={ROOT / '.mypy_cache' / 'user'}"]
     return subprocess.run(
-        [sys.executable, "-m", "mypy", *options, str(program)],
+        [sys.executable, "-m", mypy.__name__, *options, str(program)],
         env=os.environ | {"MYPYPATH": str(ROOT / "src")},
         cwd=program.parent,
         capture_output=True,
