@@ -225,6 +225,22 @@ def settings(x: Tensor) -> None:
     onegraph.uninstall()
 
 
+def filtered_and_exported(x: Tensor) -> None:
+    for keep in (
+        onegraph.keep_portable_guards_unsafe,
+        onegraph.keep_tensor_guards_unsafe,
+        onegraph.skip_all_guards_unsafe,
+        onegraph.skip_guard_on_all_nn_modules_unsafe,
+        onegraph.skip_guard_on_globals_unsafe,
+        onegraph.skip_guard_on_inbuilt_nn_modules_unsafe,
+    ):
+        onegraph.compile(scale, options={"guard_filter_fn": keep})
+    rows = onegraph.Dim("rows", min=2, max=8)
+    assert_type(onegraph.export(scale, (x, 2), dynamic_shapes={"x": {0: rows}}), onegraph.ExportedProgram)
+    assert_type(onegraph.export(scale)(x, by=2), onegraph.ExportedProgram)
+    onegraph.comptime.print_graph()
+
+
 # ---- what has happened -----------------------------------------------------------------------------------------------
 
 

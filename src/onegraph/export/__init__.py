@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -56,6 +56,16 @@ def is_exporting_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: d
     return str(tracer.frames[0].globals.get("__name__")).startswith(EXPORT_OF)
 
 
+@overload
+def export(function: Callable[..., Any], *, dynamic_shapes: Any = None) -> Callable[..., ExportedProgram]: ...
+@overload
+def export(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] | None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram: ...
 @beside
 def export(
     function: Callable[..., Any],
