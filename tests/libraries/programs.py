@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -170,6 +171,35 @@ def repeated_blocks(compiled: bool) -> Any:
     places = {"img_ids": torch.zeros(16, 3), "txt_ids": torch.zeros(3, 3)}
     with torch.no_grad():
         return model(tokens, text, torch.ones(1, 8), torch.tensor([0.5]), return_dict=False, **places)
+
+
+@use("sentence_transformers", "SentenceTransformer.compile, and encode")
+def sentences(compiled: bool) -> Any:
+    from sentence_transformers import SentenceTransformer, models
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    torch.manual_seed(0)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "small", "graph", "of", "one", "program"]
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "vocab.txt").write_text("\n".join(words))
+        BertTokenizerFast(f"{folder}/vocab.txt").save_pretrained(folder)
+        BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=32, **sizes)).save_pretrained(folder)
+        made = SentenceTransformer(modules=[models.Transformer(folder), models.Pooling(16)], device="cpu")
+    if compiled:
+        made.compile()
+    return made.encode(["a small graph", "one program of a graph", "small"], convert_to_tensor=True)
+
+
+@use("torchao", "a compiled network with weights of 8 bits")
+def quantized(compiled: bool) -> Any:
+    from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+    model = network().eval()
+    quantize_(model, Int8WeightOnlyConfig())
+    model = torch.compile(model) if compiled else model
+    with torch.no_grad():
+        return model(rows())
 
 
 warnings.simplefilter("ignore")
