@@ -40,6 +40,7 @@ SHARED = frozenset(PUBLIC.__all__) - {
 COMPILERS = ("torch.compiler", "torch._dynamo")
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.compiler.config")
 DISABLE = ("torch._dynamo", "disable")
+SET_SEVERAL = "_set_raw_values"
 
 
 def torch_compile(
@@ -130,6 +131,9 @@ class Installation:
 
         kind.__setattr__ = write  # type: ignore[method-assign]
         self.before.append((kind, "__setattr__", None))
+        if hasattr(kind, SET_SEVERAL):  # what `patch` of torch 2.15 does
+            setattr(kind, SET_SEVERAL, told_of_several(getattr(kind, SET_SEVERAL)))
+            self.before.append((kind, SET_SEVERAL, None))
 
     def undo(self) -> None:
         for owner, name, value in reversed(self.before):
@@ -140,6 +144,27 @@ class Installation:
         self.before.clear()
         if self.watch in sys.meta_path:
             sys.meta_path.remove(self.watch)
+
+
+def told_of_several(own: Callable[..., Callable[[], None]]) -> Callable[..., Callable[[], None]]:
+    """A method that sets several settings of a module, and gives a function that puts them back."""
+
+    @functools.wraps(own)
+    def write(self: Any, changes: dict[str, Any], **how: Any) -> Callable[[], None]:
+        def tell() -> None:
+            for name in changes:
+                told(name, getattr(self, name))
+
+        put_back = own(self, changes, **how)
+        tell()
+
+        def undo() -> None:
+            put_back()
+            tell()
+
+        return undo
+
+    return write
 
 
 def told(name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
+import torch  # noqa: F401 - the names of the package are loaded with it
 from import_graph import ROOT
 
 import onegraph

@@ -305,6 +305,11 @@ def has_global_hooks() -> bool:
     return any(getattr(module_internals, name) for name in GLOBAL_HOOKS)
 
 
+#: Of torch 2.15 and later: what distributions ask of their arguments.
+all_true_or_assert: Callable[..., bool] = getattr(
+    torch.distributions.distribution, "_all_true_or_runtime_assert", absent("_all_true_or_runtime_assert")
+)
+
 # ---- what only one feature needs -------------------------------------------------------------------------------------
 
 _ROW = "calls of it break the graph"

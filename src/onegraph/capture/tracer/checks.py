@@ -7,14 +7,22 @@ happened yet, and the frame runs as it was written: the program raises its own e
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from onegraph.capture.breaks import DATA_DEPENDENT_ASSERT, GraphBreak
 from onegraph.capture.breaks.hints import reason_of_truth
 from onegraph.capture.bytecode.flow import raising
 from onegraph.capture.bytecode.frame import Frame
+from onegraph.capture.calls.registry import policy
 from onegraph.capture.tracer.frames import Frames
-from onegraph.torchlib.private import ASSERTIONS, DisableTorchFunction, is_functorch_wrapped_tensor
+from onegraph.torchlib.private import (
+    ASSERTIONS,
+    DisableTorchFunction,
+    all_true_or_assert,
+    is_functorch_wrapped_tensor,
+)
 
 
 def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
@@ -31,6 +39,18 @@ def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
     ASSERTIONS.assert_async(condition if wanted else condition.logical_not(), what)
     tracer.checks += 1
     return wanted
+
+
+@policy(all_true_or_assert)
+def check_of_distribution(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """From torch 2.15 on, distributions take the truth of what they check in a function of its own."""
+    condition = args[0].all()
+    why = refusal(tracer, condition)
+    if why is not None:
+        raise GraphBreak(DATA_DEPENDENT_ASSERT, why=why)
+    ASSERTIONS.assert_async(condition, args[1])
+    tracer.checks += 1
+    return True
 
 
 def wanted_truth(frame: Frame) -> bool | None:
