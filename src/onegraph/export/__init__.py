@@ -8,6 +8,7 @@ program.save("model.zip")
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, overload
@@ -100,10 +101,16 @@ def export(
     check_suspending(function)
     target = written(function)
     if args is None and kwargs is None and not more and not named:
-        return lambda *args, **kwargs: exported(target, args, kwargs, dynamic_shapes)
+        return functools.partial(export_call, target, dynamic_shapes)
     if not isinstance(args, tuple) or more or named or not isinstance(kwargs, Mapping | None):
         raise InvalidArgument("export expects a tuple of arguments and a dict of named ones, or none: export(f)(x, y)")
     return exported(target, args, dict(kwargs or {}), dynamic_shapes)
+
+
+@beside
+def export_call(target: Callable[..., Any], dynamic_shapes: Any, /, *args: Any, **kwargs: Any) -> ExportedProgram:
+    """`export(target)(*args, **kwargs)`"""
+    return exported(target, args, kwargs, dynamic_shapes)
 
 
 def exported(
