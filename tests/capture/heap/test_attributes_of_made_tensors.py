@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -50,6 +52,19 @@ def test_what_is_asked_is_eagers_answer(backend: str) -> None:
     found, wanted = onegraph.compile(asked, backend=backend, fullgraph=True)(x), asked(x)
     torch.testing.assert_close(found[0], wanted[0])
     assert found[1:] == wanted[1:]
+
+
+def copied(x):
+    y = x + 1
+    y.scale = 2
+    return hasattr(copy.copy(y), "scale"), hasattr(copy.deepcopy(y), "scale")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_copies_have_the_attributes(backend: str) -> None:
+    compiled = onegraph.compile(copied, backend=backend)
+    for _ in range(2):
+        assert compiled(torch.ones(2)) == copied(torch.ones(2)) == (True, True)
 
 
 def across_a_break(x):

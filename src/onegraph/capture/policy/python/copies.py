@@ -65,6 +65,8 @@ def refuse_uncopied(tracer: Tracing, tensor: torch.Tensor) -> None:
         if vars(real):
             raise GraphBreak(TENSOR_COPY, why="it has attributes in Python")
         tracer.world.guard(DictOf(tracer.world.origin[id(tensor)]), "keys", ())
+    elif tracer.world.tensor_names.get(id(tensor)):
+        raise GraphBreak(TENSOR_COPY, why="it has attributes in Python")
 
 
 @policy(copyreg._slotnames)  # type: ignore[attr-defined]
