@@ -255,3 +255,11 @@ def test_a_program_is_compiled_like_any_module() -> None:
     given = (torch.randn(4, 4), {"z": [torch.randn(4)]})
     compiled = onegraph.compile(program.graph_module, fullgraph=True)
     torch.testing.assert_close(compiled(given[0], given[1]["z"][0]), program.graph_module(given[0], given[1]["z"][0]))
+
+
+@pytest.mark.parametrize(("given", "other"), [(0.0, -0.0), (float("nan"), 1.0), (True, 1)])
+def test_a_constant_is_the_one_that_was_exported(given: Any, other: Any) -> None:
+    program = onegraph.export(lambda x, factor: x * factor, (torch.ones(2), given))
+    assert torch.equal(program(torch.ones(2), given).isnan(), (torch.ones(2) * given).isnan())
+    with pytest.raises(onegraph.InvalidArgument, match="is to be"):
+        program(torch.ones(2), other)

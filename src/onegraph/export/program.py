@@ -54,7 +54,7 @@ class ConstantInput:
         """Raises:
         InvalidArgument: for another value.
         """
-        if type(value) is not type(self.value) or value != self.value:
+        if type(value) is not type(self.value) or repr(value) != repr(self.value):  # 0.0 is not -0.0, and NaN is NaN
             raise InvalidArgument(f"{self.name} is to be {self.value!r}, got {value!r}")
 
 
