@@ -1,5 +1,6 @@
 /* Kept: a value that is made of tensors, kept while they are as they were. */
 #include "digest.h"
+#include "kept.h"
 #include "libtorch.h"
 #include "tensor.h"
 #include "tensor_make.h"
@@ -22,6 +23,7 @@ typedef enum {
 /* One tensor as it was when the value was made. */
 typedef struct {
     PyObject *reference; /* weak; NULL: None was given, or there is no value */
+    PyObject *known;     /* what it refers to, borrowed: both go when that dies */
     PyObject *version;   /* of an identity that is trusted; else NULL */
     void *data;
     Digest digest;
@@ -48,6 +50,7 @@ static void drop(Seen *seen, Py_ssize_t n)
 {
     for (Py_ssize_t i = 0; seen != NULL && i < n; i++) {
         Py_CLEAR(seen[i].reference);
+        seen[i].known = NULL;
         Py_CLEAR(seen[i].version);
         watch_release(seen[i].watch);
         seen[i].watch = NULL;
@@ -165,6 +168,7 @@ static int has_equal_contents(KeptObject *self, Py_ssize_t i, PyObject *tensor)
     bool same = seen->reference != NULL && memcmp(&fresh.digest, &seen->digest, sizeof(Digest)) == 0;
     if (same && seen->watch == NULL) {
         fresh.reference = seen->reference;
+        fresh.known = seen->known;
         fresh.version = seen->version;
         *seen = fresh;
     } else {
@@ -180,16 +184,7 @@ static int is_as_before(KeptObject *self, Py_ssize_t i, PyObject *tensor)
     if (seen->reference == NULL || tensor == Py_None) {
         return seen->reference == NULL && tensor == Py_None;
     }
-    bool is_same = false;
-    if (seen->version != NULL) {
-        PyObject *known = PyObject_CallNoArgs(seen->reference);
-        if (known == NULL) {
-            return -1;
-        }
-        is_same = known == tensor;
-        Py_DECREF(known);
-    }
-    if (is_same) {
+    if (seen->version != NULL && seen->known == tensor) {
         void *data;
         if (tensor_data(tensor, &data) < 0) {
             return -1;
@@ -215,6 +210,7 @@ static int look_at(KeptObject *self, Py_ssize_t i, PyObject *tensor, PyObject *c
     }
     digest_freely(out->data, out->bytes, &out->digest);
     out->reference = PyWeakref_NewRef(tensor, clear);
+    out->known = tensor;
     out->version = self->check == BY_VERSION ? version_of(tensor) : NULL;
     return out->reference == NULL ? -1 : 0;
 }
@@ -298,6 +294,23 @@ static PyObject *kept_call(PyObject *object, PyObject *const *args, size_t nargs
     }
     self->calm++;
     return value;
+}
+
+Py_ssize_t kept_size(PyObject *object) { return ((KeptObject *)object)->n; }
+
+bool kept_is_free(PyObject *object)
+{
+    return ((KeptObject *)object)->value == NULL;
+}
+
+bool kept_is_of(PyObject *object, PyObject *const *args)
+{
+    KeptObject *self = (KeptObject *)object;
+    Py_ssize_t i = 0;
+    while (i < self->n && args[i] == Py_None) {
+        i++;
+    }
+    return i == self->n || self->seen[i].known == args[i];
 }
 
 static PyObject *kept_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

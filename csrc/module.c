@@ -1,5 +1,6 @@
 /* The module onegraph._C: types, and functions over code objects. */
 #include "onegraph.h"
+#include "kept.h"
 #include "libtorch.h"
 #include "plan.h"
 #include "tensor.h"
@@ -149,7 +150,7 @@ static struct PyModuleDef module_definition = {
 static PyTypeObject *const module_types[] = {
     &Context_Type, &Entry_Type, &GuardProgram_Type, &Region_Type, &Disabled_Type, &TraceHook_Type,
     &TensorSpec_Type, &Memory_Type, &GlobalState_Type, &Plan_Type, &TailCall_Type, &Graph_Type, &Kept_Type,
-    &Fact_Type,
+    &KeptForEach_Type, &Fact_Type,
 };
 
 PyMODINIT_FUNC PyInit__C(void)

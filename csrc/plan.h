@@ -152,7 +152,4 @@ void scratch_free(Scratch *scratch, int n);
 
 extern PyTypeObject Plan_Type;
 
-/* kept.c */
-extern PyTypeObject Kept_Type;
-
 #endif

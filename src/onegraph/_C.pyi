@@ -310,3 +310,15 @@ class Kept:
     @property
     def watched(self) -> int:
         """How many of the tensors are watched."""
+
+@final
+class KeptForEach:
+    """Called as a Kept, of which it has one for each first tensor that is there."""
+
+    def __new__(
+        cls, make: Callable[..., Any], itemsizes: tuple[int, ...], check: Literal["digest", "watch", "version"]
+    ) -> KeptForEach: ...
+    def __call__(self, *tensors: Any) -> Any: ...
+    @property
+    def all(self) -> tuple[Kept, ...]:
+        """Each Kept that there is."""

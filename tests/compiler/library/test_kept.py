@@ -71,6 +71,46 @@ def test_tensors_without_a_version_are_checked_by_their_contents() -> None:
         assert keep(weight, None)[0] == 4
 
 
+@pytest.mark.parametrize("check", ["digest", "watch", "version"])
+def test_what_is_made_of_several_weights_in_turn_is_kept(check: Check) -> None:
+    calls: list[float] = []
+
+    def counted(weight: Tensor) -> Tensor:
+        calls.append(weight[0].item())
+        return weight.detach() * 2
+
+    keep = _C.KeptForEach(lambda _, weight: counted(weight), (4,), check)
+    weights = [nn.Parameter(torch.full((100,), float(number))) for number in range(12)]
+    for _ in range(3):
+        for number, weight in enumerate(weights):
+            assert keep(weight)[0] == 2 * number
+    assert calls == [*range(12)] and len(keep.all) == 12
+    with torch.no_grad():
+        weights[3].add_(100)
+    assert keep(weights[3])[0] == 206 and len(calls) == 13
+    del weight, weights[5]
+    gc.collect()
+    assert sum(each.value is None for each in keep.all) == 1
+    assert keep(nn.Parameter(torch.full((100,), 50.0)))[0] == 100 and len(keep.all) == 12
+
+
+def test_thousands_of_weights_take_turns() -> None:
+    keep = _C.KeptForEach(lambda _, weight: weight * 2, (4,), "version")
+    weights = [torch.full((1,), float(number)) for number in range(3000)]
+    for _ in range(2):
+        assert all(keep(weight) == 2 * number for number, weight in enumerate(weights))
+    assert len(keep.all) == 1024
+
+
+def test_one_for_each_checks_what_it_is_given() -> None:
+    keep = _C.KeptForEach(lambda _, weight: weight * 2, (4,), "digest")
+    for wrong in ((), (torch.ones(1), torch.ones(1)), (3,)):
+        with pytest.raises(TypeError, match="expected"):
+            keep(*wrong)
+    with pytest.raises(ValueError, match="check is"):
+        _C.KeptForEach(len, (4,), "never")  # type: ignore[arg-type]
+
+
 @by_contents
 def test_none_and_a_tensor_are_different(check: Check) -> None:
     keep = keeping(RECIPE, check)
@@ -97,7 +137,7 @@ def test_what_was_made_of_a_tensor_dies_with_it(check: Check) -> None:
     assert kept_bytes() == before + 4000
     del weight
     gc.collect()
-    assert keep.value is None and kept_bytes() == before  # type: ignore[attr-defined]
+    assert all(each.value is None for each in keep.all) and kept_bytes() == before
 
 
 def test_an_error_of_the_recipe_is_raised_and_nothing_is_kept() -> None:
