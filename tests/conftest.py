@@ -23,6 +23,7 @@ from onegraph.base.events import Event, Events
 os.environ.setdefault("ONEGRAPH_RAISE_COMPILER_ERRORS", "1")  # a defect of the compiler is to be seen
 os.environ["ONEGRAPH_VERIFY"] = "1"  # every program and every plan is checked
 os.environ["ONEGRAPH_SMALLEST_RECORDED_GRAPH"] = "0"  # programs of tests are small, and are to be compiled
+os.environ.setdefault("ONEGRAPH_SHARE_VERSIONS", "0")  # each test compiles what it counts, whatever ran before it
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 

@@ -61,7 +61,7 @@ def torch_compile(
     """`torch.compile` while onegraph is installed: `onegraph.compile` in torch's signature.
 
     Args:
-        isolate_recompiles: accepted: each compiled function has versions of its own.
+        isolate_recompiles: do not use versions of other compiled functions: the option share_versions, turned around.
         shapes_spec, dynamic_shapes: refused; `onegraph.mark_dynamic` says it of a tensor.
 
     Raises:
@@ -69,6 +69,8 @@ def torch_compile(
     """
     if shapes_spec is not None or dynamic_shapes is not None:
         raise InvalidArgument("sizes are described by marks: onegraph.mark_dynamic(tensor, dim, min=..., max=...)")
+    if isolate_recompiles:
+        options = {**(options or {}), "share_versions": False}
     return compile(
         model,
         fullgraph=fullgraph,

@@ -99,7 +99,9 @@ def refreshed(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_examples_print_what_the_page_says(path: Path, golden) -> None:
+def test_examples_print_what_the_page_says(path: Path, golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEGRAPH_SHARE_VERSIONS", "1")  # as it is where a reader tries them
+    onegraph.reset()
     golden(path, refreshed(path))
 
 

@@ -177,6 +177,11 @@ class Config:
     accumulated_recompile_limit: int = _option(
         _COUNT, 256, "versions of one code object in all compiled functions before it runs eagerly where none matches"
     )
+    share_versions: bool = _option(
+        _SWITCH,
+        True,
+        "functions and modules with equal code that are compiled with the same settings use each other's versions",
+    )
     fail_on_recompile_limit_hit: bool = _option(
         _SWITCH, False, "raise RecompileLimitError at the limit of versions, as fullgraph=True does"
     )

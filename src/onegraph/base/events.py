@@ -179,6 +179,13 @@ class Recompiled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class VersionShared(Event):
+    """A version that was compiled for an equal function, or an equal module, fits and is used here, too."""
+
+    channel: ClassVar[str] = "frames"
+
+
+@dataclass(frozen=True, slots=True)
 class RecompileLimitReached(Event):
     """No further version is compiled: calls that match none of the existing ones run eagerly from now on."""
 

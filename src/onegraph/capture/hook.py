@@ -10,7 +10,7 @@ import gc
 import logging
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
@@ -43,9 +43,9 @@ from onegraph.capture.guards.program import GuardProgram
 from onegraph.capture.guards.recompiling import explain_failure
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.replacement import Translated
-from onegraph.capture.resume.resume_function import places
+from onegraph.capture.resume.resume_function import places, same_places
 from onegraph.capture.symbolic.shapes import History, ShapePolicy
-from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance
+from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance, said
 from onegraph.capture.translate import run_as_written, translate
 from onegraph.torchlib.around import eager_state
 from onegraph.torchlib.fake import is_faking
@@ -68,12 +68,23 @@ CompiledGraph = Callable[..., tuple[Any, ...]]
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], CompiledGraph]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Version:
-    """One compiled version of a code object."""
+    """One compiled version of a code object, and what it was made with: equal functions share it.
 
+    `lent`: it was made for another function.
+    """
+
+    made: Translated
     entry: Any
-    guards: GuardProgram
+    config: Config
+    said: object
+    global_names: dict[str, Any]
+    lent: bool = False
+
+    @property
+    def guards(self) -> GuardProgram:
+        return self.made.guards
 
 
 @dataclass(slots=True)
@@ -154,8 +165,11 @@ class Region:
                 return None
             for version in versions.compiled:
                 if version.guards.native.check(function, values):
-                    return None if version.entry is None else version.entry
+                    return version.entry
             self._forget_dead(code, versions)
+            lent = self._borrowed(function, at, values, versions)
+            if lent is not None:
+                return lent.entry
             if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
                 return None
             return self._translate(function, code, values, versions)
@@ -190,9 +204,41 @@ class Region:
             return _C.SKIP if versions.closed and len(places(code, values)) == 1 else None
         if isinstance(result, Failing):
             return result
-        entry = _C.Entry(result.code, result.guards.native, self.context, result.levels, result.opened)
-        versions.compiled.append(Version(entry, result.guards))
-        return entry
+        version = Version(result, self._entry(result), cx.config, said(), function.__globals__)
+        versions.compiled.append(version)
+        return version.entry
+
+    def _entry(self, made: Translated) -> Any:
+        return _C.Entry(made.code, made.guards.native, self.context, made.levels, made.opened)
+
+    def _borrowed(
+        self, function: FunctionType, at: tuple[CodeType, ...], values: tuple[Any, ...], versions: Versions
+    ) -> Version | None:
+        """A version of an equal function in another region, made with the same settings, that fits this call."""
+        config, now = self.cx.config, said()
+        if not config.share_versions or config.guard_filter_fn is not None:  # which chooses what is compared
+            return None
+        for region in list(REGIONS):
+            if region is self or not self._is_like(region):
+                continue
+            for known, others in list(region._versions.values()):
+                if not same_places(known, at):
+                    continue
+                for other in list(others.compiled):
+                    made_so = other.config == config and other.said == now
+                    if not made_so or other.global_names is not function.__globals__:
+                        continue
+                    if other.guards.native.check(function, values):
+                        version = replace(other, entry=self._entry(other.made), lent=True)
+                        versions.compiled.append(version)
+                        versions.history.learn(others.history)
+                        self.cx.emit(ev.VersionShared(Location(at[0].co_filename, at[0].co_firstlineno, at[0].co_name)))
+                        return version
+        return None
+
+    def _is_like(self, other: Region) -> bool:
+        mine = (self.compile_graph, self.fullgraph, self.dynamic)
+        return mine == (other.compile_graph, other.fullgraph, other.dynamic)
 
     def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
         """What onegraph cannot translate runs eagerly; with `suppress_errors` also what a backend fails on.
@@ -257,9 +303,9 @@ class Region:
         return True
 
     def count(self, at: tuple[CodeType, ...]) -> int:
-        """How many versions of a code object there are."""
+        """How many versions of a code object were made here."""
         found = self._versions.get(tuple(map(id, at)))
-        return 0 if found is None else len(found[1].compiled)
+        return 0 if found is None else sum(not version.lent for version in found[1].compiled)
 
     def reset(self) -> None:
         """Forget all versions."""

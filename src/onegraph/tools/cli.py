@@ -94,7 +94,7 @@ def _dump(args: argparse.Namespace) -> str:
     stages = check_stages(name for name in args.stages.split(",") if name)
     target = load(args.target, args.inputs)
     with recording(EVENTS, STAGES.values()) as recorded:
-        compile(target.function, dynamic=args.dynamic or None)(*target.args)
+        compile(target.function, dynamic=args.dynamic or None, options={"share_versions": False})(*target.args)
     return show([source_section(target.function), *sections(recorded)], stages)
 
 

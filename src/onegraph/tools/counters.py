@@ -28,6 +28,8 @@ class Counters(dict[str, Counter[str]]):
         match event:
             case ev.FrameStarted():
                 self["frames"]["total"] += 1
+            case ev.VersionShared():
+                self["frames"]["shared"] += 1
             case ev.ResidualCode():
                 self["frames"]["ok"] += 1
             case ev.GraphCaptured(operations=operations):

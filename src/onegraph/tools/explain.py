@@ -44,7 +44,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     @beside
     def run(*args: Any, **kwargs: Any) -> Explanation:
         with recording(EVENTS) as recorded:
-            compile(function, backend="lowered")(*args, **kwargs)
+            compile(function, backend="lowered", options={"share_versions": False})(*args, **kwargs)
         return summarize(recorded)
 
     return run(*args, **kwargs) if args or kwargs else run

@@ -86,6 +86,8 @@ def describe(event: Event) -> str:
             return f"runs eagerly: {reason}"
         case ev.Recompiled(reason=reason, compile_index=index):
             return f"version {index} is needed, because {reason}"
+        case ev.VersionShared():
+            return "uses a version of an equal function"
         case ev.RecompileLimitReached(limit=limit, reason=reason):
             return f"reached the limit of {plural(limit, 'version')}; another version is needed, because {reason}"
         case ev.GraphFailed(error=error, resolved=resolved):

@@ -7,6 +7,7 @@ are in `onegraph.capture.directives.hatches`; what the handlers do is in `onegra
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from onegraph.base.gone import when_gone
@@ -20,8 +21,19 @@ MARKS: dict[int, Mark] = {}
 _kept_alive: dict[int, Any] = {}
 
 
+@dataclass(slots=True)
+class Said:
+    """How often something was said of a function."""
+
+    times: int = 0
+
+
+SAID = Said()
+
+
 def mark(function: Any, handler: Mark) -> None:
     """Calls of this function go to the handler. A function that dies takes its mark along."""
+    SAID.times += 1
     identity = id(function)
     if identity not in MARKS:
         try:
@@ -33,5 +45,6 @@ def mark(function: Any, handler: Mark) -> None:
 
 def unmark(function: Any) -> None:
     """Calls of this function are taken as if nothing had been said of it."""
+    SAID.times += 1
     MARKS.pop(id(function), None)
     _kept_alive.pop(id(function), None)

@@ -166,6 +166,17 @@ def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
     return (code, *(each for each in inner if id(each) in _resumed))
 
 
+def same_places(some: Sequence[CodeType], others: Sequence[CodeType]) -> bool:
+    """Whether what has versions here has those that were made there: the code of each is the same, or equal.
+
+    Resume functions that are equal may be those of different breaks.
+    """
+    return len(some) == len(others) and all(
+        a is b or a == b and a.co_filename == b.co_filename and id(a) not in _resumed and id(b) not in _resumed
+        for a, b in zip(some, others, strict=True)
+    )
+
+
 def original_place(frame: Frame) -> tuple[Bytecode, int]:
     """The bytecode that a frame runs or resumes, and the index of the running instruction in it."""
     body = as_function(frame.bytecode) if frame.namespace is not None else None

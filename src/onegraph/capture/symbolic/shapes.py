@@ -67,6 +67,16 @@ class History:
     #: Whether graphs make checks of data: one of them does what cannot be undone where a check fails.
     makes_checks: bool = True
 
+    def learn(self, other: History) -> None:
+        """Know what the traces of equal code have seen."""
+        self.sizes.update(dict(other.sizes))  # other threads add to it
+        self.numbers.update(dict(other.numbers))
+        self.changing_numbers.update(set(other.changing_numbers))
+        for source, dims in list(other.changing.items()):
+            self.changing.setdefault(source, set()).update(dims)
+        self.constant_floats |= other.constant_floats
+        self.makes_checks &= other.makes_checks
+
     def policy(self, dynamic: bool | None, constant: tuple[type, ...] = ()) -> ShapePolicy:
         return ShapePolicy(self, dynamic, constant)
 

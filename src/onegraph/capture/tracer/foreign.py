@@ -18,7 +18,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives import hatches, stance, treatment, triton
-from onegraph.capture.directives.function_marks import Mark
+from onegraph.capture.directives.function_marks import SAID, Mark
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.residual.rebuild import compile_residual
 from onegraph.capture.resume.resume_function import resumed_by
@@ -194,6 +194,11 @@ def foreign_marks() -> dict[int, Mark]:
     for name in ("graph_break", "skip_frame", "step_unsupported"):
         known.pop(id(getattr(decorators, name)), None)
     return known
+
+
+def said() -> object:
+    """What was said of single functions, in both spellings: what was compiled before something else was said is old."""
+    return SAID.times, frozenset(foreign_marks())
 
 
 TABLES: dict[str, Mark] = {

@@ -60,7 +60,8 @@ def check_of(config: Config) -> Check:
 def keeping(recipe: Recipe, check: Check) -> Callable[..., Tensor]:
     """The recipe as a callable that does its work again only when the tensors have changed.
 
-    What it has made is kept for each first tensor: a graph may run for several modules. Where this torch has not what native code needs for it, the work is done in every call.
+    What it has made is kept for each first tensor: a graph may run for several modules. Where this torch has not what
+    native code needs for it, the work is done in every call.
     """
     try:
         return _C.KeptForEach(partial(_make, recipe), recipe.itemsizes, check)
