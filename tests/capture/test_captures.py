@@ -14,7 +14,7 @@ from onegraph.base.context import Context
 from onegraph.base.events import Location
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, FrameStart
-from onegraph.capture.symbolic.shapes import History
+from onegraph.capture.symbolic.shape_policy import History
 from tests.test_architecture import ROOMS
 
 FOLDER = Path(__file__).with_name("captures")

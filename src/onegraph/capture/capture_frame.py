@@ -39,7 +39,7 @@ from onegraph.capture.residual.generators import waiting
 from onegraph.capture.residual.rebuild import Rebuild
 from onegraph.capture.resume.continuation import Continuation, deepest, plan_resume, write_value
 from onegraph.capture.symbolic.growth import Grown, refuse_grown
-from onegraph.capture.symbolic.shapes import ShapePolicy
+from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace

@@ -44,7 +44,7 @@ from onegraph.capture.guards.recompiling import explain_failure
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.replacement import Translated
 from onegraph.capture.resume.resume_function import places, same_places
-from onegraph.capture.symbolic.shapes import History, ShapePolicy
+from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
 from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance, said
 from onegraph.capture.translate import run_as_written, translate
 from onegraph.torchlib.around import eager_state

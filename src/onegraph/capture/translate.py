@@ -14,7 +14,7 @@ from onegraph.base.errors import BackendError, OnegraphError
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.replacement import Translated, checked, replacement
-from onegraph.capture.symbolic.shapes import ShapePolicy
+from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.capture.verified import verified
 from onegraph.torchlib.state import autocast_uncached

@@ -30,7 +30,7 @@ from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import GRAPH, Capture, Failing, FrameStart
 from onegraph.capture.directives.hatches import beside
 from onegraph.capture.residual.rebuild import compile_residual
-from onegraph.capture.symbolic.shapes import History, ShapePolicy
+from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
 from onegraph.capture.symbolic.size_marks import mark_dynamic, maybe_mark_dynamic
 from onegraph.capture.translate import run_as_written
 from onegraph.compile import EVENTS, written
@@ -44,7 +44,7 @@ __all__ = ["ExportedProgram", "export"]
 
 ATOMS = (type(None), bool, int, float, complex, str)
 UNFLATTEN = "_unflatten"
-EXPORT_OF = "export of "
+EXPORTING = object()  # among the globals of the function that is traced for an export
 
 
 def is_exporting() -> bool:
@@ -54,7 +54,7 @@ def is_exporting() -> bool:
 
 @policy(is_exporting, torch.compiler.is_exporting)
 def is_exporting_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return str(tracer.frames[0].globals.get("__name__")).startswith(EXPORT_OF)
+    return tracer.frames[0].globals.get("_exporting") is EXPORTING
 
 
 @overload
@@ -184,7 +184,7 @@ def flat(target: Callable[..., Any], leaves: Sequence[Leaf], args: Any, kwargs: 
     keywords = [f"{key!r}: {tree_text(value, rest, names)}, " for key, value in kwargs.items()]
     given = f"{''.join(positional)}**{{{''.join(keywords)}}}"
     source = f"def exported({', '.join(first.values())}):\n    return {called}({given})"
-    names |= {"__name__": f"{EXPORT_OF}{name}", called: target, UNFLATTEN: tree_unflatten}
+    names |= {"__name__": f"export of {name}", "_exporting": EXPORTING, called: target, UNFLATTEN: tree_unflatten}
     exec(compile(source, f"<export of {name}>", "exec"), names)
     made: FunctionType = names["exported"]
     return made

@@ -33,18 +33,16 @@ NAMED: dict[str, type] = {"dtype": torch.dtype, "layout": torch.layout, "memory_
 def write(program: Any, path: Path) -> None:
     weights = io.BytesIO()
     module = program.graph_module
-    held = {node.target: attribute(module, node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    held = {each.target: operator.attrgetter(each.target)(module) for each in module.graph.find_nodes(op="get_attr")}
     torch.save(
         {name: value.detach() if isinstance(value, torch.nn.Parameter) else value for name, value in held.items()},
         weights,
     )
-    parameters = [name for name, value in held.items() if isinstance(value, torch.nn.Parameter) and value.requires_grad]
-    frozen = [name for name, value in held.items() if isinstance(value, torch.nn.Parameter) and not value.requires_grad]
+    trained = {name: value.requires_grad for name, value in held.items() if isinstance(value, torch.nn.Parameter)}
     body = {
         "format": FORMAT,
         "nodes": [written_node(node) for node in module.graph.nodes],
-        "parameters": parameters,
-        "frozen_parameters": frozen,
+        "parameters": trained,
         "inputs": [record(each) for each in program.inputs],
         "results": [record_result(each) for each in program.results],
         "conditions": program.conditions,
@@ -68,8 +66,7 @@ def read(path: Path, kinds: dict[str, Callable[..., Any]]) -> dict[str, Any]:
             raise InvalidArgument(f"{path} has the format {body['format']!r}, expected {FORMAT!r}")
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
         raise InvalidArgument(f"{path} is no exported program: {type(error).__name__}: {error}") from None
-    for names, trained in ((body["parameters"], True), (body["frozen_parameters"], False)):
-        weights |= {name: torch.nn.Parameter(weights[name], trained) for name in names}
+    weights |= {name: torch.nn.Parameter(weights[name], trained) for name, trained in body["parameters"].items()}
     return {
         "graph_module": module_over(weights, read_graph(body["nodes"])),
         "inputs": tuple(restored(each, kinds) for each in body["inputs"]),
@@ -85,13 +82,6 @@ def read(path: Path, kinds: dict[str, Callable[..., Any]]) -> dict[str, Any]:
 def module_over(held: dict[str, Any], graph: torch.fx.Graph) -> torch.fx.GraphModule:
     """A module of a graph, with the tensors that it reads, by their qualified names."""
     return torch.fx.GraphModule(held, graph, "ExportedGraph")
-
-
-def attribute(module: torch.nn.Module, name: str) -> Any:
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def spec_text(spec: Any) -> str:

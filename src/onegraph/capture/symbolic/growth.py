@@ -10,7 +10,7 @@ from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.symbolic.shapes import ShapePolicy
+from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.private import DisableTorchFunction
 

@@ -31,26 +31,25 @@ def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
     wanted = wanted_truth(frame)
     if wanted is None or not is_single(condition):
         raise GraphBreak(reason_of_truth(frame))
-    why = refusal(tracer, condition)
-    if why is not None:
-        raise GraphBreak(DATA_DEPENDENT_ASSERT, why=why)
     line = frame.position[0] if frame.position else 0
-    what = f"the check at {frame.bytecode.code.co_filename}:{line} does not hold"
-    ASSERTIONS.assert_async(condition if wanted else condition.logical_not(), what)
-    tracer.checks += 1
+    make_check(tracer, condition, wanted, f"the check at {frame.bytecode.code.co_filename}:{line} does not hold")
     return wanted
 
 
 @policy(all_true_or_assert)
 def check_of_distribution(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """From torch 2.15 on, distributions take the truth of what they check in a function of its own."""
-    condition = args[0].all()
+    make_check(tracer, args[0].all(), True, args[1])
+    return True
+
+
+def make_check(tracer: Frames, condition: torch.Tensor, wanted: bool, what: str) -> None:
+    """Have the graph fail where the condition is not what is wanted."""
     why = refusal(tracer, condition)
     if why is not None:
         raise GraphBreak(DATA_DEPENDENT_ASSERT, why=why)
-    ASSERTIONS.assert_async(condition, args[1])
+    ASSERTIONS.assert_async(condition if wanted else condition.logical_not(), what)
     tracer.checks += 1
-    return True
 
 
 def wanted_truth(frame: Frame) -> bool | None:

@@ -29,11 +29,10 @@ from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.unread import Unread
+from onegraph.capture.symbolic.arithmetic import SYMBOLIC
 from onegraph.capture.tracer.report import location, shown
 from onegraph.torchlib.graph_text import nodes_text, type_text
 from onegraph.torchlib.state import untraced
-
-SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 class ComptimeVar:
@@ -55,7 +54,7 @@ class ComptimeVar:
         Raises:
             TypeError: for a value that is neither.
         """
-        if not isinstance(self._value, (torch.Tensor, *SYMBOLIC)):
+        if not isinstance(self._value, torch.Tensor | SYMBOLIC):
             raise TypeError(f"{self!r} is no tensor and no symbol")
         return self._value
 
@@ -284,7 +283,7 @@ def outwards(tracer: Tracing, value: Any) -> Any:
     """An object of the program itself; of what is a tensor, a symbol or made in the trace, what is known."""
     if type(value) in ATOMS or isinstance(value, type | FunctionType):
         return value
-    is_known = isinstance(value, (torch.Tensor, *SYMBOLIC)) or not tracer.world.is_outside(value)
+    is_known = isinstance(value, torch.Tensor | SYMBOLIC) or not tracer.world.is_outside(value)
     return ComptimeVar(tracer, value) if is_known else tracer.world.real(value)
 
 

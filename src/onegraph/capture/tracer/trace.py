@@ -65,7 +65,8 @@ from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import Unread
 from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
-from onegraph.capture.symbolic.shapes import ShapePolicy, Symbols
+from onegraph.capture.symbolic.shape_policy import ShapePolicy
+from onegraph.capture.symbolic.shapes import Symbols
 from onegraph.capture.tracer.foreign import captures_scalars
 from onegraph.capture.tracer.report import broken_event, location, message_of
 from onegraph.capture.tracer.tracer import Tracer
