@@ -78,7 +78,7 @@ class Version:
     made: Translated
     entry: Any
     config: Config
-    said: object
+    said: tuple[int, int]
     global_names: dict[str, Any]
     lent: bool = False
 

@@ -196,9 +196,9 @@ def foreign_marks() -> dict[int, Mark]:
     return known
 
 
-def said() -> object:
-    """What was said of single functions, in both spellings: what was compiled before something else was said is old."""
-    return SAID.times, frozenset(foreign_marks())
+def said() -> tuple[int, int]:
+    """A digest of what was said of single functions, in both spellings: what was compiled before it changed is old."""
+    return SAID.times, hash(frozenset(foreign_marks()))
 
 
 TABLES: dict[str, Mark] = {
