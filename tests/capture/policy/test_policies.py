@@ -368,8 +368,10 @@ def test_partial_functions_with_attributes_are_not_flattened() -> None:
 
     plain, tagged = functools.partial(max, 1), functools.partial(max, 1)
     tagged.tag = "a"  # type: ignore[attr-defined]
-    for inner in (plain, tagged):
-        assert onegraph.compile(f, backend="eager")(inner) == f(inner)
+    for inners in ((plain, tagged), (tagged, plain)):
+        compiled = onegraph.compile(f, backend="eager")
+        for inner in inners:
+            assert compiled(inner) == f(inner)
 
 
 # ---- subclasses of native iterators ----------------------------------------------------------------------------------

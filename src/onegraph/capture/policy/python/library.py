@@ -22,9 +22,30 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Const
 from onegraph.capture.heap.tensor_texts import holds_marked
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.capture.pyobject.layout import instance_dict
 from onegraph.torchlib.state import untraced
 
 native("deep", str.maketrans, bytes.maketrans, bytearray.maketrans, _statistics._normal_dist_inv_cdf)
+
+
+@policy(functools.partial)
+def partial(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A partial function of one that never had attributes takes what that has, and the function that it is of."""
+    inner = args[0] if args else None
+    real = tracer.world.real_of.get(id(inner))
+    if isinstance(real, functools.partial):
+        is_plain = instance_dict(real) is None
+        tracer.world.guard(tracer.world.origin[id(inner)], "check", has_no_dict if is_plain else has_dict)
+    return tracer.call_type_natively(functools.partial, args, kwargs)
+
+
+def has_no_dict(value: Any) -> bool:
+    return instance_dict(value) is None
+
+
+def has_dict(value: Any) -> bool:
+    return not has_no_dict(value)
+
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
 
