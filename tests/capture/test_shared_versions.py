@@ -196,6 +196,17 @@ def test_what_is_said_of_a_function_counts_from_then_on(spelling: Any) -> None:
     assert (before.graphs, count.graphs, count.shared) == (1, 1, 0)
 
 
+def test_looking_at_one_changes_nothing() -> None:
+    layers = [Block() for _ in range(3)]
+    with torch.no_grad():
+        kept = [onegraph.compile(layer) for layer in layers]
+        kept[0](torch.ones(3, 8))
+        assert onegraph.explain(layers[1])(torch.ones(3, 8)).graph_count == 1
+        with Counted() as count:
+            kept[1](torch.ones(3, 8))
+    assert (count.graphs, count.shared) == (0, 1)
+
+
 def test_layers_with_a_break_share_both_pieces() -> None:
     class Broken(Block):
         def forward(self, x: Tensor) -> Tensor:

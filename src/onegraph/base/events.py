@@ -11,6 +11,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, ClassVar
 
 Text = str | Callable[[], str]
@@ -28,6 +29,11 @@ class Location:
     line: int
     function: str
     span: tuple[int, int, int] | None = None
+
+    @classmethod
+    def of_code(cls, code: CodeType) -> Location:
+        """Where a code object begins."""
+        return cls(code.co_filename, code.co_firstlineno, code.co_name)
 
     def __str__(self) -> str:
         return f"{self.function} ({self.filename}:{self.line})"

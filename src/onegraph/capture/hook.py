@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FunctionType, TracebackType
@@ -152,7 +152,7 @@ class Region:
             return None
         around = eager_state()
         if around is not None:
-            frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+            frame = Location.of_code(code)
             self.cx.emit(ev.FrameSkipped(frame, f"{around.name}: {around.why}"))
             return _C.EAGERLY
         if self.cx.config.disable:
@@ -182,7 +182,7 @@ class Region:
             self.context.clear(code)  # those that live are found again when they are needed
 
     def _translate(self, function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> Any:
-        frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+        frame = Location.of_code(code)
         cx = self.cx.for_frame(frame)
         total, most = versions_of(places(code, values)), cx.config.accumulated_recompile_limit
         if total >= most and not versions.exhausted:
@@ -215,30 +215,27 @@ class Region:
         self, function: FunctionType, at: tuple[CodeType, ...], values: tuple[Any, ...], versions: Versions
     ) -> Version | None:
         """A version of an equal function in another region, made with the same settings, that fits this call."""
-        config, now = self.cx.config, said()
+        config = self.cx.config
         if not config.share_versions or config.guard_filter_fn is not None:  # which chooses what is compared
             return None
-        for region in list(REGIONS):
-            if region is self or not self._is_like(region):
-                continue
-            for known, others in list(region._versions.values()):
-                if not same_places(known, at):
-                    continue
-                for other in list(others.compiled):
-                    made_so = other.config == config and other.said == now
-                    if not made_so or other.global_names is not function.__globals__:
-                        continue
-                    if other.guards.native.check(function, values):
-                        version = replace(other, entry=self._entry(other.made), lent=True)
-                        versions.compiled.append(version)
-                        versions.history.learn(others.history)
-                        self.cx.emit(ev.VersionShared(Location(at[0].co_filename, at[0].co_firstlineno, at[0].co_name)))
-                        return version
+        made_with = config, said(), id(function.__globals__)
+        for others in self._of_equal_code(at):
+            for other in list(others.compiled):
+                is_like = (other.config, other.said, id(other.global_names)) == made_with
+                if is_like and other.guards.native.check(function, values):
+                    version = replace(other, entry=self._entry(other.made), lent=True)
+                    versions.compiled.append(version)
+                    versions.history.learn(others.history)
+                    self.cx.emit(ev.VersionShared(Location.of_code(at[0])))
+                    return version
         return None
 
-    def _is_like(self, other: Region) -> bool:
-        mine = (self.compile_graph, self.fullgraph, self.dynamic)
-        return mine == (other.compile_graph, other.fullgraph, other.dynamic)
+    def _of_equal_code(self, at: tuple[CodeType, ...]) -> Iterator[Versions]:
+        """What other regions with this backend have of equal code."""
+        mine = self.compile_graph, self.fullgraph, self.dynamic
+        for region in list(REGIONS):
+            if region is not self and (region.compile_graph, region.fullgraph, region.dynamic) == mine:
+                yield from (found for known, found in list(region._versions.values()) if same_places(known, at))
 
     def _translated(self, start: FrameStart, cx: Context, versions: Versions) -> Translated | Skipped | Failing:
         """What onegraph cannot translate runs eagerly; with `suppress_errors` also what a backend fails on.
@@ -346,7 +343,7 @@ def of_user(entry: TracebackType | None) -> TracebackType | None:
 
 def missing(function: FunctionType, code: CodeType, values: tuple[Any, ...], versions: Versions) -> str:
     """Why no compiled version fits, for an error."""
-    frame = Location(code.co_filename, code.co_firstlineno, code.co_name)
+    frame = Location.of_code(code)
     if not versions.compiled:
         return f"{frame} was not compiled yet"
     reason, cause = explain_failure((version.guards for version in versions.compiled), function, values)

@@ -23,7 +23,7 @@ _kept_alive: dict[int, Any] = {}
 
 @dataclass(slots=True)
 class Said:
-    """How often something was said of a function."""
+    """How often the program has said something of a function."""
 
     times: int = 0
 
@@ -33,7 +33,6 @@ SAID = Said()
 
 def mark(function: Any, handler: Mark) -> None:
     """Calls of this function go to the handler. A function that dies takes its mark along."""
-    SAID.times += 1
     identity = id(function)
     if identity not in MARKS:
         try:
@@ -41,6 +40,12 @@ def mark(function: Any, handler: Mark) -> None:
         except TypeError:  # no weak references to it
             _kept_alive[identity] = function
     MARKS[identity] = handler
+
+
+def say(function: Any, handler: Mark) -> None:
+    """Mark a function because the program wants it: what was compiled before may have looked at it in another way."""
+    SAID.times += 1
+    mark(function, handler)
 
 
 def unmark(function: Any) -> None:

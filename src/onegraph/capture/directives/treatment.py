@@ -35,7 +35,7 @@ def each(name: str, functions: Any, handler: marks.Mark) -> Any:
     if isinstance(functions, list | tuple):
         return [each(name, function, handler) for function in functions]
     check_callable(name, functions)
-    marks.mark(functions, handler)
+    marks.say(functions, handler)
     return functions
 
 
@@ -195,7 +195,7 @@ def substitute_in_graph(
             return original_fn(*args, **kwargs)
 
         substitution = Substitution(original_fn, traceable_fn, can_constant_fold_through)
-        marks.mark(original_fn, substitution)
+        marks.say(original_fn, substitution)
         marks.mark(wrapped, substitution)
         return wrapped  # type: ignore[return-value]
 

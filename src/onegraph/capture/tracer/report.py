@@ -33,7 +33,7 @@ def location(frame: Frame) -> Location:
     instruction = frame.bytecode.instrs[min(frame.ip, len(frame.bytecode.instrs) - 1)]
     line, end_line, column, end_column = instruction.position or (None, None, None, None)
     if line is None:
-        return Location(code.co_filename, code.co_firstlineno, code.co_name)
+        return Location.of_code(code)
     span = None if end_line is None or column is None or end_column is None else (column, end_line, end_column)
     return Location(code.co_filename, line, code.co_name, span)
 
