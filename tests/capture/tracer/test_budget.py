@@ -100,9 +100,9 @@ def test_a_container_of_many_objects_is_not_guarded(fullgraph: bool) -> None:
         with pytest.raises(onegraph.GraphBreakError, match="more than 65000 objects"):
             onegraph.compile(f, fullgraph=True, backend="eager")(x)
     else:
-        began = time.perf_counter()
+        began = time.process_time()
         assert torch.equal(onegraph.compile(f, backend="eager")(x), f(x))
-        assert time.perf_counter() - began < 30
+        assert time.process_time() - began < 30
 
 
 def test_many_values_are_not_written_out() -> None:
