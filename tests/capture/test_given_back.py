@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -55,15 +56,20 @@ def objects() -> int:
     return len(gc.get_objects())
 
 
+def least_growth(counts: list[int]) -> int:
+    """By how many objects the count rose in the round that added least: a leak adds at each, a memo that fills does not."""
+    return min(after - before for before, after in pairwise(counts))
+
+
 @pytest.mark.parametrize("backend, count", [("eager", 100), ("native", 20)])
 @pytest.mark.parametrize("name", MAKERS)
 def test_nothing_is_kept_behind_a_reset(name: str, backend: str, count: int) -> None:
-    for _ in range(5):
-        MAKERS[name](backend)
-    before = objects()
-    for _ in range(count):
-        MAKERS[name](backend)
-    assert objects() - before < count // 2
+    counts = []
+    for _ in range(4):
+        for _ in range(count):
+            MAKERS[name](backend)
+        counts.append(objects())
+    assert least_growth(counts) < count // 2, counts
 
 
 def test_resume_functions_of_dropped_functions_are_forgotten() -> None:
@@ -87,8 +93,8 @@ def test_what_is_dropped_is_forgotten_without_a_reset(name: str, monkeypatch: py
 
     onegraph.reset()
     counts = []
-    for _ in range(4):
+    for _ in range(5):
         for _ in range(32):
             MAKERS[name]("eager")
         counts.append(kept())
-    assert counts[-1] - counts[1] < 64, counts
+    assert least_growth(counts) < 16, counts
