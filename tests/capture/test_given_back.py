@@ -57,7 +57,7 @@ def objects() -> int:
 
 
 def least_growth(counts: list[int]) -> int:
-    """By how many objects the count rose in the round that added least: a leak adds at each, a memo that fills does not."""
+    """How many objects the round that added least has added: a leak adds at each, a memo that fills does not."""
     return min(after - before for before, after in pairwise(counts))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import decimal
 import functools
 import operator
@@ -12,7 +11,7 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import torch
 
@@ -20,50 +19,42 @@ from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import refusing
 from onegraph.capture.calls.tracing import Handler, PassingHandler
+from onegraph.capture.interp.functions import Depth, Refusal, row_for, row_of
 from onegraph.capture.pyobject.exact_types import isinstance, once_for_each_class, plain
-from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import NATIVE
 
 H = TypeVar("H", bound=Handler)
 P = TypeVar("P", bound=PassingHandler)
-Depth = Literal["identity", "level", "pairs", "deep"]
 
 
-@dataclass(slots=True)
-class Row:
-    """What a call of a function does while tracing.
+@dataclass(frozen=True, slots=True)
+class Breaking:
+    """A call that breaks the graph for this reason; `name` is the function's in the message."""
 
-    A `handler` replaces it by a version that knows the shadow world, which `passes_rest` if it takes what is done
-    behind the call. Run natively, the function looks at its arguments to a `depth`: not at all ("identity"), at one
-    level, at the pairs in lists of them, or deep. `breaks` is why it breaks the graph, and its name there.
+    reason: Reason
+    name: str
+
+    def __call__(self) -> NoReturn:
+        raise GraphBreak(self.reason, name=self.name, what=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a native function or method does with its arguments besides reading them.
+
+    Fields:
+        writes: whether it may write to them; of a method, to its receiver.
+        compares: whether a method compares its argument with the "items" of the receiver, or with the receiver itself.
+        looks_up: whether a method looks for its first argument by its hash, where the receiver is a table.
     """
 
-    function: Any
-    handler: Callable[..., Any] | None = None
-    passes_rest: bool = False
-    depth: Depth | None = None
-    breaks: tuple[Reason, str] | None = None
-
-    def refuse(self) -> None:
-        """Break the graph, if the function does so."""
-        if self.breaks is not None:
-            reason, name = self.breaks
-            raise GraphBreak(reason, name=name, what=name)
+    writes: bool = False
+    compares: Literal["items", "receiver"] | None = None
+    looks_up: bool = False
 
 
 EMPTY_CELL = types.CellType()
-_ROWS: dict[int, Row] = {}  # by the identity of functions, which they keep alive
-NOTHING_KNOWN = Row(None)
-
-
-def row_of(function: Any) -> Row:
-    """What is known of a function."""
-    return _ROWS.get(id(function), NOTHING_KNOWN)
-
-
-def _row(function: Any) -> Row:
-    return _ROWS.setdefault(id(function), Row(function))
 
 
 @overload
@@ -78,7 +69,7 @@ def policy(*functions: Any, passing: bool = False) -> Any:
 
     def register(handler: Any) -> Any:
         for function in functions:
-            row = _row(function)
+            row = row_for(function)
             row.handler, row.passes_rest = refusing(function, handler), passing
         return handler
 
@@ -88,63 +79,68 @@ def policy(*functions: Any, passing: bool = False) -> Any:
 def native(depth: Depth, *functions: Any) -> None:
     """Run these functions natively, or their handlers may do so; they look at their arguments to this depth."""
     for function in functions:
-        _row(function).depth = depth
+        row_for(function).depth = depth
 
 
 def breaks(reason: Reason, *functions: Any) -> None:
     """Calls of these functions break the graph for this reason."""
     for function in functions:
-        _row(function).breaks = (reason, public_name(function))
+        row_for(function).refuse = Breaking(reason, public_name(function))
 
 
-def break_at(function: FunctionType) -> tuple[Reason, str] | None:
-    """The reason and the name of a Python function that must run for real, or None if it is traced.
+def refusal_of(function: FunctionType) -> Refusal | None:
+    """Raises the graph break of a Python function that must run for real; None if it is traced.
 
     torch's compiler puts wrappers in the place of some functions of torch: they break for the same reason.
     """
     reason = reason_of_function(function)
     if reason is not None:
-        return reason, f"{function.__module__}.{function.__qualname__}"
+        return Breaking(reason, f"{function.__module__}.{function.__qualname__}")
     owner, _, name = function.__qualname__.rpartition(".")
     foreign = (function.__module__ or "").startswith("torch._dynamo")  # they are marks
     if name == "__enter__" and owner not in CONTEXTS and not foreign and runs_natively(function):
-        return TORCH_CONTEXT, f"{function.__module__}.{owner}"
-    return row_of(getattr(function, "__wrapped__", None)).breaks
+        return Breaking(TORCH_CONTEXT, f"{function.__module__}.{owner}")
+    return row_of(getattr(function, "__wrapped__", None)).refuse
 
 
 #: Context managers of torch, in Python, that tracing follows: those that choose a device or a stream of CUDA.
 CONTEXTS = frozenset({"device", "StreamContext", "_DeviceGuard"})
 
-#: Modules whose native functions have no effect but on their arguments.
-PURE_MODULES = frozenset(
-    """builtins math cmath _operator operator itertools _functools functools _collections collections _struct _bisect
-    _heapq _json _sre _abc abc _weakref _string string _datetime datetime unicodedata binascii zlib array _stat _typing
-    typing types _ast enum numbers dataclasses copy re inspect""".split()
-)
+#: What native functions of modules do that have no effect but on their arguments.
+MODULES: dict[str, Access] = {
+    **dict.fromkeys(
+        """builtins math cmath itertools _functools functools collections _sre _json abc _abc _weakref _string string
+        _datetime datetime unicodedata binascii zlib _stat _typing typing types _ast enum numbers dataclasses copy re
+        inspect""".split(),
+        Access(),
+    ),
+    **dict.fromkeys("_operator operator _collections _struct _bisect _heapq array".split(), Access(writes=True)),
+}
 
-#: Pure modules with functions that write to their arguments.
-WRITING_MODULES = frozenset("_heapq _bisect _collections operator _operator _struct array".split())
-#: Methods of native containers that only read; any other may write.
-READS = frozenset(
-    """get keys values items copy index count union intersection difference symmetric_difference issubset issuperset
-    isdisjoint __getitem__ __contains__ __len__ __iter__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __repr__ __str__
-    __hash__ __reversed__ __getattribute__ __add__ __mul__ __rmul__ __or__ __and__ __sub__ __xor__""".split()
-)
-#: Methods of lists and tuples that compare their argument with the items.
-COMPARING = frozenset({"count", "index", "remove", "__contains__"})
-#: Methods that compare their argument with the object.
-COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
-#: Methods of dicts and sets that look for their first argument.
-KEYED = frozenset(
-    "get pop setdefault move_to_end add discard remove __contains__ __getitem__ __setitem__ __delitem__".split()
-)
-#: Types whose native methods may run on values that the trace owns.
-SAFE_RECEIVERS: tuple[type, ...] = (
-    int, float, complex, bool, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type(None),
-    type({}.keys()), type({}.values()), type({}.items()), *FORWARD, *OVER_TABLES, type(reversed([])), enumerate, zip,
-    map, filter, object, BaseException, property, classmethod, staticmethod, super, re.Pattern, re.Match,
-    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
-)  # fmt: skip
+#: What native methods do, by their names: containers of one protocol agree. Any other may write.
+METHODS: dict[str, Access] = {
+    **dict.fromkeys(
+        """keys values items copy union intersection difference symmetric_difference issubset issuperset isdisjoint
+        __len__ __iter__ __repr__ __str__ __hash__ __reversed__ __getattribute__ __add__ __mul__ __rmul__ __or__
+        __and__ __sub__ __xor__""".split(),
+        Access(),
+    ),
+    **dict.fromkeys(("count", "index"), Access(compares="items")),
+    "remove": Access(writes=True, compares="items", looks_up=True),
+    "__contains__": Access(compares="items", looks_up=True),
+    **dict.fromkeys(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"), Access(compares="receiver")),
+    **dict.fromkeys(("get", "__getitem__"), Access(looks_up=True)),
+    **dict.fromkeys(
+        "pop setdefault move_to_end add discard __setitem__ __delitem__".split(), Access(writes=True, looks_up=True)
+    ),
+}
+_ANY_METHOD = Access(writes=True)
+
+
+def access_of_method(name: str) -> Access:
+    """What the native methods of this name do."""
+    return METHODS.get(name, _ANY_METHOD)
+
 
 #: Native types whose instances have no state that changes, or none that the program can see: known by identity.
 IMMUTABLE: tuple[type, ...] = (

@@ -6,19 +6,11 @@ are in `onegraph.capture.directives.hatches`; what the handlers do is in `onegra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onegraph.base.gone import when_gone
-from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.interp.rests import Rest
-
-#: handler(tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Tracer.call`
-Mark = Callable[[Tracing, Rest | None, Any, tuple[Any, ...], dict[str, Any]], Any]
-
-MARKS: dict[int, Mark] = {}
-_kept_alive: dict[int, Any] = {}
+from onegraph.capture.interp import functions
+from onegraph.capture.interp.functions import Mark
 
 
 @dataclass(slots=True)
@@ -33,13 +25,7 @@ SAID = Said()
 
 def mark(function: Any, handler: Mark) -> None:
     """Calls of this function go to the handler. A function that dies takes its mark along."""
-    identity = id(function)
-    if identity not in MARKS:
-        try:
-            when_gone(function, MARKS.pop, identity, None)
-        except TypeError:  # no weak references to it
-            _kept_alive[identity] = function
-    MARKS[identity] = handler
+    functions.passing_row_for(function).mark = handler
 
 
 def say(function: Any, handler: Mark) -> None:
@@ -51,5 +37,4 @@ def say(function: Any, handler: Mark) -> None:
 def unmark(function: Any) -> None:
     """Calls of this function are taken as if nothing had been said of it."""
     SAID.times += 1
-    MARKS.pop(id(function), None)
-    _kept_alive.pop(id(function), None)
+    functions.unmark(function)

@@ -29,9 +29,9 @@ from onegraph.capture.breaks.operator_reasons import first_line, function_name, 
 from onegraph.capture.bytecode.frame import Abort
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.guards.source import Const
+from onegraph.capture.interp.functions import row_of
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -200,7 +200,7 @@ def call_for_constant(
         raise GraphBreak(NOT_CONSTANT, name=name_of(function), what="objects while compiled code has changed some")
     receiver = getattr(function, "__self__", None)
     bound = isinstance(function, BuiltinFunctionType) and not isinstance(receiver, ModuleType | type | None)
-    if bound and id(function) not in MARKS:  # the mark is on the method of the class
+    if bound and row_of(function).mark is None:  # the mark is on the method of the class
         function = getattr(real_argument(tracer, function, receiver), function.__name__)
     with untraced():
         result = function(*real_args, **real_kwargs)

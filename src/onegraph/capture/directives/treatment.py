@@ -23,6 +23,7 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.hatches import DESCRIPTORS, beside, within
+from onegraph.capture.interp.functions import Mark, row_of
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -30,7 +31,7 @@ from onegraph.capture.pyobject.exact_types import isinstance
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def each(name: str, functions: Any, handler: marks.Mark) -> Any:
+def each(name: str, functions: Any, handler: Mark) -> Any:
     """Mark one function, or each of a list or tuple of them."""
     if isinstance(functions, list | tuple):
         return [each(name, function, handler) for function in functions]
@@ -186,7 +187,7 @@ def substitute_in_graph(
             raise InvalidArgument(f"@onegraph.substitute_in_graph expects a Python function, got {traceable_fn!r}")
         if not skip_signature_check:
             check_signatures(original_fn, traceable_fn)
-        known = marks.MARKS.get(id(original_fn))
+        known = row_of(original_fn).mark
         if isinstance(known, Substitution):
             raise InvalidArgument(f"{original_fn!r} is substituted already, by {known.function!r}")
 

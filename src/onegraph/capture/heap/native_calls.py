@@ -14,16 +14,10 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
-from onegraph.capture.calls.registry import (
-    NOTHING_KNOWN,
-    PURE_MODULES,
-    Depth,
-    break_at,
-    is_library,
-    row_of,
-)
+from onegraph.capture.calls.registry import MODULES, is_library, refusal_of
+from onegraph.capture.interp.functions import NOTHING_KNOWN, Depth, row_for, row_of
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
+from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, mro_of, plain
 from onegraph.capture.pyobject.native_iterators import FORWARD, OVER_TABLES
 from onegraph.capture.pyobject.native_members import FUNC_OF
 from onegraph.torchlib.private import ScriptFunction, ScriptMethod
@@ -41,14 +35,16 @@ NUMBERS = ("__index__", "__int__", "__float__", "__complex__")
 #: What torch asks a sequence for its items.
 ITEMS = ("__iter__", "__getitem__", "__len__")
 SCRIPTED_TYPES = (ScriptFunction, ScriptMethod)
-#: Types whose native methods call nothing of the program. (The interpreter runs generators.)
-QUIET = ATOMS | {
-    torch.SymInt, torch.SymFloat, torch.SymBool, range, slice, *FORWARD, *OVER_TABLES, type(reversed([])),
-    types.GeneratorType,
-}  # fmt: skip
 
-#: Classes whose objects call what they are made with.
-CALLING = (collections.defaultdict, functools._lru_cache_wrapper)
+for _class in (
+    *ATOMS, torch.SymInt, torch.SymFloat, torch.SymBool, range, slice, *FORWARD, *OVER_TABLES, type(reversed([])),
+    types.GeneratorType,  # which the interpreter runs
+):  # fmt: skip
+    row_for(_class).quiet = True
+for _class in (collections.defaultdict, functools._lru_cache_wrapper):
+    row_for(_class).calls_given = True
+for _function in (iter, reversed, zip, list, tuple, slice, operator.concat, operator.iconcat):
+    row_for(_function).hands_on = True
 
 
 def taken(native: Callable[[Any], T], name: str, owner: type, result: Any) -> T:
@@ -93,14 +89,10 @@ def keeps_texts(function: Any) -> bool:
     )
 
 
-#: Native functions that hand on the items that they are given, without looking at them.
-HANDING = frozenset(map(id, (iter, reversed, zip, list, tuple, slice, operator.concat, operator.iconcat)))
-
-
 def takes_symbols(function: Any) -> bool:
     """Whether symbolic numbers may stay what they are among the arguments of a native function, at any depth."""
     keeps = keeps_texts(function) and not isinstance(kept_by(function), dict | set)
-    return is_torch(function) or id(function) in HANDING or keeps
+    return is_torch(function) or row_of(function).hands_on or keeps
 
 
 def kept_by(function: Any) -> Any:
@@ -155,34 +147,34 @@ def refuse_calls(function: Any, given: Sequence[Any], refuse_opaque: Callable[[A
     """Break the graph where a native function may call one that breaks it. Most classes only keep what they get."""
     if isinstance(function, operator.methodcaller) and given and isinstance(given[0], types.ModuleType):
         raise refused_native(function, "operator", "methodcaller")
-    if not isinstance(function, type) or issubclass(function, CALLING):
+    if not isinstance(function, type) or any(row_of(base).calls_given for base in mro_of(function)):
         for value in given:
             refuse_called(value, refuse_opaque)
 
 
 def refuse_called(value: Any, refuse_opaque: Callable[[Any], None]) -> None:
     """Break the graph where native code is given what breaks it when it is called: it calls that out of our sight."""
-    known = row_of(value).breaks
+    refuse = row_of(value).refuse
     match plain(value):
         case functools.partial():
             refuse_called(FUNC_OF(value), refuse_opaque)
         case types.FunctionType():
-            known = known or break_at(value)
+            refuse = refuse or refusal_of(value)
         case type():
             refuse_outside_class(value, is_library)
         case types.BuiltinFunctionType() | types.MethodWrapperType():
             receiver = receiver_of(value)
-            known = known or row_of(defined(type(receiver), value.__name__)).breaks
+            refuse = refuse or row_of(defined(type(receiver), value.__name__)).refuse
             refuse_opaque(receiver)
-            if known is None and receiver is None:
+            if refuse is None and receiver is None:
                 refuse_unknown(value)
-    if known is not None:
-        raise GraphBreak(known[0], name=known[1], what=known[1])
+    if refuse is not None:
+        refuse()
 
 
 def refuse_unknown(function: Any) -> None:
     """Break the graph at a native function of a module that may do anything."""
     module = getattr(function, "__module__", None) or ""
-    known = module in PURE_MODULES or module.partition(".")[0] == "torch"
+    known = module in MODULES or module.partition(".")[0] == "torch"
     if not known and row_of(function) is NOTHING_KNOWN:
         raise refused_native(function, module, function.__name__)

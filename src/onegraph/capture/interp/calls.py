@@ -7,8 +7,10 @@ import functools
 from types import CodeType, FunctionType, MethodType, MethodWrapperType, resolve_bases
 from typing import Any
 
+import onegraph.capture.interp.substitutes  # noqa: F401 - it fills the table of functions
 from onegraph.capture.bytecode import Bytecode, Instr, decode, encode
 from onegraph.capture.bytecode.frame import NAMESPACE, NULL, Frame
+from onegraph.capture.interp.functions import row_of
 from onegraph.capture.interp.lookup import NATIVE_CALLABLES, full_name, is_python, type_name
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.interp.rests import (
@@ -21,7 +23,6 @@ from onegraph.capture.interp.rests import (
     initialized,
     made_rest,
 )
-from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import defined, mro_of
 from onegraph.capture.pyobject.native_members import ARGS_OF, FUNC_OF, KEYWORDS_OF
 
@@ -40,7 +41,7 @@ class Calls(Part):
             return self.call_python(function, args, kwargs)
         if kind is MethodType:
             return self.call(function.__func__, (function.__self__, *args), kwargs, rest)
-        substitute = SUBSTITUTES.get(id(function))
+        substitute = row_of(function).substitute
         if substitute is not None:
             return substitute(self, args, kwargs)
         if kind in NATIVE_CALLABLES:
@@ -61,7 +62,7 @@ class Calls(Part):
     def call_native(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call something that is not written in Python."""
         if type(function) is MethodWrapperType:
-            substitute = SUBSTITUTES.get(id(defined(function.__objclass__, function.__name__)))
+            substitute = row_of(defined(function.__objclass__, function.__name__)).substitute
             if substitute is not None:
                 return substitute(self, (function.__self__, *args), kwargs)
         return function(*args, **kwargs)

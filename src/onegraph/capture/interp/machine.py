@@ -30,6 +30,7 @@ from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.bytecode.frame import Abort, Frame, Stopped, Unsupported
 from onegraph.capture.bytecode.opcode import GENERATOR, YIELD, Handler
 from onegraph.capture.bytecode.ops import OPCODES
+from onegraph.capture.bytecode.single_instruction import run_native_instruction
 from onegraph.capture.interp.attributes import Attributes
 from onegraph.capture.interp.builders import Builders
 from onegraph.capture.interp.calls import Calls
@@ -37,7 +38,6 @@ from onegraph.capture.interp.errors import Errors
 from onegraph.capture.interp.lookup import ClassLookup
 from onegraph.capture.interp.loop import run
 from onegraph.capture.interp.names import Names
-from onegraph.capture.interp.native import run_native_instruction
 from onegraph.capture.interp.protocols import Protocols
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF

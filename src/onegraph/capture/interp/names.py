@@ -8,7 +8,7 @@ from typing import Any
 
 from onegraph.capture.bytecode import Instr
 from onegraph.capture.bytecode.frame import NULL, Frame
-from onegraph.capture.interp.native import run_native_instruction
+from onegraph.capture.bytecode.single_instruction import run_native_instruction
 from onegraph.capture.interp.parts import Part
 from onegraph.capture.pyobject.exact_types import isinstance
 

@@ -10,29 +10,12 @@ import builtins
 import inspect
 import operator
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from onegraph.capture.bytecode.frame import NULL, Frame
+from onegraph.capture.interp.functions import substitute
 from onegraph.capture.pyobject.exact_types import isinstance
-
-Substitute = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-
-SUBSTITUTES: dict[int, Substitute] = {}  # by the identity of the function
-_kept_alive: list[Any] = []
-
-
-def substitute(*functions: Any) -> Callable[[Substitute], Substitute]:
-    """Register what the machine does instead of calling `functions`."""
-
-    def register(made: Substitute) -> Substitute:
-        for function in functions:
-            SUBSTITUTES[id(function)] = made
-            _kept_alive.append(function)
-        return made
-
-    return register
 
 
 @substitute(builtins.__build_class__)

@@ -25,6 +25,7 @@ from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives.handlers import break_graph
 from onegraph.capture.guards.source import Arg, written
 from onegraph.capture.interp.defects import Defect
+from onegraph.capture.interp.functions import Mark
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.contents import ATOMS, DELETED, UNFILLED, cell_value
 from onegraph.capture.pyobject.exact_types import isinstance
@@ -298,7 +299,7 @@ def call_ready_made(
 
 
 #: What calls mean while tracing; torch's functions of these names mean the same.
-MARKS_OF: dict[str, marks.Mark] = {"graph_break": break_graph}
+MARKS_OF: dict[str, Mark] = {"graph_break": break_graph}
 MARKS_OF |= {name: partial(call_ready_made, name) for name in ACTS}
 
 marks.mark(comptime, call_while_tracing)

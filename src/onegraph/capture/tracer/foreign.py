@@ -18,7 +18,8 @@ import torch
 from onegraph import _C
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives import hatches, stance, treatment, triton
-from onegraph.capture.directives.function_marks import SAID, Mark
+from onegraph.capture.directives.function_marks import SAID
+from onegraph.capture.interp.functions import NOTHING_KNOWN, Mark, Row
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.residual.rebuild import compile_residual
 from onegraph.capture.resume.resume_function import resumed_by
@@ -159,38 +160,40 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
 }
 
 
+_NAMED = {names: Row(mark=mark, by_name=True) for names, mark in SPELLINGS.items()}
+
 #: Attributes that torch's decorators leave on a function of the user.
-ATTRIBUTES: dict[str, Mark] = {
-    "_dynamo_marked_constant": policy.call_for_constant,
-    "_dynamo_forbidden": policy.forbidden,
-    "_torchdynamo_disable": policy.run_eagerly,
+ATTRIBUTES: dict[str, Row] = {
+    "_dynamo_marked_constant": Row(mark=policy.call_for_constant, by_name=True),
+    "_dynamo_forbidden": Row(mark=policy.forbidden, by_name=True),
+    "_torchdynamo_disable": Row(mark=policy.run_eagerly, by_name=True),
 }
 
 
-def foreign_mark(function: FunctionType) -> Mark | None:
+def foreign_row(function: FunctionType) -> Row:
     """What torch's decorators say of a call of this function, if anything."""
     module = function.__globals__.get("__name__")
     if type(module) is str and module.startswith(("torch.", "triton.")):
-        found = SPELLINGS.get((module, function.__code__.co_qualname))
+        found = _NAMED.get((module, function.__code__.co_qualname))
         if found is not None:
             return found
-    for name, mark in ATTRIBUTES.items():
+    for name, row in ATTRIBUTES.items():
         if getattr(function, name, False) and getattr(function, "_torchdynamo_wrapper_id", id(function)) == id(
             function
         ):
-            return mark
-    return None
+            return row
+    return NOTHING_KNOWN
 
 
-def foreign_marks() -> dict[int, Mark]:
+def foreign_rows() -> dict[int, Row]:
     """The functions that torch's compiler knows by identity."""
     rules = sys.modules.get("torch._dynamo.trace_rules")
     decorators = sys.modules.get(DECORATORS)
     if rules is None or decorators is None:
         return {}
-    known: dict[int, Mark] = {}
-    for name, mark in TABLES.items():
-        known |= dict.fromkeys(getattr(rules, name).function_ids or (), mark)
+    known: dict[int, Row] = {}
+    for name, row in TABLES.items():
+        known |= dict.fromkeys(getattr(rules, name).function_ids or (), row)
     for name in ("graph_break", "skip_frame", "step_unsupported"):
         known.pop(id(getattr(decorators, name)), None)
     return known
@@ -198,13 +201,13 @@ def foreign_marks() -> dict[int, Mark]:
 
 def said() -> tuple[int, int]:
     """A digest of what was said of single functions, in both spellings: what was compiled before it changed is old."""
-    return SAID.times, hash(frozenset(foreign_marks()))
+    return SAID.times, hash(frozenset(foreign_rows()))
 
 
-TABLES: dict[str, Mark] = {
-    "_allowed_callable_ids": policy.call_opaque,
-    "_disallowed_callable_ids": policy.disallowed,
-    "_nonstrict_trace_callable_ids": policy.trace_nonstrictly,
+TABLES: dict[str, Row] = {
+    "_allowed_callable_ids": Row(mark=policy.call_opaque),
+    "_disallowed_callable_ids": Row(mark=policy.disallowed),
+    "_nonstrict_trace_callable_ids": Row(mark=policy.trace_nonstrictly),
 }
 
 

@@ -43,7 +43,7 @@ from onegraph.capture.policy.python import (
     operations,
     pickles,
 )
-from onegraph.capture.policy.python.messages import check_logged, message_marks
+from onegraph.capture.policy.python.messages import check_logged, message_rows
 from onegraph.capture.policy.torch import (
     contexts,
     custom_functions,
@@ -135,7 +135,7 @@ class Trace:
         self.recorder.number_in = self.number_in
         self.recorder.copied.step = self.tracer.step
         self.tracer.makes_checks = shapes.history.makes_checks
-        self.tracer.own_marks |= message_marks(cx.config)
+        self.tracer.own_rows |= message_rows(cx.config)
         self.settings = dict(self.tracer.settings)
         self.state = _C.GlobalState()
         self.tracer.on_unhandled = partial(setattr, self.state, "unhandled", True)

@@ -20,31 +20,23 @@ import torch
 from onegraph import _C
 from onegraph.base.config import Config
 from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
-from onegraph.capture.breaks.hints import refuse_outside_class, refused_method, refused_native
+from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
 from onegraph.capture.bytecode import decode
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.calls.registry import (
-    COMPARING,
-    COMPARISONS,
-    KEYED,
-    PURE_MODULES,
-    READS,
-    SAFE_RECEIVERS,
-    WRITING_MODULES,
-    break_at,
+    MODULES,
+    access_of_method,
     is_library,
-    row_of,
+    refusal_of,
     runs_natively,
     runs_programs,
 )
-from onegraph.capture.directives.function_marks import MARKS
 from onegraph.capture.directives.handlers import call_region, find_disabled, is_strict, keep_identity, run_eagerly
 from onegraph.capture.directives.skipped_code import is_machinery
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import (
     NATIVE_FUNCTIONS,
-    QUIET,
     SCRIPTED_TYPES,
     bound_to,
     depth_of,
@@ -61,9 +53,9 @@ from onegraph.capture.heap.native_calls import (
 from onegraph.capture.heap.tensor_texts import holds_marked, refuse_marked, with_real_types
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
+from onegraph.capture.interp.functions import NOTHING_KNOWN, Row, row_of
 from onegraph.capture.interp.lookup import find_in_class, is_python
 from onegraph.capture.interp.rests import LENGTH, Rest
-from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.policy.torch.module import NoGlobalHooks
@@ -78,10 +70,9 @@ from onegraph.capture.tracer.budget import Budget
 from onegraph.capture.tracer.caches import call_cached
 from onegraph.capture.tracer.checks import checked_truth
 from onegraph.capture.tracer.containers import Containers
-from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_mark, foreign_marks, foreign_polyfill
+from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_polyfill, foreign_row, foreign_rows
 from onegraph.capture.tracer.frames import Frames
 from onegraph.capture.tracer.reentry import Reentry
-from onegraph.torchlib.private import TensorBase
 
 T = TypeVar("T")
 
@@ -130,8 +121,8 @@ class Tracer(Frames, Containers):
         #: What the program has said of graph breaks, see `onegraph.capture.directives.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
         self.fullgraph = fullgraph
-        #: Marks that hold for this trace only.
-        self.own_marks = foreign_marks()
+        #: What holds of functions for this trace only.
+        self.own_rows = foreign_rows()
         #: Tensors in messages, and how often they had been written to then.
         self.logged: list[tuple[Any, int | None]] = []
         #: What was being handled when the traced frame started.
@@ -228,29 +219,27 @@ class Tracer(Frames, Containers):
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """A frame that the call enters can resume behind a break, if it is known what follows."""
-        identity = id(function)
-        mark = MARKS.get(identity) or self.own_marks.get(identity)
-        if mark is not None:
-            keep_identity(self, function)
-            return mark(self, rest, function, args, kwargs)
-        real = self.world.real_of.get(identity)
-        if id(real) in MARKS:  # a callable object of the program, whose shadow is called
-            self.world.guard(self.world.origin[identity], "is", real)
-            return MARKS[id(real)](self, rest, real, args, kwargs)
-        row = row_of(function)
+        row = self.row_of(function)
+        if row.mark is not None:
+            if not row.by_name:
+                keep_identity(self, function)
+            return row.mark(self, rest, function, args, kwargs)
+        real = self.world.real_of.get(id(function))
+        mark = row_of(real).mark
+        if mark is not None:  # a callable object of the program, whose shadow is called
+            self.world.guard(self.world.origin[id(function)], "is", real)
+            return mark(self, rest, real, args, kwargs)
         if row.handler is not None:
             return row.handler(self, args, kwargs, rest) if row.passes_rest else row.handler(self, args, kwargs)
-        row.refuse()
-        if identity in SUBSTITUTES:
-            return SUBSTITUTES[identity](self, args, kwargs)
+        if row.refuse is not None:
+            row.refuse()
+        if row.substitute is not None:
+            return row.substitute(self, args, kwargs)
         match plain(function):
             case types.FunctionType():
-                known = break_at(function)
-                if known is not None:
-                    raise GraphBreak(known[0], name=known[1], what=known[1])
-                mark = foreign_mark(function)
-                if mark is not None:
-                    return mark(self, rest, function, args, kwargs)
+                refuse = refusal_of(function)
+                if refuse is not None:
+                    refuse()
                 if runs_natively(function) and not runs_programs(function, args, kwargs):
                     return self.run_torch(function, args, kwargs)
                 if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
@@ -269,6 +258,13 @@ class Tracer(Frames, Containers):
             return self.call_native(function, args, kwargs)
         return self.call_object(rest, function, args, kwargs)
 
+    def row_of(self, function: Any) -> Row:
+        """What is known of a function; what torch's compiler knows of it counts where the program has said nothing."""
+        row = row_of(function)
+        if row.mark is None:
+            row = self.own_rows.get(id(function), row)
+        return foreign_row(function) if row is NOTHING_KNOWN and type(function) is types.FunctionType else row
+
     def _refuse_making(self, cls: type) -> None:
         """Break the graph where an instance would do something for real, when it is dropped or asked."""
         if defines(cls, "__del__") and not is_buffer(cls) or issubclass(cls, torch.Generator):
@@ -280,7 +276,7 @@ class Tracer(Frames, Containers):
     def run_torch(self, function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function of torch; one that wraps a function of the table is that function."""
         wrapped = getattr(function, "__wrapped__", None)
-        if row_of(wrapped).handler is not None or row_of(wrapped).breaks is not None:
+        if row_of(wrapped).handler is not None or row_of(wrapped).refuse is not None:
             return self.call(wrapped, args, kwargs)
         return self.run_native(function, args, kwargs)
 
@@ -340,9 +336,9 @@ class Tracer(Frames, Containers):
             if owner is not None:
                 return self._call_method_of(owner, function, args, kwargs)
             module = getattr(function, "__module__", None) or ""
-            for value in args if module in WRITING_MODULES else ():
+            for value in args if module in MODULES and MODULES[module].writes else ():
                 self.world.touch(value)
-            if module in PURE_MODULES or module.partition(".")[0] == "torch" or row_of(function).depth is not None:
+            if module in MODULES or module.partition(".")[0] == "torch" or row_of(function).depth is not None:
                 return self.run_native(function, args, kwargs)
             polyfill = foreign_polyfill(function)
             if polyfill is not None:
@@ -352,12 +348,13 @@ class Tracer(Frames, Containers):
             return self.call(receiver, args, kwargs)
         if type(receiver) is types.MappingProxyType:
             return self.call(self.getattr(behind_proxy(receiver), function.__name__), args, kwargs)
-        mark = MARKS.get(id(defined(type(receiver), function.__name__)))
+        mark = row_of(defined(type(receiver), function.__name__)).mark
         if mark is not None:
             return mark(self, None, function, args, kwargs)
+        access = access_of_method(function.__name__)
         handler = self._method_handler(receiver, function)
         if handler is not None:
-            if function.__name__ not in READS:
+            if access.writes:
                 self.world.touch(receiver)
             return handler(self, (receiver, *args), kwargs)
         if isinstance(receiver, type):
@@ -365,19 +362,17 @@ class Tracer(Frames, Containers):
                 self._refuse_making(args[0])
             return self.run_native(function, args, kwargs)
         self.world.refuse_opaque(receiver)
-        if function.__name__ not in READS:
+        if access.writes:
             self.world.touch(receiver)
-        if isinstance(receiver, dict | set | frozenset) and function.__name__ in KEYED and args:
+        if access.looks_up and args and isinstance(receiver, dict | set | frozenset):
             self.world.settled(args[0])
-        if function.__name__ in COMPARING and args and rule_of(type(receiver)).compares_members:
+        if access.compares == "items" and args and rule_of(type(receiver)).compares_members:
             for member in self.world.realize(receiver):
                 self.world.told_apart(args[0], member)
-        elif function.__name__ in COMPARISONS and args:
+        elif access.compares == "receiver" and args:
             self.world.told_apart(receiver, args[0])
-        if isinstance(receiver, torch.Tensor) or self._is_safe(receiver):
-            self.realize_for(function, receiver)
-            return self.run_native(function, args, kwargs)
-        raise refused_method(type(receiver), function.__name__)
+        self.realize_for(function, receiver)
+        return self.run_native(function, args, kwargs)
 
     def _call_method_of(self, owner: type, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An unbound native method called with its receiver as first argument."""
@@ -385,17 +380,11 @@ class Tracer(Frames, Containers):
             raise GraphBreak(TENSOR_MEMORY, what=f"object.{function.__name__}")
         if args:
             self.world.refuse_opaque(args[0])
-            if function.__name__ not in READS:
+            if access_of_method(function.__name__).writes:
                 self.world.touch(args[0])
             if not isinstance(args[0], torch.Tensor):
                 self.realize_for(function, args[0])
-        if (
-            issubclass(owner, torch.Tensor | TensorBase)
-            or issubclass(owner, SAFE_RECEIVERS)
-            or is_library(owner.__module__)
-        ):
-            return self.run_native(function, args, kwargs)
-        raise refused_method(owner, function.__name__)
+        return self.run_native(function, args, kwargs)
 
     def _method_handler(self, receiver: Any, function: Any) -> Any:
         owner = getattr(function, "__objclass__", type(receiver))
@@ -405,11 +394,9 @@ class Tracer(Frames, Containers):
         if isinstance(descriptor, types.FunctionType | classmethod):  # of a subclass, which asks that of its base
             descriptor = native_method(receiver, function)
         row = row_of(descriptor)
-        row.refuse()
+        if row.refuse is not None:
+            row.refuse()
         return row.handler
-
-    def _is_safe(self, receiver: Any) -> bool:
-        return isinstance(receiver, SAFE_RECEIVERS) and id(receiver) not in self.world.opaque
 
     def run_native(self, function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         """Call a native function on shadows, filled as far as it will look."""
@@ -449,7 +436,7 @@ class Tracer(Frames, Containers):
         return result
 
     def natively(self, function: Callable[..., T], *args: Any) -> T:
-        if all(type(value) in QUIET or isinstance(value, torch.Tensor) for value in args):
+        if all(row_of(type(value)).quiet or isinstance(value, torch.Tensor) for value in args):
             return function(*args)
         with _C.trace_hook(self._reentry):
             return function(*args)

@@ -32,8 +32,8 @@ from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
+from onegraph.capture.interp import substitutes
 from onegraph.capture.interp.rests import HASHED, Rest
-from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.policy.python.iteration import items_of
 from onegraph.capture.policy.python.library import asks_for_itself
 from onegraph.capture.pyobject.contents import ATOMS
@@ -366,7 +366,7 @@ def getframe(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """A frame of the trace; what called the traced function may be another in each call."""
     if any(type(depth) is not int or depth >= len(tracer.frames) for depth in args):
         raise GraphBreak(b.FRAME_ACCESS, name="sys._getframe")
-    return SUBSTITUTES[id(sys._getframe)](tracer, args, kwargs)
+    return substitutes.getframe(tracer, args, kwargs)
 
 
 @policy(weakref.ref)

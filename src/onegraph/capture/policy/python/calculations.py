@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.calls.registry import policy, row_of
+from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.record import ELEMENT_TYPES
+from onegraph.capture.interp.functions import row_of
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.policy.torch.copied_tensors import copied
 from onegraph.capture.pyobject.exact_types import isinstance

@@ -19,7 +19,6 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.interp.rests import extreme_rest, ordering_rest, reducing_rest
-from onegraph.capture.interp.substitutes import SUBSTITUTES
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.native_iterators import REDUCED
 from onegraph.capture.symbolic.arithmetic import NUMBERS
@@ -238,8 +237,10 @@ for _kind, _function in CALLING.items():
 
 @policy(iter)
 def iter_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if len(args) == 1 and not kwargs:
+        return tracer.iter(args[0])
     if len(args) != 2 or kwargs or not callable(args[0]):
-        return SUBSTITUTES[id(iter)](tracer, args, kwargs)
+        return iter(*args, **kwargs)
     return tracer.run_native(iter, (Calls(tracer, args[0]), tracer.world.filled(args[1])), kwargs)
 
 

@@ -17,7 +17,7 @@ from onegraph.capture.breaks import CHANGED_TEXT, PRINT, GraphBreak
 from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.directives.function_marks import Mark
+from onegraph.capture.interp.functions import Row
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.interp.tracebacks import speaking
 from onegraph.capture.pyobject.contents import ATOMS
@@ -116,10 +116,13 @@ def check_logged(tracer: Tracing) -> None:
         raise GraphBreak(CHANGED_TEXT)
 
 
-def message_marks(config: Config) -> dict[int, Mark]:
+MOVED, LEFT_OUT = Row(mark=move), Row(mark=leave_out)
+
+
+def message_rows(config: Config) -> dict[int, Row]:
     """The functions that the configuration names, ours and that of torch's compiler."""
     theirs = sys.modules.get("torch._dynamo.config")
     moved: Iterable[Any] = getattr(theirs, "reorderable_logging_functions", ())
     ignored: Iterable[Any] = getattr(theirs, "ignore_logging_functions", ())
-    found = {id(function): move for function in (*config.reorderable_logging_functions, *moved)}
-    return found | {id(function): leave_out for function in (*config.ignore_logging_functions, *ignored)}
+    found = {id(function): MOVED for function in (*config.reorderable_logging_functions, *moved)}
+    return found | {id(function): LEFT_OUT for function in (*config.ignore_logging_functions, *ignored)}
