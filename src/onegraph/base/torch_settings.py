@@ -115,7 +115,7 @@ _ROWS: dict[str, Row] = {
     "dynamic_shapes": Nothing("sizes that change are symbols; dynamic=False of compile makes them constants"),
     "verbose": Nothing("errors name the user's line and the reason; raise_compiler_errors gives the whole traceback"),
     "verify_correctness": Same("verify_correctness"),
-    "capture_func_transforms": Nothing("vmap is always captured; other transforms break the graph"),
+    "capture_func_transforms": Nothing("transforms are always captured"),
     "capture_autograd_function": Nothing(_ALWAYS),
     "capture_sparse_compute": Nothing("operators on sparse tensors break the graph"),
     "capture_profiler_record_function": Nothing("profilers see the operators of a graph as it is run"),

@@ -214,6 +214,10 @@ enter_batch_of_gradients = _C._vmapmode_increment_nesting
 leave_batch_of_gradients = _C._vmapmode_decrement_nesting
 transform_level = _C._functorch.maybe_current_level
 transforms_depth = _C._functorch.get_dynamic_layer_stack_depth
+is_forward_recorded = _C._is_fwd_grad_enabled
+record_forward = _C._set_fwd_grad_enabled
+enter_dual_level = _C._enter_dual_level
+leave_dual_level = _C._exit_dual_level
 without_transforms = pyfunctorch.temporarily_clear_interpreter_stack
 leave_transforms = _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth
 
@@ -344,6 +348,29 @@ VMAP = feature(
     decrement_native="torch._C._functorch._vmap_decrement_nesting",
     add_native="torch._C._functorch._add_batch_dim",
     remove_native="torch._C._functorch._remove_batch_dim",
+)
+#: torch.func's derivatives: their levels, what lifts a tensor to one and takes it down, and dual numbers.
+TRANSFORMS = feature(
+    "torch.func's derivatives break the graph",
+    enter_grad="torch._C._functorch._grad_increment_nesting",
+    leave_grad="torch._C._functorch._grad_decrement_nesting",
+    enter_jvp="torch._functorch.predispatch._jvp_increment_nesting",
+    leave_jvp="torch._functorch.predispatch._jvp_decrement_nesting",
+    enter_jvp_native="torch._C._functorch._jvp_increment_nesting",
+    leave_jvp_native="torch._C._functorch._jvp_decrement_nesting",
+    lift="torch._C._functorch._wrap_for_grad",
+    lower="torch._functorch.predispatch._unwrap_for_grad",
+    lower_native="torch._C._functorch._unwrap_for_grad",
+    record="torch._functorch.eager_transforms._set_tensor_requires_grad",
+    records="torch._C._functorch.get_inplace_requires_grad_allowed",
+    may_record="torch._C._functorch.set_inplace_requires_grad_allowed",
+    gradients="torch._functorch.eager_transforms._autograd_grad",
+    enter_dual="torch._functorch.predispatch._enter_dual_level",
+    leave_dual="torch._functorch.predispatch._exit_dual_level",
+    make_dual="torch._functorch.predispatch._make_dual",
+    unpack_dual="torch._functorch.predispatch._unpack_dual",
+    make_dual_native="torch._VF._make_dual",
+    unpack_dual_native="torch._VF._unpack_dual",
 )
 vmap_impl = optional("torch._functorch.vmap.vmap_impl", "it is interpreted")
 

@@ -34,6 +34,7 @@ class GlobalState:
     function_modes: tuple[Any, ...]
     dispatch_modes: tuple[Any, ...]
     functorch_depth: int
+    forward_recorded: bool
 
     @classmethod
     def snapshot(cls) -> GlobalState:
@@ -50,6 +51,7 @@ class GlobalState:
             tuple(private.function_mode_stack()),
             tuple(private.dispatch_mode_stack()),
             private.transforms_depth(),
+            private.is_forward_recorded(),
         )
 
     def restore(self) -> None:
@@ -63,6 +65,8 @@ class GlobalState:
 
     def _restore_modes(self) -> None:
         private.leave_transforms(self.functorch_depth)
+        leave_dual_numbers()
+        private.record_forward(self.forward_recorded)
         private.set_torch_function_state(self.torch_function)
         private.set_default_device(self.device)
         if tuple(private.function_mode_stack()) != self.function_modes:
@@ -90,6 +94,14 @@ class GlobalState:
         for (choose, ask), value in zip(ATTENTION_CHOICES.items(), self.attention, strict=True):
             if ask() != value:
                 choose(value)
+
+
+def leave_dual_numbers() -> None:
+    """Close the level of dual numbers that was entered natively only: there is one at most, and a second is refused."""
+    if private.forward_level() < 0:
+        with contextlib.suppress(RuntimeError):
+            private.enter_dual_level()
+        private.leave_dual_level(level=0)
 
 
 def surely(*steps: Callable[[], object]) -> None:

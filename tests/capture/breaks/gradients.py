@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-import onegraph
 from onegraph.capture import breaks as b
 from tests.capture.breaks.table import breaks
 
@@ -56,36 +55,18 @@ def slope_behind(graph, x):
 
 @breaks(b.FUNCTION_TRANSFORM)
 def transformed(x):
-    return torch.func.grad(lambda y: (y * y).sum())(x) + 1
+    return torch.autograd.functional.jacobian(torch.sin, x) + 1
 
 
-@onegraph.allow_in_graph
-def gradient_of_square(x):
-    return torch.func.grad(lambda y: (y * y).sum())(x)
-
-
-@transformed.fixed("call what the transformation gives through", uses=(gradient_of_square,))
-def transformed_in_the_graph(x):
-    return gradient_of_square(x) + 1
+@transformed.fixed("use a transform of torch.func")
+def transformed_by_torch_func(x):
+    return torch.func.jacrev(torch.sin)(x) + 1
 
 
 @transformed.fixed("apply the transformation outside")
 def transformed_outside(graph, x):
-    gradient = torch.func.grad(lambda y: (y * y).sum())(x)
-    return graph(lambda g: g + 1)(gradient)
-
-
-LAYER = torch.nn.Linear(4, 2)
-
-
-@breaks(b.FUNCTIONAL_CALL)
-def functional(x):
-    return torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), (x,))
-
-
-@functional.fixed("call the module itself")
-def not_functional(x):
-    return LAYER(x)
+    derivative = torch.autograd.functional.jacobian(torch.sin, x)
+    return graph(lambda d: d + 1)(derivative)
 
 
 @breaks(b.TENSOR_HOOK, leaf)

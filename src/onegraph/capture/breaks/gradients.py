@@ -27,15 +27,9 @@ GRADIENT_CALL = _define(
 FUNCTION_TRANSFORM = _define(
     "function-transform",
     "call of {name}, which transforms a function",
-    "Functions that are differentiated by torch.func are not captured.",
-    "call what the transformation gives through onegraph.allow_in_graph, if it works on tensors alone",
+    "torch.autograd.functional, and torch.func.linearize where gradients are recorded, are not captured.",
+    "use a transform of torch.func that is captured: grad, vjp, jvp, jacrev, jacfwd, hessian",
     "apply the transformation outside, and compile what is done with its result",
-)
-FUNCTIONAL_CALL = _define(
-    "functional-call",
-    "call of {name}, which exchanges the parameters of a module",
-    "The module's parameters are changed for the time of the call, which others could see.",
-    "call the module itself",
 )
 TENSOR_HOOK = _define(
     "tensor-hook",

@@ -21,9 +21,10 @@ from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
+from onegraph.torchlib.transforms import OPENING_LEVELS
 
 #: Functions in a graph that open a state which the graph closes again.
-OPENING = frozenset({private.enter_autocast, VMAP.increment_native, *ATTENTION_CHOICES})
+OPENING = frozenset({private.enter_autocast, VMAP.increment_native, *OPENING_LEVELS, *ATTENTION_CHOICES})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
 

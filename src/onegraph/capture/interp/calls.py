@@ -112,6 +112,8 @@ class Calls(Part):
         if is_python(maker):
             rest_of_call = constructing_rest(cls, args, kwargs) if rest is CALLED else None
             made = self.call(self.getattr(cls, "__new__"), (cls, *args), kwargs, rest_of_call)
+        elif maker is object.__new__:  # which looks at no arguments where there is an initializer in Python
+            made = self.call_native(cls.__new__, (cls,), {})
         else:
             made = self.call_native(cls.__new__, (cls, *args), kwargs)
         if cls not in mro_of(type(made)):

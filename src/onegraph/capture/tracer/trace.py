@@ -79,6 +79,7 @@ from onegraph.torchlib.private import (
     mode_flags,
     set_grad_enabled,
     set_mode_flags,
+    without_transforms,
 )
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState, surely
@@ -251,7 +252,8 @@ class Trace:
     def _admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
         if isinstance(real, torch.Tensor):
             with DisableTorchFunction():  # else the recorder would take our own looking at it for the program's
-                return self._admit_tensor(real, source, guarded)
+                with without_transforms() if self.tracer.open_levels else contextlib.nullcontext():
+                    return self._admit_tensor(real, source, guarded)
         if type(real) in OUTSIDE_ITERATORS:
             return admit_iterator(self.tracer, real, source)
         return admit_object(world, real, source, guarded)

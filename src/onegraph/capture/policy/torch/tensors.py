@@ -8,7 +8,6 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch.autograd.profiler import record_function
 
 from onegraph.capture import breaks as b
@@ -44,15 +43,8 @@ breaks(b.DEFAULT_DEVICE, torch.set_default_device)
 breaks(b.STATE_CHANGE, torch.use_deterministic_algorithms, torch.set_float32_matmul_precision)
 breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
-breaks(b.FUNCTION_TRANSFORM, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian)
-breaks(b.FUNCTION_TRANSFORM, torch.func.jvp, torch.func.vjp, torch.func.linearize)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
-breaks(b.FUNCTIONAL_CALL, torch.func.functional_call)
-breaks(b.GRADIENT_CALL, torch.autograd.grad)
-breaks(b.GRADIENT_CALL, forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.dual_level)
-breaks(b.GRADIENT_CALL, forward_ad.dual_level.__enter__, forward_ad.dual_level.__exit__)
-breaks(b.GRADIENT_CALL, forward_ad.make_dual, forward_ad.unpack_dual)
 breaks(b.BACKWARD_CALL, torch.autograd.backward, torch.Tensor.backward)
 breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
@@ -60,7 +52,6 @@ breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.aut
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
-breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.disable_saved_tensors_hooks)
 breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)

@@ -1,37 +1,65 @@
-"""torch.vmap: its levels are state that the function mode does not see, so entering and leaving them become nodes.
+"""Transforms of functions: their levels are state that the function mode does not see, so entering and leaving them
+become nodes, and what lifts tensors to a level and takes them down.
 
-What runs in between is recorded as the program wrote it, over batched tensors; replayed, the same levels batch it.
+What runs in between is recorded as the program wrote it, over batched tensors, tensors of a level that differentiates,
+and dual numbers; replayed, the same levels do the same. torch's own Python code of the transforms is interpreted.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import FUNCTION_TRANSFORM
+from onegraph.capture.breaks import FUNCTION_TRANSFORM, GRADIENT_CALL, SAVED_TENSOR_HOOKS, GraphBreak
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.torchlib.private import VMAP, DisableTorchFunction, vmap_impl
+from onegraph.torchlib.private import (
+    TRANSFORMS,
+    VMAP,
+    DisableTorchFunction,
+    enter_dual_level,
+    is_functorch_wrapped_tensor,
+    leave_dual_level,
+    record_forward,
+    vmap_impl,
+)
+from onegraph.torchlib.pytree import leaves_of
+from onegraph.torchlib.transforms import derivative_at, differentiable, gradients
 
 if not VMAP.is_there:
     breaks(FUNCTION_TRANSFORM, torch.vmap, vmap_impl)
+if not TRANSFORMS.is_there:
+    breaks(FUNCTION_TRANSFORM, torch.func.grad, torch.func.grad_and_value, torch.func.jvp, torch.func.vjp)
+    breaks(FUNCTION_TRANSFORM, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.linearize)
 
 
-@policy(VMAP.increment)
-def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level: int = VMAP.increment_native(*args)
-    node = tracer.recorder.graph.call_function(VMAP.increment_native, tracer.recorder.as_argument(args))
+def entered(tracer: Tracing, function: Any, *args: Any) -> int:
+    """Enter a level, now and when the graph runs."""
+    level: int = function(*args)
+    node = tracer.recorder.graph.call_function(function, tracer.recorder.as_argument(args))
     tracer.open_levels[level] = node
     return level
 
 
-@policy(VMAP.decrement)
-def leave_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    level: int = VMAP.decrement_native()
-    tracer.recorder.graph.call_function(VMAP.decrement_native)
+def left(tracer: Tracing, function: Any) -> int:
+    """Leave the level that was entered last, now and when the graph runs."""
+    level: int = function()
+    tracer.recorder.graph.call_function(function)
     del tracer.open_levels[level]
     return level
+
+
+@policy(VMAP.increment)
+def enter_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return entered(tracer, VMAP.increment_native, *args)
+
+
+@policy(VMAP.decrement)
+def leave_level(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return left(tracer, VMAP.decrement_native)
 
 
 @policy(VMAP.add)
@@ -57,6 +85,128 @@ def noted(
     node = recorder.graph.call_function(function, recorder.as_argument((tensor, *later)))
     recorder.bind_result(node, result)
     return result
+
+
+@policy(TRANSFORMS.enter_grad)
+def enter_grad(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return entered(tracer, TRANSFORMS.enter_grad)
+
+
+@policy(TRANSFORMS.leave_grad)
+def leave_grad(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return left(tracer, TRANSFORMS.leave_grad)
+
+
+@policy(TRANSFORMS.enter_jvp)
+def enter_jvp(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return entered(tracer, TRANSFORMS.enter_jvp_native)
+
+
+@policy(TRANSFORMS.leave_jvp)
+def leave_jvp(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return left(tracer, TRANSFORMS.leave_jvp_native)
+
+
+@policy(TRANSFORMS.lift)
+def lift(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    tensor, level = args
+    return noted(tracer, TRANSFORMS.lift, tensor, (level,), (tracer.open_levels[level],))
+
+
+@policy(TRANSFORMS.lower)
+def lower(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    tensor, level = args
+    return noted(tracer, TRANSFORMS.lower_native, tensor, (level,), (tracer.open_levels[level],))
+
+
+@policy(TRANSFORMS.record)
+def record_gradients(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """It is the same tensor, of which the graph goes on with what this gives: so it cannot be left out."""
+    tensor: torch.Tensor = args[0]
+    with DisableTorchFunction():
+        differentiable(tensor)
+    node = tracer.recorder.graph.call_function(differentiable, tracer.recorder.as_argument(args))
+    del tracer.recorder.nodes[id(tensor)]
+    tracer.recorder.bind_result(node, tensor)
+    return tensor
+
+
+@policy(TRANSFORMS.gradients)
+def take_gradients(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch's own imports its compiler."""
+    return tracer.call(gradients, args, kwargs)
+
+
+@policy(torch.func.linearize)
+def linearized(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch's own captures a graph, which tracing does anyway; what that depends on is constant in it."""
+    if kwargs or not args:
+        return tracer.interpret(torch.func.linearize, args, kwargs)
+    func, *primals = args
+    value = tracer.call(func, tuple(primals), {})
+    if any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves_of(value)):
+        raise GraphBreak(FUNCTION_TRANSFORM, name="torch.func.linearize", what="torch.func.linearize")
+    return value, tracer.call(derivative_at, (func, tuple(primals)), {})
+
+
+@policy(torch.func.functionalize)
+def functionalized(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What it leaves out of a program, writes and views, the stages behind capture leave out anyway."""
+    torch.func.functionalize(*args, **kwargs)  # which checks its arguments
+    return args[0] if args else kwargs["func"]
+
+
+@policy(torch.autograd.grad)
+def gradient_call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    outputs = args[0] if args else kwargs.get("outputs")
+    first = outputs[0] if isinstance(outputs, Sequence) and outputs else outputs
+    if isinstance(first, torch.Tensor) and is_functorch_wrapped_tensor(first):
+        found: Any = tracer.run_native(torch.autograd.grad, args, kwargs)
+        return found
+    raise GraphBreak(GRADIENT_CALL, name="torch.autograd.grad", what="torch.autograd.grad")
+
+
+@policy(torch.autograd.graph.disable_saved_tensors_hooks)
+def without_hooks(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Transforms refuse such hooks, which break the graph anyway."""
+    if (tracer.frames[-1].globals.get("__name__") or "").startswith("torch._functorch."):
+        return contextlib.nullcontext()
+    name = "torch.autograd.graph.disable_saved_tensors_hooks"
+    raise GraphBreak(SAVED_TENSOR_HOOKS, name=name, what=name)
+
+
+# ---- dual numbers ----------------------------------------------------------------------------------------------------
+
+
+@policy(TRANSFORMS.enter_dual)
+def enter_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    if not tracer.open_levels:
+        raise GraphBreak(GRADIENT_CALL, name="forward_ad.enter_dual_level", what="forward_ad.enter_dual_level")
+    level: int = enter_dual_level()
+    tracer.recorder.graph.call_function(enter_dual_level)
+    return level
+
+
+@policy(TRANSFORMS.leave_dual)
+def leave_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    leave_dual_level(*args, **kwargs)
+    tracer.recorder.graph.call_function(leave_dual_level, args, kwargs)
+
+
+@policy(TRANSFORMS.make_dual)
+def make_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.run_native(TRANSFORMS.make_dual_native, args, kwargs)
+
+
+@policy(TRANSFORMS.unpack_dual)
+def unpack_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.run_native(TRANSFORMS.unpack_dual_native, args, kwargs)
+
+
+@policy(record_forward)
+def set_forward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    record_forward(*args)
+    tracer.recorder.graph.call_function(record_forward, args)
 
 
 @policy(VMAP.load)

@@ -1,0 +1,61 @@
+"""Parts of torch.func in the form in which graphs have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.func import jvp
+
+from onegraph.torchlib.private import TRANSFORMS, enter_dual_level, record_forward
+
+#: Calls that begin something which another call must end.
+OPENING_LEVELS = (
+    TRANSFORMS.enter_grad,
+    TRANSFORMS.enter_jvp_native,
+    enter_dual_level,
+    record_forward,
+)
+
+
+def differentiable(tensor: torch.Tensor) -> torch.Tensor:
+    """Record gradients for a tensor of a level that differentiates; it is returned."""
+    before = TRANSFORMS.records()
+    TRANSFORMS.may_record(True)
+    try:
+        return tensor.requires_grad_()
+    finally:
+        TRANSFORMS.may_record(before)
+
+
+def gradients(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    grad_outputs: Sequence[torch.Tensor] | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = True,
+) -> tuple[torch.Tensor, ...]:
+    """The gradients of those outputs that depend on anything; zeros for inputs on which nothing depends."""
+    given = [None] * len(outputs) if grad_outputs is None else grad_outputs
+    pairs = [(output, grad) for output, grad in zip(outputs, given, strict=False) if output.requires_grad]
+    if not pairs:
+        return tuple([torch.zeros_like(each) for each in inputs])
+    found = torch.autograd.grad(
+        [output for output, _ in pairs],
+        inputs,
+        None if grad_outputs is None else [grad for _, grad in pairs],
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+    )
+    return tuple([torch.zeros_like(each) if grad is None else grad for each, grad in zip(inputs, found, strict=True)])
+
+
+def derivative_at(func: Callable[..., Any], primals: tuple[Any, ...]) -> Callable[..., Any]:
+    """What maps tangents to the derivative of a function along them at `primals`."""
+
+    def derivative(*tangents: Any) -> Any:
+        return jvp(func, primals, tangents)[1]
+
+    return derivative
