@@ -237,9 +237,6 @@ class Tracer(Frames, Containers):
             return row.substitute(self, args, kwargs)
         match plain(function):
             case types.FunctionType():
-                refuse = refusal_of(function)
-                if refuse is not None:
-                    refuse()
                 if runs_natively(function) and not runs_programs(function, args, kwargs):
                     return self.run_torch(function, args, kwargs)
                 if args and isinstance(args[0], StandIn) and is_machinery(function.__module__):
@@ -263,7 +260,10 @@ class Tracer(Frames, Containers):
         row = row_of(function)
         if row.mark is None:
             row = self.own_rows.get(id(function), row)
-        return foreign_row(function) if row is NOTHING_KNOWN and type(function) is types.FunctionType else row
+        if row is not NOTHING_KNOWN or type(function) is not types.FunctionType:
+            return row
+        refuse = refusal_of(function)
+        return foreign_row(function) if refuse is None else Row(refuse=refuse)
 
     def _refuse_making(self, cls: type) -> None:
         """Break the graph where an instance would do something for real, when it is dropped or asked."""
