@@ -225,8 +225,7 @@ class Tracer(Frames, Containers):
                 keep_identity(self, function)
             return row.mark(self, rest, function, args, kwargs)
         real = self.world.real_of.get(id(function))
-        mark = row_of(real).mark
-        if mark is not None:  # a callable object of the program, whose shadow is called
+        if real is not None and (mark := row_of(real).mark) is not None:  # a callable object, whose shadow is called
             self.world.guard(self.world.origin[id(function)], "is", real)
             return mark(self, rest, real, args, kwargs)
         if row.handler is not None:
@@ -258,7 +257,7 @@ class Tracer(Frames, Containers):
     def row_of(self, function: Any) -> Row:
         """What is known of a function; what torch's compiler knows of it counts where the program has said nothing."""
         row = row_of(function)
-        if row.mark is None:
+        if self.own_rows and row.mark is None:
             row = self.own_rows.get(id(function), row)
         if row is not NOTHING_KNOWN or type(function) is not types.FunctionType:
             return row
