@@ -47,6 +47,7 @@ from onegraph.capture.policy.python.messages import check_logged, message_rows
 from onegraph.capture.policy.torch import (
     contexts,
     custom_functions,
+    gradients,
     module,
     questions,
     randomness,
@@ -92,6 +93,7 @@ POLICIES = (
     copies,
     custom_functions,
     formatting,
+    gradients,
     generators,
     imports,
     iteration,

@@ -52,7 +52,7 @@ breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.aut
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
-breaks(b.REQUIRES_GRAD, torch.Tensor.requires_grad_, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
+breaks(b.REQUIRES_GRAD, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.CHECKPOINT, torch.utils.checkpoint.checkpoint, torch.utils.checkpoint.checkpoint_sequential)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
 breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)

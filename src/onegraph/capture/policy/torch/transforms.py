@@ -8,7 +8,6 @@ and dual numbers; replayed, the same levels do the same. torch's own Python code
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from onegraph.torchlib.private import (
     VMAP,
     DisableTorchFunction,
     enter_dual_level,
-    is_functorch_wrapped_tensor,
     leave_dual_level,
     record_forward,
     vmap_impl,
@@ -154,16 +152,6 @@ def functionalized(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     """What it leaves out of a program, writes and views, the stages behind capture leave out anyway."""
     torch.func.functionalize(*args, **kwargs)  # which checks its arguments
     return args[0] if args else kwargs["func"]
-
-
-@policy(torch.autograd.grad)
-def gradient_call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    outputs = args[0] if args else kwargs.get("outputs")
-    first = outputs[0] if isinstance(outputs, Sequence) and outputs else outputs
-    if isinstance(first, torch.Tensor) and is_functorch_wrapped_tensor(first):
-        found: Any = tracer.run_native(torch.autograd.grad, args, kwargs)
-        return found
-    raise GraphBreak(GRADIENT_CALL, name="torch.autograd.grad", what="torch.autograd.grad")
 
 
 @policy(torch.autograd.graph.disable_saved_tensors_hooks)
