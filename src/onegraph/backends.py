@@ -111,7 +111,7 @@ def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Con
         return module.forward
     with timed(cx, "compile"), ruled("ignore"):
         run = natively(cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
-    return bind(graph.spec, run, unrecorded=True)
+    return bind(graph.spec, run, records_writes=False, records_views=False)
 
 
 def plan_gradients(

@@ -248,13 +248,16 @@ ONE_GRAPH: dict[str, tuple[Callable[[Compile], Any], int]] = {
     "no gradients at first": (without_some, 4),
     "changed in between": (changed, 5),
 }
+#: The same for whole steps, with the model and its backward pass.
+WHOLE: dict[str, tuple[Callable[[Compile], Any], int]] = {
+    "clears to None": (whole(True), 2),
+    "clears to zero": (whole(False), 2),
+    "two backward passes": (accumulated, 2),
+    "closure of Adam": (closure("Adam"), 2),
+}
 IN_PIECES: dict[str, tuple[Callable[[Compile], Any], set[str]]] = {
-    "clears to None": (whole(True), {"cleared-gradients", "backward-call"}),
-    "clears to zero": (whole(False), {"cleared-gradients", "backward-call"}),
-    "two backward passes": (accumulated, {"cleared-gradients", "backward-call"}),
-    "scaler": (scaled, {"cleared-gradients", "backward-call", "optimizer"}),
-    "closure of Adam": (closure("Adam"), {"cleared-gradients", "backward-call"}),
-    "closure of LBFGS": (closure("LBFGS"), {"cleared-gradients", "backward-call", "optimizer"}),
+    "scaler": (scaled, {"optimizer"}),
+    "closure of LBFGS": (closure("LBFGS"), {"optimizer"}),
 }
 
 
@@ -279,11 +282,17 @@ def test_around_the_optimizer(name: str) -> None:
     assert not seen.fallbacks
 
 
-@pytest.mark.parametrize("name", IN_PIECES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_with_the_backward_pass(name: str) -> None:
+    run, graphs = WHOLE[name]
+    seen = check(run, lambda function: onegraph.compile(function, fullgraph=True, options=OPTIONS))
+    assert seen.graphs <= graphs
+    assert not any("operator by operator" in text for text in seen.fallbacks)
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+def test_in_pieces(name: str) -> None:
     run, breaks = IN_PIECES[name]
-    if name == "closure of LBFGS" and getattr(torch.optim.LBFGS.step, "_torchdynamo_disable", False):
-        breaks = {"optimizer"}  # another test has run torch.compile, which marks this method as disabled
     seen = check(run, lambda function: onegraph.compile(function, options=OPTIONS))
     assert set(seen.breaks) == breaks
     assert not any("is written to" in text for text in seen.fallbacks), "the step of the optimizer is compiled"

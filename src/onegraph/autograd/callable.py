@@ -67,7 +67,7 @@ def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
             return run(*inputs)
 
     native = isinstance(run, _C.Plan)  # which runs there by itself
-    return unless_watched(bind(spec, run if native else beneath), eager)
+    return unless_watched(bind(spec, run if native else beneath, records_writes=False), eager)
 
 
 def unless_watched(call: Run, eager: Run) -> Run:

@@ -123,14 +123,15 @@ def trace_joint(
             refuse_shared_writes(recorder, primals, overlapping)
             refuse_repeated_writes(recorder, primals)
             refuse_writes_beyond(recorder, primals)
-            refuse_written_leaves(recorder, primals)
             refuse_unknown_counts(recorder)
             with recorder.fake:
                 returned = Returned(recorder, replays=True)
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
-                followed = {index: tensor for index, tensor in returned.tensors.items() if tensor.requires_grad}
+                followed = {n: value for n, value in returned.tensors.items() if is_followed(value, primals)}
                 results = list(followed.values())
+                if results:
+                    refuse_written_leaves(recorder, primals)
                 views = inner_views(call, outputs, primals, results)
                 shown = viewed_through(call, outputs, views, returned)
                 points = [*results, *views.values()]
@@ -341,6 +342,18 @@ def refuse_without_gradients(halves: Sequence[Half], missing: Collection[int]) -
     """Refuse graphs that have results of which no input gets a gradient: their node would have no history."""
     if not missing and not all(any(half.gradients) for half in halves if half.cut is None):
         raise CompileError("joint graph", "a result gives no gradient to any input")
+
+
+def is_followed(result: Tensor, primals: Sequence[Any]) -> bool:
+    """Whether autograd follows a result: not a leaf that was written to where nothing is recorded.
+
+    Raises CompileError for a leaf that the graph has made, which the calling convention has no words for.
+    """
+    if not result.requires_grad or not result.is_leaf:
+        return result.requires_grad
+    if not any(result is value for value in primals):
+        raise CompileError("joint graph", "a leaf that requires grad is made")
+    return False
 
 
 def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> None:

@@ -30,10 +30,12 @@ Run = Callable[..., Sequence[Any]]
 Numbers = Sequence[int | Computed]
 
 
-def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
+def bind(spec: CallSpec, run: Run, records_writes: bool = True, records_views: bool = True) -> Run:
     """`run` as a function of the captured graph's inputs that returns the captured graph's outputs.
 
-    A graph is `unrecorded` if autograd records nothing of it, whatever its inputs are: the step of an optimizer.
+    Without `records_writes` autograd records none of the writes, whatever they are written to: a step that takes its
+    gradients itself. Without `records_views` it records none of the views that the graph returns either: the step of an
+    optimizer.
     """
     if spec.is_plain():
         return run
@@ -58,16 +60,16 @@ def bind(spec: CallSpec, run: Run, unrecorded: bool = False) -> Run:
             raise
 
     def finished(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
-        if unrecorded:
-            write_unrecorded(spec.mutations, inputs, results)
-            outputs = [unrecorded_output(output, inputs, results) for output in spec.outputs]
-        else:
+        if records_writes:
             for mutation in spec.mutations:
                 write(mutation, inputs[mutation.input], results)
-            if spec.views:
-                results = list(results)
-                add_views([view for _, view in spec.views], inputs, results)
-            outputs = [resolve(output, inputs, results) for output in spec.outputs]
+        else:
+            write_unrecorded(spec.mutations, inputs, results)
+        if spec.views:
+            results = list(results)
+            add_views([view for _, view in spec.views], inputs, results)
+        give = resolve if records_views else unrecorded_output
+        outputs = [give(output, inputs, results) for output in spec.outputs]
         for position, count in spec.written:
             set_version(outputs[position], count)
         return tuple(outputs)

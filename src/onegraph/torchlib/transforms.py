@@ -59,3 +59,13 @@ def derivative_at(func: Callable[..., Any], primals: tuple[Any, ...]) -> Callabl
         return jvp(func, primals, tangents)[1]
 
     return derivative
+
+
+def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Add to the gradient of a leaf. It lies in memory as the leaf does, and is nobody else's."""
+    with torch.no_grad():
+        if leaf.grad is None:
+            leaf.grad = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+            leaf.grad.copy_(gradient)
+        else:
+            leaf.grad += gradient

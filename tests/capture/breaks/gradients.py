@@ -15,41 +15,31 @@ def leaf():
 @breaks(b.BACKWARD_CALL, leaf)
 def step(x):
     loss = (x * x).sum()
-    loss.backward()
+    loss.backward(create_graph=True)
     return loss.detach()
 
 
 @step.fixed("return the loss")
 def step_behind(graph, x):
     loss = graph(lambda x: (x * x).sum())(x)
-    loss.backward()
+    loss.backward(create_graph=True)
     return loss.detach()
 
 
-LINEAR = torch.nn.Linear(4, 4)
+def computed():
+    x = torch.linspace(0.5, 2.0, 4, requires_grad=True)
+    return x, x * x
 
 
-@breaks(b.CLEARED_GRADIENTS)
-def clears(x):
-    LINEAR.zero_grad()
-    return LINEAR(x)
-
-
-@clears.fixed("clear them outside")
-def clears_before(graph, x):
-    LINEAR.zero_grad()
-    return graph(LINEAR)(x)
-
-
-@breaks(b.GRADIENT_CALL, leaf)
-def slope(x):
-    (gradient,) = torch.autograd.grad((x * x).sum(), x)
+@breaks(b.GRADIENT_CALL, computed)
+def slope(x, y):
+    (gradient,) = torch.autograd.grad(y.sum(), x)
     return gradient + 1
 
 
 @slope.fixed("return the outputs")
-def slope_behind(graph, x):
-    (gradient,) = torch.autograd.grad(graph(lambda x: (x * x).sum())(x), x)
+def slope_behind(graph, x, y):
+    (gradient,) = torch.autograd.grad(graph(lambda y: y.sum())(y), x)
     return gradient + 1
 
 
@@ -130,14 +120,12 @@ def checkpointed_outside(graph, x):
 
 @breaks(b.REQUIRES_GRAD)
 def recording(x):
-    y = (x * 2).requires_grad_()
-    return y + 1
+    return x.requires_grad_() + 1
 
 
 @recording.fixed("call it outside")
 def recording_outside(graph, x):
-    y = graph(lambda x: x * 2)(x).requires_grad_()
-    return graph(lambda y: y + 1)(y)
+    return graph(lambda x: x + 1)(x.requires_grad_())
 
 
 SEEN = []

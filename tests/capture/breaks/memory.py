@@ -7,6 +7,7 @@ import copy
 import torch
 
 from onegraph.capture import breaks as b
+from tests.capture.breaks.gradients import leaf
 from tests.capture.breaks.table import breaks
 
 
@@ -108,7 +109,7 @@ def copied_outside(graph, x):
     return graph(lambda x: x * 2)(copy.deepcopy(x[1:]))
 
 
-@breaks(b.TENSOR_HISTORY)
+@breaks(b.TENSOR_HISTORY, leaf)
 def history(x):
     y = x * 2
     return y + (y.grad_fn is not None)
@@ -142,13 +143,13 @@ def attribute_by_name(x):
 
 @breaks(b.GRAD_WRITE)
 def gradient(x):
-    x.grad = torch.ones(4)
+    x.requires_grad = True
     return x + 1
 
 
 @gradient.fixed("set it outside")
 def gradient_outside(graph, x):
-    x.grad = torch.ones(4)
+    x.requires_grad = True
     return graph(lambda x: x + 1)(x)
 
 

@@ -284,7 +284,7 @@ def lion_step(compile):
     return training(compile, False, model, Lion(model.parameters()))
 
 
-@kept(breaks=("backward-call", "cleared-gradients"), recompiles=1)
+@kept(recompiles=1)
 def lion(compile):
     model = mlp()
     return training(compile, True, model, Lion(model.parameters(), weight_decay=0.1))
@@ -296,7 +296,7 @@ def lookahead_step(compile):
     return training(compile, False, model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.05)))
 
 
-@kept(breaks=("backward-call", "cleared-gradients"), recompiles=3)
+@kept(recompiles=3)
 def lookahead(compile):
     model = mlp()
     return training(compile, True, model, Lookahead(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)))
@@ -308,7 +308,7 @@ def adafactor_step(compile):
     return training(compile, False, model, Adafactor(model.parameters()))
 
 
-@kept(breaks=("backward-call", "cleared-gradients"), recompiles=2)
+@kept(recompiles=2)
 def adafactor(compile):
     model = mlp()
     return training(compile, True, model, Adafactor(model.parameters(), lr=0.01, scale_parameter=False))
@@ -320,7 +320,7 @@ def lamb_step(compile):
     return training(compile, False, model, Lamb(model.parameters()))
 
 
-@kept(breaks=("backward-call", "cleared-gradients"), recompiles=2)
+@kept(recompiles=2)
 def lamb(compile):
     model = mlp()
     return training(compile, True, model, Lamb(model.parameters()))
@@ -332,13 +332,13 @@ def plain_adam_step(compile):
     return training(compile, False, model, PlainAdam(model.parameters()))
 
 
-@kept(breaks=("backward-call", "gradient-write", "outside-iterator"), recompiles=1)
+@kept(recompiles=1)
 def plain_adam(compile):
     model = mlp()
     return training(compile, True, model, PlainAdam(model.parameters()))
 
 
-@kept(breaks=("backward-call", "cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
+@kept(breaks=("outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -354,7 +354,7 @@ def sam(compile):
     return batches(compile(train)), lambda: (model, optimizer)
 
 
-@kept(breaks=("backward-call", "cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
+@kept(breaks=("outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam_closure(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9, adaptive=True)
@@ -373,7 +373,7 @@ def sam_closure(compile):
     return batches(compile(train)), lambda: (model, optimizer)
 
 
-@kept(breaks=("cleared-gradients", "outside-iterator", "tensor-memory-change"), recompiles=4)
+@kept(breaks=("outside-iterator", "tensor-memory-change"), recompiles=4)
 def sam_steps(compile):
     model = mlp()
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)

@@ -43,7 +43,7 @@ class Accumulator:
         return loss.detach()
 
 
-@kept(breaks=("backward-call", "cleared-gradients"), recompiles=4)
+@kept(recompiles=4)
 def gradient_accumulation(compile):
     model = nn.Linear(3, 1)
     accumulator = Accumulator(model, torch.optim.SGD(model.parameters(), lr=0.1))

@@ -8,20 +8,14 @@ _define = _theme("Gradients")
 
 BACKWARD_CALL = _define(
     "backward-call",
-    "call of {name}",
-    "Backward passes that run inside of the compiled function are not captured.",
+    "call of {name} {why}",
+    "The graph differentiates what it has computed itself, and adds to the gradients of leaves that no hook looks at.",
     "return the loss, and call backward() behind the compiled function",
-)
-CLEARED_GRADIENTS = _define(
-    "cleared-gradients",
-    "call of {name}, which clears gradients",
-    "Gradients belong to autograd, which runs outside of the graph.",
-    "clear them outside of the compiled function",
 )
 GRADIENT_CALL = _define(
     "gradient-call",
-    "call of {name}, which differentiates",
-    "Gradients that are taken inside of the compiled function are not captured.",
+    "call of {name} {why}",
+    "The graph differentiates what it has computed itself, with respect to leaves that no hook looks at.",
     "return the outputs, and take the gradient behind the compiled function",
 )
 FUNCTION_TRANSFORM = _define(

@@ -6,23 +6,30 @@ tensors where the graph runs, and their learning rates and powers are computed t
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch.amp import GradScaler
 from torch.optim import LBFGS, Adafactor, SparseAdam, asgd, optimizer, radam
 
-from onegraph.capture.breaks import CLEARED_GRADIENTS, OPTIMIZER
+from onegraph.capture.breaks import OPTIMIZER
 from onegraph.capture.calls.registry import breaks, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib import private
 
 #: What these call is not public.
+_ZERO_GRAD = inspect.unwrap(optimizer.Optimizer.zero_grad)
 ADAFACTOR, SPARSE_ADAM = (cls.__init__.__globals__ for cls in (Adafactor, SparseAdam))
 breaks(OPTIMIZER, radam.radam, asgd.asgd, ADAFACTOR["adafactor"], SPARSE_ADAM["F"].sparse_adam, LBFGS.step)
 breaks(OPTIMIZER, GradScaler.step, GradScaler.unscale_, GradScaler.update)
-breaks(CLEARED_GRADIENTS, optimizer.Optimizer.zero_grad, torch.nn.Module.zero_grad)
+
+
+@policy(optimizer.Optimizer.zero_grad)
+def zero_grad(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch's own compiler is kept out of it by a wrapper."""
+    return tracer.interpret(_ZERO_GRAD, args, kwargs)
 
 
 def runs_optimizer(tracer: Tracing) -> bool:

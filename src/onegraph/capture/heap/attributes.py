@@ -315,6 +315,8 @@ class Attributes(Machine):
             return self._names_of_tensor(obj, name)
         if name in ("__getstate__", "__sizeof__"):
             raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
+        if (known := self.world.gradients.read(obj, name)) is not NULL:
+            return known
         real = self.world.real(obj)
         if name in ("grad", "_grad") and real is not obj:
             with DisableTorchFunction():
@@ -424,9 +426,11 @@ class Attributes(Machine):
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
         is_field = self._is_field(cls, name)
-        if name in ("grad", "requires_grad") or (is_field and not value):
+        if name == "grad" and value and self.world.real(obj) is not obj:
+            self.world.gradients[obj] = value[0]
+        elif name in ("grad", "requires_grad") or (is_field and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
-        if is_field:
+        elif is_field:
             setattr(obj, name, *value)
         else:
             alike = type(cls.__name__, (), {})()

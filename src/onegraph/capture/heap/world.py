@@ -26,6 +26,7 @@ from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.source import CellOf, DictOf, Globals, Item, Source, TypeOf, member_at
+from onegraph.capture.heap.gradients import Gradients
 from onegraph.capture.heap.iterator_reads import Draws
 from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
@@ -85,6 +86,7 @@ class World(Namespaces, Keys):
         self.made_classes: dict[int, Any] = {}
         #: What the program has set on tensors that the graph makes, by the identity of these.
         self.tensor_names: dict[int, dict[str, Any]] = {}
+        self.gradients = Gradients()
         #: Whether native code would change objects that a class has as its special methods.
         self.is_stateful = StatefulClasses(self.made_classes)
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
@@ -107,6 +109,7 @@ class World(Namespaces, Keys):
         for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin, self.type_at):
             made.clear()
         self.tensor_names.clear()
+        self.gradients.clear()
         self.draws = Draws()
         self._keep.clear()
         self._observe = None
@@ -425,7 +428,7 @@ class World(Namespaces, Keys):
         """Whether the program has changed anything from outside, which waits for the end of the trace."""
         written = any(space.written for space in self.namespaces.values())
         changes = itertools.chain(self.changed(), self.changed_slots())
-        return written or bool(self.draws.made) or next(changes, None) is not None
+        return written or bool(self.draws.made or self.gradients.items()) or next(changes, None) is not None
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""

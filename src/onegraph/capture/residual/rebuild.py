@@ -284,6 +284,9 @@ class Rebuild:
                 statements.append(f"{self.const(descriptor)}.__delete__({target})")
             else:
                 statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")
+        for tensor, gradient in self.world.gradients.items():
+            target = self.source(self.world.origin[id(tensor)])
+            statements.append(f"{self.const(setattr)}({target}, 'grad', {self.value(gradient)})")
         for space in self.world.namespaces.values():
             for name, value in space.written.items():
                 statements.append(f"{self.const(space.real)}[{name!r}] = {self.value(value)}")

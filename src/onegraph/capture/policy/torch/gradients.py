@@ -1,4 +1,4 @@
-"""`torch.autograd.grad` in the graph: it differentiates what the graph has computed, so the call is a node.
+"""`torch.autograd.grad` and `backward` in the graph: they differentiate what it has computed, so a call is a node.
 
 What was computed outside has a history that the graph does not know. So the inputs of the graph that have
 gradients must be leaves, or the only input of the graph for which gradients are asked, where a gradient ends anyway.
@@ -7,35 +7,71 @@ gradients must be leaves, or the only input of the graph for which gradients are
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import GRADIENT_CALL, REQUIRES_GRAD, GraphBreak
+from onegraph.capture.breaks import BACKWARD_CALL, GRADIENT_CALL, REQUIRES_GRAD, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Attr
 from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor
 from onegraph.torchlib.pytree import leaves_of
+from onegraph.torchlib.transforms import accumulate
 
-_SIGNATURE = inspect.signature(torch.autograd.grad)
+_GRAD = inspect.signature(torch.autograd.grad)
+_BACKWARD = inspect.signature(torch.Tensor.backward)
+_BACKWARDS = inspect.signature(torch.autograd.backward)
+#: What looks at the gradients of a leaf.
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _RECORDING = inspect.signature(lambda self, requires_grad=True: None)
 
 
 @policy(torch.autograd.grad)
 def gradient_call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    given = _SIGNATURE.bind(*args, **kwargs).arguments
+    given = _GRAD.bind(*args, **kwargs).arguments
     outputs, asked = tensors_of(given["outputs"]), tensors_of(given["inputs"])
     if not any(map(is_functorch_wrapped_tensor, outputs)):
-        for tensor in outputs:
-            if not has_history(tensor):
-                raise GraphBreak(GRADIENT_CALL, name="torch.autograd.grad", what="torch.autograd.grad")
+        refused = partial(GraphBreak, GRADIENT_CALL, name="torch.autograd.grad", what="torch.autograd.grad")
+        require_computed_here(outputs, refused)
         known = [tensor for tensor in asked if tracer.recorder.is_input(tensor)]
         for each in tracer.recorder.inputs:
             if each.recorded and not (len(known) == 1 and each.fake is known[0]):
-                require_leaf(tracer, each)
+                require_leaf(tracer, each, refused)
     found: Any = tracer.run_native(torch.autograd.grad, args, kwargs)
     return found
+
+
+@policy(torch.Tensor.backward)
+def backward_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = _BACKWARD.bind(*args, **kwargs).arguments
+    gradient = given.pop("gradient", None)
+    tracer.call(torch.autograd.backward, (given.pop("self"), gradient), given)
+
+
+@policy(torch.autograd.backward)
+def backward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The gradients of all leaves, each of which is accumulated as eager does."""
+    given = _BACKWARDS.bind(*args, **kwargs).arguments
+    outputs = tensors_of(given["tensors"])
+    refused = partial(GraphBreak, BACKWARD_CALL, name="backward", what="backward")
+    for option in ("create_graph", "inputs", "grad_variables"):
+        if given.get(option):
+            raise refused(why=f"with {option}")
+    require_computed_here(outputs, refused)
+    leaves = [each for each in tracer.recorder.inputs if each.recorded]
+    if not leaves or any(map(is_functorch_wrapped_tensor, outputs)):
+        raise refused(why="of what was computed from no leaf")
+    for each in leaves:
+        require_leaf(tracer, each, refused)
+    fakes = [each.fake for each in leaves]
+    options = {"retain_graph": bool(given.get("retain_graph")), "allow_unused": True}
+    found = tracer.run_native(torch.autograd.grad, (outputs, fakes, given.get("grad_tensors")), options)
+    for leaf, gradient in zip(fakes, found, strict=True):
+        if gradient is not None:
+            tracer.call(accumulate, (leaf, gradient), {})
 
 
 @policy(torch.Tensor.requires_grad_)
@@ -63,14 +99,19 @@ def has_history(tensor: torch.Tensor) -> bool:
         return tensor.grad_fn is not None
 
 
-def require_leaf(tracer: Tracing, each: Any) -> None:
-    """Guard that an input is a leaf that no hook looks at; break the graph if it is not."""
-    world, real = tracer.world, each.example
+def require_computed_here(outputs: list[torch.Tensor], refused: Callable[..., GraphBreak]) -> None:
+    """Raise the graph break of what has no history in the graph."""
+    if not all(map(has_history, outputs)):
+        raise refused(why="of what was computed outside")
+
+
+def require_leaf(tracer: Tracing, each: Any, refused: Callable[..., GraphBreak]) -> None:
+    """Guard that an input is a leaf that no hook looks at; raise the graph break if it is not."""
+    real, origin = each.example, tracer.world.origin[id(each.fake)]
     with DisableTorchFunction():
-        hooks = real._backward_hooks
-        known = real.is_leaf and not hooks
-    if not known:
-        raise GraphBreak(GRADIENT_CALL, name="torch.autograd.grad", what="torch.autograd.grad")
-    origin = world.origin[id(each.fake)]
-    world.admit(True, Attr(origin, "is_leaf"))
-    world.admit(hooks, Attr(origin, "_backward_hooks"))
+        facts = {name: getattr(real, name) for name in ("is_leaf", *HOOKS)}
+    if not facts.pop("is_leaf") or any(facts.values()):
+        raise refused(why=f"through the input {each.name}, which was computed outside or has hooks")
+    tracer.world.admit(True, Attr(origin, "is_leaf"))
+    for name, hooks in facts.items():
+        tracer.world.admit(hooks, Attr(origin, name))

@@ -45,7 +45,6 @@ breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, t
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
-breaks(b.BACKWARD_CALL, torch.autograd.backward, torch.Tensor.backward)
 breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
 breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
