@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
-from onegraph.torchlib.aten import OpOverload, has_effect, may_view
+from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view
+from onegraph.torchlib.graph import CHECKPOINT
 
 aten = torch.ops.aten
 
@@ -53,6 +55,16 @@ def is_cheap(node: Node) -> bool:
 def can_repeat(node: Node) -> bool:
     """May it be computed again, whatever it costs?"""
     return node.op == "call_function" and not has_effect(node.target)
+
+
+def is_checkpointed(node: Node) -> bool:
+    """Is it to be computed again because the program says so?"""
+    return CHECKPOINT in node.meta and can_repeat(node) and not is_random(node.target)
+
+
+def is_end_of_checkpoint(node: Node) -> bool:
+    """Does what is behind a checkpoint use it?"""
+    return any(user.meta.get(CHECKPOINT) != node.meta[CHECKPOINT] for user in node.users if IS_FORWARD in user.meta)
 
 
 def work_per_byte(node: Node) -> float:

@@ -25,7 +25,18 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from onegraph.autograd.costs import PRODUCTS, bytes_of, can_repeat, cost_of, is_cheap, is_number, is_work, work_per_byte
+from onegraph.autograd.costs import (
+    PRODUCTS,
+    bytes_of,
+    can_repeat,
+    cost_of,
+    is_cheap,
+    is_checkpointed,
+    is_end_of_checkpoint,
+    is_number,
+    is_work,
+    work_per_byte,
+)
 from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input
@@ -313,8 +324,12 @@ def minimum_cut(
 
     region = ancestors(needed)
     calls = {node for node in region if node.op == "call_function" and not is_cheap(node)}
-    roots = {node for node in region if node.op == "placeholder"} | calls.difference(again)
     costs = {node: 0 if node in free else cost_of(node) for node in region}
+    inside = {node for node in region if is_checkpointed(node)}
+    ends = {n if costs[n] is not None else owner_of(n)[0] for n in inside if is_end_of_checkpoint(n)}
+    ends = {node for node in ends & inside if costs[node] is not None}
+    costs |= {node: cost * CHECKPOINTED for node in inside - ends if (cost := costs[node])}
+    roots = {node for node in region if node.op == "placeholder"} | calls.difference(again, inside) | ends
     lasting = outlasting(region)
     kept = roots & set(needed)  # there is no choice about these, nor about what only they lead to
     flow: Any = networkx.DiGraph()
@@ -340,14 +355,16 @@ def minimum_cut(
         raise CompileError("partition", "the backward pass needs a value that cannot be kept") from None
     if any(costs[node] is None for node in kept):
         raise CompileError("partition", "the backward pass needs a value that cannot be kept")
-    inside = {node for node in reached if node in roots or (node, "in") in near}
-    return kept | {node for node in inside if node in needed or (node, "out") not in near}
+    near_in = {node for node in reached if node in roots or (node, "in") in near}
+    return kept | {node for node in near_in if node in needed or (node, "out") not in near}
 
 
 SOURCE, SINK = "source", "sink"
 #: What a byte costs that is in memory anyway: one of cheap work is written for the backward pass alone, unless it is
 #: used behind a product of matrices once more. That one is preferred, since nothing is left to compute again.
 STORED = 64
+#: What a byte inside of a checkpoint costs more: it is kept only if nothing else is possible.
+CHECKPOINTED = 1 << 20
 
 
 def outlasting(region: Collection[Node]) -> set[Node]:

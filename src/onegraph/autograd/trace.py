@@ -29,13 +29,16 @@ from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import FakeMode, FakeTensor
-from onegraph.torchlib.graph import LazyGraphModule
+from onegraph.torchlib.graph import CHECKPOINT, LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
 from onegraph.torchlib.primals import is_one_of_several, is_plain_view, set_version
 from onegraph.torchlib.private import increment_version
 from onegraph.torchlib.recorder import Rule
 from onegraph.torchlib.state import GlobalState
 from onegraph.torchlib.strides import is_certainly_dense
+
+#: What aten nodes keep of the nodes of the captured graph: the line of the program, and whether a checkpoint is around.
+STAMPED = ("location", CHECKPOINT)
 
 
 def trace(
@@ -126,7 +129,7 @@ def run(
         return torch.fx.map_arg(argument, environment.__getitem__)
 
     for node in module.graph.nodes:
-        recorder.location = node.meta.get("location")
+        recorder.stamp = {name: node.meta[name] for name in STAMPED if name in node.meta}
         match node.op:
             case "placeholder":
                 environment[node] = next(remaining)
@@ -148,7 +151,7 @@ def run(
                 submodule = module.get_submodule(node.target)
                 environment[node] = call_composite(recorder.fake, submodule, *value(node.args), **value(node.kwargs))
             case "output":
-                recorder.location = None
+                recorder.stamp = {}
                 (results,) = value(node.args)
                 return results if isinstance(results, (tuple, list)) else (results,)
     raise CompileError("functionalize", "the captured graph has no output")

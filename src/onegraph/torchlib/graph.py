@@ -11,7 +11,10 @@ from onegraph.base.gone import when_gone
 from onegraph.torchlib import private
 from onegraph.torchlib.private import LazyGraphModule
 
-__all__ = ["LazyGraphModule", "release_source"]
+__all__ = ["CHECKPOINT", "LazyGraphModule", "release_source"]
+
+#: In the `meta` of nodes that a checkpoint of the program has around it: which one.
+CHECKPOINT = "checkpoint"
 
 
 def release_source(module: torch.fx.GraphModule) -> None:

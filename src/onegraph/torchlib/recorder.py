@@ -37,7 +37,7 @@ class AtenRecorder(TorchDispatchMode):
         self.rules = rules
         self.graph = Graph()
         self.constants: dict[str, Tensor] = {}
-        self.location: object = None  # stamped on every node: the user's line
+        self.stamp: dict[str, object] = {}  # what is said of the calls that are recorded now, in the `meta` of nodes
         self._nodes: dict[int, Node] = {}
         self._alive: list[Any] = []  # `_nodes` is keyed by id
         self._symbols: dict[Index, Node] = {}
@@ -79,8 +79,7 @@ class AtenRecorder(TorchDispatchMode):
         """A node that calls `op`; arguments may be tensors, symbolic numbers or nodes."""
         node = self.graph.call_function(op, self.as_argument(args), self.as_argument(dict(kwargs)))
         node.meta["val"] = value
-        if self.location is not None:
-            node.meta["location"] = self.location
+        node.meta.update(self.stamp)
         return node
 
     def as_argument(self, value: Any) -> Any:

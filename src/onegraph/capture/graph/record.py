@@ -46,6 +46,7 @@ from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
+from onegraph.torchlib.graph import CHECKPOINT
 from onegraph.torchlib.histories import storage_of, version_of
 from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
@@ -99,6 +100,8 @@ class Recorder(TorchFunctionMode):
         self.takes_numbers: Callable[[], bool] = lambda: False
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
         self.copied = CopiedItems()
+        #: The checkpoint that runs now, if any.
+        self.checkpoint: int | None = None
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -310,6 +313,8 @@ class Recorder(TorchFunctionMode):
         kind, target, node_args = self._spelling(func, args)
         node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
         node.meta["location"] = self._locate()
+        if self.checkpoint is not None:
+            node.meta[CHECKPOINT] = self.checkpoint
         self.bind_result(node, result)
 
     def bind_result(self, node: torch.fx.Node, result: Any) -> None:

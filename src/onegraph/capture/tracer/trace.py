@@ -45,6 +45,7 @@ from onegraph.capture.policy.python import (
 )
 from onegraph.capture.policy.python.messages import check_logged, message_rows
 from onegraph.capture.policy.torch import (
+    checkpoints,
     contexts,
     custom_functions,
     gradients,
@@ -88,6 +89,7 @@ from onegraph.torchlib.state import GlobalState, surely
 POLICIES = (
     builtins,
     calculations,
+    checkpoints,
     classes,
     contexts,
     copies,
