@@ -24,6 +24,7 @@ from torch._C import (
 )
 from torch._C import _DisableTorchDispatch as DisableTorchDispatch
 from torch._decomp import decomposition_table, meta_table
+from torch._functorch import predispatch as _predispatch
 from torch._functorch import pyfunctorch
 from torch._library import fake_impl
 from torch._library import utils as library_utils
@@ -349,29 +350,32 @@ VMAP = feature(
     add_native="torch._C._functorch._add_batch_dim",
     remove_native="torch._C._functorch._remove_batch_dim",
 )
-#: torch.func's derivatives: their levels, what lifts a tensor to one and takes it down, and dual numbers.
+#: torch.func's derivatives: their levels, what lifts a tensor to one and takes it down, and the parts of them that are
+#: in Python. Before torch 2.13 the first four names are those of the native functions.
 TRANSFORMS = feature(
     "torch.func's derivatives break the graph",
-    enter_grad="torch._C._functorch._grad_increment_nesting",
-    leave_grad="torch._C._functorch._grad_decrement_nesting",
-    enter_jvp="torch._functorch.predispatch._jvp_increment_nesting",
-    leave_jvp="torch._functorch.predispatch._jvp_decrement_nesting",
+    enter_grad="torch._functorch.eager_transforms._grad_increment_nesting",
+    leave_grad="torch._functorch.eager_transforms._grad_decrement_nesting",
+    enter_jvp="torch._functorch.eager_transforms._jvp_increment_nesting",
+    leave_jvp="torch._functorch.eager_transforms._jvp_decrement_nesting",
+    lower="torch._functorch.eager_transforms._unwrap_for_grad",
     enter_jvp_native="torch._C._functorch._jvp_increment_nesting",
     leave_jvp_native="torch._C._functorch._jvp_decrement_nesting",
-    lift="torch._C._functorch._wrap_for_grad",
-    lower="torch._functorch.predispatch._unwrap_for_grad",
     lower_native="torch._C._functorch._unwrap_for_grad",
+    lift="torch._C._functorch._wrap_for_grad",
     record="torch._functorch.eager_transforms._set_tensor_requires_grad",
     records="torch._C._functorch.get_inplace_requires_grad_allowed",
     may_record="torch._C._functorch.set_inplace_requires_grad_allowed",
     gradients="torch._functorch.eager_transforms._autograd_grad",
-    enter_dual="torch._functorch.predispatch._enter_dual_level",
-    leave_dual="torch._functorch.predispatch._exit_dual_level",
-    make_dual="torch._functorch.predispatch._make_dual",
-    unpack_dual="torch._functorch.predispatch._unpack_dual",
-    make_dual_native="torch._VF._make_dual",
-    unpack_dual_native="torch._VF._unpack_dual",
+    basis="torch._functorch.eager_transforms._chunked_standard_basis_for_",
 )
+#: The Python functions around native ones of torch 2.13 and later; before it these are called themselves.
+_around = vars(_predispatch)
+enter_dual: Callable[..., int] = _around.get("_enter_dual_level", enter_dual_level)
+leave_dual: Callable[..., None] = _around.get("_exit_dual_level", leave_dual_level)
+make_dual_native, unpack_dual_native = torch._VF._make_dual, torch._VF._unpack_dual
+make_dual: Callable[..., Any] = _around.get("_make_dual", make_dual_native)
+unpack_dual: Callable[..., Any] = _around.get("_unpack_dual", unpack_dual_native)
 vmap_impl = optional("torch._functorch.vmap.vmap_impl", "it is interpreted")
 
 #: Which library computes a convolution, and in which order of memory.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +50,22 @@ def gradients(
         allow_unused=True,
     )
     return tuple([torch.zeros_like(each) if grad is None else grad for each, grad in zip(inputs, found, strict=True)])
+
+
+def standard_basis(
+    tensors: Sequence[torch.Tensor], counts: Sequence[int], chunk_size: int | None = None
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """The rows of an identity matrix, so many at a time. Its columns are the elements of the tensors, as they lie."""
+    total = sum(counts)
+    step = total if chunk_size is None else chunk_size
+    for first in (0,) if chunk_size is None else range(0, total, chunk_size):
+        rows, column, parts = min(step, total - first), 0, []
+        for tensor, count in zip(tensors, counts, strict=True):
+            part = tensor.new_zeros(rows, count)
+            part.diagonal(first - column).fill_(1)
+            parts.append(part.view(rows, *tensor.shape))
+            column += count
+        yield tuple(parts)
 
 
 def derivative_at(func: Callable[..., Any], primals: tuple[Any, ...]) -> Callable[..., Any]:

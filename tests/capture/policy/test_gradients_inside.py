@@ -82,6 +82,12 @@ def leaf_that_leaves(x: torch.Tensor) -> Any:
     return z, (z * z).sum()
 
 
+def gradient_of_a_leaf_that_leaves(x: torch.Tensor) -> Any:
+    w = torch.ones(3, requires_grad=True)
+    (w * x.detach()).sum().backward()
+    return w, w.grad + 1, x + 1
+
+
 def under_no_grad(x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad(), torch.enable_grad():
         z = x.detach().requires_grad_()
@@ -142,7 +148,7 @@ def set_by_hand(x: torch.Tensor) -> torch.Tensor:
 
 PROGRAMS: tuple[Callable[..., Any], ...] = (
     penalty, penalty_of_mixture, second_derivatives, product, kept, result_that_is_kept, of_intermediate, of_part,
-    of_what_was_written, leaf_that_leaves, under_no_grad, backward, backward_twice, backward_kept, of_expanded,
+    of_what_was_written, leaf_that_leaves, gradient_of_a_leaf_that_leaves, under_no_grad, backward, backward_twice, backward_kept, of_expanded,
     shared_between_leaves, cleared, set_by_hand, used_up, backward_used_up, result_of_used_up, backward_of_a_result,
 )  # fmt: skip
 
@@ -158,6 +164,7 @@ def outcome(function: Callable[..., Any]) -> list[Any]:
         try:
             results = [each for each in tree_leaves(function(x)) if each is not None]
             found += [*results, *([each.requires_grad, each.is_leaf] for each in results)]
+            found += [each.grad.clone() for each in results if each.is_leaf and each.grad is not None]
             for each in results:
                 if each.requires_grad:
                     each.sum().backward()

@@ -197,7 +197,7 @@ def is_library(module: str) -> bool:
 
 #: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients
 #: have a policy of their own; tracing itself has modes of torch functions.)
-SETS = re.compile(r"_?set_(?!grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
+SETS = re.compile(r"_?set_(?!(fwd_)?grad_enabled|conj|neg|tensor_metadata|torch_function_state|dispatch_mode)\w+")
 #: What torch calls that which seeds, saves and sets random numbers, for all devices.
 RANDOM_STATE = re.compile(r"(manual_|initial_)?seed(_all)?|\w*rng_state\w*|\w+_rng|default_generators?|Generator")
 

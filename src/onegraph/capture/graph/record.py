@@ -158,6 +158,13 @@ class Recorder(TorchFunctionMode):
         """The inputs that share the storage of a tensor, or have a part of it."""
         return self._inputs_on.get(storage_of(tensor), [])
 
+    def made_leaves(self) -> list[torch.Tensor]:
+        """The tensors that the graph has made for which gradients are recorded from there on."""
+        with DisableTorchFunction():
+            found = {id(value): value for value in self._keep if isinstance(value, torch.Tensor)}
+            leaves = [value for value in found.values() if value.requires_grad and value.is_leaf]
+        return [value for value in leaves if not self.is_input(value)]
+
     def has_recorded_input(self) -> bool:
         """Whether gradients are recorded for any of the inputs."""
         return any(given.recorded for given in self.inputs)

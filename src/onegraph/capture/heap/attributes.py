@@ -426,7 +426,7 @@ class Attributes(Machine):
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
         is_field = self._is_field(cls, name)
-        if name == "grad" and value and self.world.real(obj) is not obj:
+        if name == "grad" and value:
             self.world.gradients[obj] = value[0]
         elif name in ("grad", "requires_grad") or (is_field and not value):
             raise GraphBreak(GRAD_WRITE, name=name)

@@ -26,6 +26,7 @@ import torch
 
 from onegraph.base.gone import when_gone
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
+from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.guards.source import (
     Arg,
@@ -252,6 +253,9 @@ class Rebuild:
         self.outputs.append(node)
         name = f"o{len(self.outputs) - 1}_"
         self.remember(value, name)
+        gradient = self.world.gradients.read(value, "grad")
+        if gradient is not NULL:
+            self.lines.append(f"{self.const(setattr)}({name}, 'grad', {self.value(gradient)})")
         for attribute, held in self.world.tensor_names.get(id(value), {}).items():
             self.lines.append(f"{self.const(setattr)}({name}, {attribute!r}, {self.value(held)})")
         return name
@@ -285,6 +289,8 @@ class Rebuild:
             else:
                 statements.append(f"{self.const(descriptor)}.__set__({target}, {self.value(value)})")
         for tensor, gradient in self.world.gradients.items():
+            if id(tensor) not in self.world.origin:
+                continue  # one that the graph makes is given it where it is made
             target = self.source(self.world.origin[id(tensor)])
             statements.append(f"{self.const(setattr)}({target}, 'grad', {self.value(gradient)})")
         for space in self.world.namespaces.values():

@@ -61,15 +61,15 @@ def backward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         if given.get(option):
             raise refused(why=f"with {option}")
     require_computed_here(outputs, refused)
-    leaves = [each for each in tracer.recorder.inputs if each.recorded]
+    inputs = [each for each in tracer.recorder.inputs if each.recorded]
+    for each in inputs:
+        require_leaf(tracer, each, refused)
+    leaves = [*(each.fake for each in inputs), *tracer.recorder.made_leaves()]
     if not leaves or any(map(is_functorch_wrapped_tensor, outputs)):
         raise refused(why="of what was computed from no leaf")
-    for each in leaves:
-        require_leaf(tracer, each, refused)
-    fakes = [each.fake for each in leaves]
     options = {"retain_graph": bool(given.get("retain_graph")), "allow_unused": True}
-    found = tracer.run_native(torch.autograd.grad, (outputs, fakes, given.get("grad_tensors")), options)
-    for leaf, gradient in zip(fakes, found, strict=True):
+    found = tracer.run_native(torch.autograd.grad, (outputs, leaves, given.get("grad_tensors")), options)
+    for leaf, gradient in zip(leaves, found, strict=True):
         if gradient is not None:
             tracer.call(accumulate, (leaf, gradient), {})
 

@@ -19,13 +19,19 @@ from onegraph.torchlib.private import (
     TRANSFORMS,
     VMAP,
     DisableTorchFunction,
+    enter_dual,
     enter_dual_level,
+    leave_dual,
     leave_dual_level,
+    make_dual,
+    make_dual_native,
     record_forward,
+    unpack_dual,
+    unpack_dual_native,
     vmap_impl,
 )
 from onegraph.torchlib.pytree import leaves_of
-from onegraph.torchlib.transforms import derivative_at, differentiable, gradients
+from onegraph.torchlib.transforms import derivative_at, differentiable, gradients, standard_basis
 
 if not VMAP.is_there:
     breaks(FUNCTION_TRANSFORM, torch.vmap, vmap_impl)
@@ -135,6 +141,12 @@ def take_gradients(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     return tracer.call(gradients, args, kwargs)
 
 
+@policy(TRANSFORMS.basis)
+def basis_of(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch's own, before 2.13, counts in a tensor."""
+    return tracer.call(standard_basis, args, kwargs)
+
+
 @policy(torch.func.linearize)
 def linearized(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch's own captures a graph, which tracing does anyway; what that depends on is constant in it."""
@@ -166,8 +178,8 @@ def without_hooks(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 # ---- dual numbers ----------------------------------------------------------------------------------------------------
 
 
-@policy(TRANSFORMS.enter_dual)
-def enter_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+@policy(enter_dual, enter_dual_level)
+def dual_entered(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     if not tracer.open_levels:
         raise GraphBreak(GRADIENT_CALL, name="forward_ad.enter_dual_level", what="forward_ad.enter_dual_level")
     level: int = enter_dual_level()
@@ -175,20 +187,20 @@ def enter_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return level
 
 
-@policy(TRANSFORMS.leave_dual)
-def leave_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+@policy(leave_dual, leave_dual_level)
+def dual_left(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     leave_dual_level(*args, **kwargs)
     tracer.recorder.graph.call_function(leave_dual_level, args, kwargs)
 
 
-@policy(TRANSFORMS.make_dual)
-def make_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.run_native(TRANSFORMS.make_dual_native, args, kwargs)
+@policy(make_dual)
+def dual_made(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.run_native(make_dual_native, args, kwargs)
 
 
-@policy(TRANSFORMS.unpack_dual)
-def unpack_dual(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tracer.run_native(TRANSFORMS.unpack_dual_native, args, kwargs)
+@policy(unpack_dual)
+def dual_unpacked(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.run_native(unpack_dual_native, args, kwargs)
 
 
 @policy(record_forward)
