@@ -148,7 +148,8 @@ def set_by_hand(x: torch.Tensor) -> torch.Tensor:
 
 PROGRAMS: tuple[Callable[..., Any], ...] = (
     penalty, penalty_of_mixture, second_derivatives, product, kept, result_that_is_kept, of_intermediate, of_part,
-    of_what_was_written, leaf_that_leaves, gradient_of_a_leaf_that_leaves, under_no_grad, backward, backward_twice, backward_kept, of_expanded,
+    of_what_was_written, leaf_that_leaves, gradient_of_a_leaf_that_leaves,
+    under_no_grad, backward, backward_twice, backward_kept, of_expanded,
     shared_between_leaves, cleared, set_by_hand, used_up, backward_used_up, result_of_used_up, backward_of_a_result,
 )  # fmt: skip
 
