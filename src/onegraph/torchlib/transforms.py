@@ -77,11 +77,16 @@ def derivative_at(func: Callable[..., Any], primals: tuple[Any, ...]) -> Callabl
     return derivative
 
 
-def accumulate(leaf: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Add to the gradient of a leaf. It lies in memory as the leaf does, and is nobody else's."""
+def accumulate(leaf: torch.Tensor, gradient: torch.Tensor, is_dense: bool) -> None:
+    """Add to the gradient of a leaf, as autograd does: it lies in memory as the leaf does, and is nobody else's.
+
+    `is_dense` says whether the elements of the leaf are all at places of their own, without gaps.
+    """
     with torch.no_grad():
-        if leaf.grad is None:
+        if leaf.grad is None and is_dense:
             leaf.grad = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
             leaf.grad.copy_(gradient)
+        elif leaf.grad is None:
+            leaf.grad = gradient.clone(memory_format=torch.contiguous_format)
         else:
             leaf.grad += gradient

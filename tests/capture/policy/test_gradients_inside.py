@@ -224,6 +224,30 @@ def test_inputs_that_were_computed_are_told_from_leaves() -> None:
     assert torch.equal(compiled(w * w, w), torch.full((3,), 12.0))  # through what was computed outside
 
 
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        lambda: torch.randn(4, 6).t(),
+        lambda: torch.randn(4, 6)[:, ::2],
+        lambda: torch.randn(6).expand(4, 6),
+        lambda: torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+        lambda: torch.randn(()),
+    ],
+    ids=["transposed", "with gaps", "expanded", "channels last", "no dimensions"],
+)
+def test_gradients_lie_as_eagers(leaf: Callable[[], torch.Tensor]) -> None:
+    def step(x: torch.Tensor) -> None:
+        (x * x).sum().backward()
+
+    one = leaf().detach().requires_grad_()
+    other = one.detach().requires_grad_()
+    for _ in range(2):
+        onegraph.compile(step, fullgraph=True)(one)
+        step(other)
+        assert torch.equal(one.grad, other.grad)
+        assert one.grad.stride() == other.grad.stride()
+
+
 def test_the_only_input_that_is_asked_for_need_not_be_a_leaf() -> None:
     x = torch.ones(3, requires_grad=True)
     with Watch() as watch:

@@ -19,6 +19,7 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Attr
 from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor
 from onegraph.torchlib.pytree import leaves_of
+from onegraph.torchlib.strides import is_certainly_dense
 from onegraph.torchlib.transforms import accumulate
 
 _GRAD = inspect.signature(torch.autograd.grad)
@@ -71,7 +72,9 @@ def backward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     found = tracer.run_native(torch.autograd.grad, (outputs, leaves, given.get("grad_tensors")), options)
     for leaf, gradient in zip(leaves, found, strict=True):
         if gradient is not None:
-            tracer.call(accumulate, (leaf, gradient), {})
+            with DisableTorchFunction():
+                is_dense = is_certainly_dense(leaf)
+            tracer.call(accumulate, (leaf, gradient, is_dense), {})
 
 
 @policy(torch.Tensor.requires_grad_)
