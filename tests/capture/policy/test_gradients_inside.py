@@ -206,6 +206,31 @@ def test_leaves_with_hooks_break_the_graph() -> None:
     assert len(seen) == 1
 
 
+def test_inputs_of_a_backward_pass_break_the_graph() -> None:
+    def step(x: torch.Tensor, w: torch.Tensor) -> None:
+        (x * w).sum().backward(inputs=w)
+
+    x, w = (torch.ones(3, requires_grad=True) for _ in range(2))
+    with Watch() as watch:
+        onegraph.compile(step)(x, w)
+    assert [event.reason for event in watch.of(GraphBroken)] == ["call of backward with inputs"]
+    assert x.grad is None
+    assert torch.equal(w.grad, torch.ones(3))
+
+
+def test_a_hook_that_comes_later_is_seen() -> None:
+    def step(x: torch.Tensor) -> None:
+        (x * x).sum().backward()
+
+    compiled, x, seen = onegraph.compile(step), torch.ones(3, requires_grad=True), []  # type: ignore[var-annotated]
+    x.register_hook(seen.append).remove()
+    compiled(x)
+    x.register_hook(seen.append)
+    compiled(x)
+    assert len(seen) == 1
+    assert torch.equal(x.grad, torch.full((3,), 4.0))
+
+
 def test_inputs_that_were_computed_are_told_from_leaves() -> None:
     def step(x: torch.Tensor) -> None:
         (x * x).sum().backward()

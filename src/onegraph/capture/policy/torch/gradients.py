@@ -59,7 +59,8 @@ def backward(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     outputs = tensors_of(given["tensors"])
     refused = partial(GraphBreak, BACKWARD_CALL, name="backward", what="backward")
     for option in ("create_graph", "inputs", "grad_variables"):
-        if given.get(option):
+        value = given.get(option)
+        if value is not None and value is not False:
             raise refused(why=f"with {option}")
     require_computed_here(outputs, refused)
     inputs = [each for each in tracer.recorder.inputs if each.recorded]
@@ -113,7 +114,7 @@ def require_leaf(tracer: Tracing, each: Any, refused: Callable[..., GraphBreak])
     real, origin = each.example, tracer.world.origin[id(each.fake)]
     with DisableTorchFunction():
         facts = {name: getattr(real, name) for name in ("is_leaf", *HOOKS)}
-    if not facts.pop("is_leaf") or any(facts.values()):
+    if not facts.pop("is_leaf") or any(hooks is not None for hooks in facts.values()):
         raise refused(why=f"through the input {each.name}, which was computed outside or has hooks")
     tracer.world.admit(True, Attr(origin, "is_leaf"))
     for name, hooks in facts.items():
