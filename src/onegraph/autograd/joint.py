@@ -130,8 +130,6 @@ def trace_joint(
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {n: value for n, value in returned.tensors.items() if is_followed(value, primals)}
                 results = list(followed.values())
-                if results:
-                    refuse_written_leaves(recorder, primals)
                 views = inner_views(call, outputs, primals, results)
                 shown = viewed_through(call, outputs, views, returned)
                 points = [*results, *views.values()]
@@ -354,14 +352,6 @@ def is_followed(result: Tensor, primals: Sequence[Any]) -> bool:
     if not any(result is value for value in primals):
         raise CompileError("joint graph", "a leaf that requires grad is made")
     return False
-
-
-def refuse_written_leaves(recorder: Functionalizer, primals: Sequence[Any]) -> None:
-    """Refuse writes to inputs that gradients were recorded for before: their histories are made by eager's writes."""
-    for value in primals:
-        if isinstance(value, Tensor) and value.is_leaf and value.requires_grad:
-            if recorder.value_of(value).family.version:
-                raise CompileError("joint graph", "an input that requires grad is written to")
 
 
 def refuse_unlike_captured(environment: Mapping[Node, Any]) -> None:
