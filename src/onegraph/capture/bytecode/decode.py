@@ -112,7 +112,7 @@ def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[
     x.names, x.consts, x.slots = code.co_names, code.co_consts, slot_names(code)
     x.cells = frozenset(code.co_cellvars + free_names(code))
     x.saved = frozenset(x.slots[arg] for _, _, opcode, arg in units if opcode == _AND_CLEAR)
-    x.keywords, x.previous = None, ""
+    x.keywords, x.previous, x.previous_arg = None, "", 0
     last = len(units) - 1
     for index, (start, offset, opcode, arg) in enumerate(units):
         reader = reader_of(_NAMES[opcode])
@@ -122,7 +122,7 @@ def _pieces(code: CodeType, units: list[tuple[int, int, int, int]]) -> Iterator[
         x.next = offset + 2 + 2 * _CACHES[opcode]
         x.following = _NAMES[units[index + 1][2]] if index < last else ""
         yield start, offset, reader(x)
-        x.previous = _NAMES[opcode]
+        x.previous, x.previous_arg = _NAMES[opcode], arg
 
 
 def decode_once(code: CodeType) -> Bytecode:

@@ -39,8 +39,15 @@ def _push_null(x: Operand) -> Pieces:
     return () if x.following == "CALL_FUNCTION_EX" else (("PUSH_NULL", None, None),)
 
 
+def _load_global(x: Operand) -> Pieces:
+    """One that also pushes a NULL is the function of a call, or the positional arguments of one without others."""
+    load = ("LOAD_GLOBAL", x.names[x.arg >> 1], None)
+    return (load, ("PUSH_NULL", None, None)) if x.arg & 1 and x.following != "CALL_FUNCTION_EX" else (load,)
+
+
 def _call_function_ex(x: Operand) -> Pieces:
-    return (("CALL_FUNCTION_EX", x.previous != "PUSH_NULL", None),)
+    has_null = x.previous == "PUSH_NULL" or x.previous == "LOAD_GLOBAL" and x.previous_arg & 1
+    return (("CALL_FUNCTION_EX", not has_null, None),)
 
 
 def _pop_iter(x: Operand) -> Pieces:
@@ -66,6 +73,7 @@ READ: dict[str, Reader] = py313.READ | {
     "POP_ITER": _pop_iter,
     "NOT_TAKEN": rows.nothing,
     "PUSH_NULL": _push_null,
+    "LOAD_GLOBAL": _load_global,
     "CALL_FUNCTION_EX": _call_function_ex,
     "BUILD_INTERPOLATION": _interpolation,
     "WITH_EXCEPT_START": _with_except_start,

@@ -20,11 +20,15 @@ Pieces = tuple[Piece, ...]
 class Operand:
     """A native instruction's argument and what it may refer to. Labels are byte offsets, or `send_label` of them."""
 
-    __slots__ = ("arg", "cells", "consts", "following", "keywords", "names", "next", "previous", "saved", "slots")
+    __slots__ = (
+        "arg", "cells", "consts", "following", "keywords", "names", "next", "previous", "previous_arg", "saved",
+        "slots",
+    )  # fmt: skip
 
     arg: int
     next: int  # offset of the following instruction
     previous: str  # native name of the preceding instruction
+    previous_arg: int
     following: str  # and of the following one
     keywords: tuple[str, ...] | None  # argument names that were read and belong to the next call
     names: tuple[str, ...]

@@ -12,6 +12,19 @@ import types
 from capture.interp.programs import program
 
 
+POSITIONAL = (1, 2)
+KEYWORDS = {"d": 4}
+
+
+def collected(*args, **kw):
+    return args, kw
+
+
+@program
+def globals_as_arguments():
+    return collected(*POSITIONAL), collected(**KEYWORDS), collected(*POSITIONAL, **KEYWORDS), collected(0, *POSITIONAL)
+
+
 @program
 def calling_conventions():
     def f(a, b=2, /, c=3, *args, d, e=5, **kw):
