@@ -130,6 +130,7 @@ def trace_joint(
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {n: value for n, value in returned.tensors.items() if is_followed(value, primals)}
                 results = list(followed.values())
+                refuse_uncounted_writes(recorder, call, primals)
                 views = inner_views(call, outputs, primals, results)
                 shown = viewed_through(call, outputs, views, returned)
                 points = [*results, *views.values()]
@@ -340,6 +341,14 @@ def refuse_without_gradients(halves: Sequence[Half], missing: Collection[int]) -
     """Refuse graphs that have results of which no input gets a gradient: their node would have no history."""
     if not missing and not all(any(half.gradients) for half in halves if half.cut is None):
         raise CompileError("joint graph", "a result gives no gradient to any input")
+
+
+def refuse_uncounted_writes(recorder: Functionalizer, call: CallSpec, primals: Sequence[Any]) -> None:
+    """Refuse writes to leaves through their `data`, with which what eager has kept for its backward pass changes."""
+    for mutation in call.mutations:
+        value = primals[mutation.input]
+        if value.is_leaf and value.requires_grad and recorder.value_of(value).family.version != mutation.writes:
+            raise CompileError("joint graph", "an input that requires grad is written to through its data")
 
 
 def is_followed(result: Tensor, primals: Sequence[Any]) -> bool:

@@ -94,6 +94,13 @@ def under_no_grad(x: torch.Tensor) -> torch.Tensor:
         return grad(z.sin().sum(), z)[0]
 
 
+def written_through_data(x: torch.Tensor) -> Any:
+    """What was kept of the parameter has changed with it."""
+    y = LAYER(x).tanh().sum()
+    LAYER.weight.data.mul_(0.5)
+    return grad(y, x)
+
+
 def backward(x: torch.Tensor) -> torch.Tensor:
     loss = LAYER(x).pow(2).mean()
     loss.backward()
@@ -149,7 +156,7 @@ def set_by_hand(x: torch.Tensor) -> torch.Tensor:
 PROGRAMS: tuple[Callable[..., Any], ...] = (
     penalty, penalty_of_mixture, second_derivatives, product, kept, result_that_is_kept, of_intermediate, of_part,
     of_what_was_written, leaf_that_leaves, gradient_of_a_leaf_that_leaves,
-    under_no_grad, backward, backward_twice, backward_kept, of_expanded,
+    under_no_grad, written_through_data, backward, backward_twice, backward_kept, of_expanded,
     shared_between_leaves, cleared, set_by_hand, used_up, backward_used_up, result_of_used_up, backward_of_a_result,
 )  # fmt: skip
 
