@@ -16,7 +16,6 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 
-_CHECKPOINT = inspect.unwrap(checkpoint.checkpoint)
 _SEQUENTIAL = inspect.unwrap(checkpoint.checkpoint_sequential)
 #: The options with which a checkpoint is what it is without them.
 PLAIN = {"context_fn": checkpoint.noop_context_fn, "debug": False, "preserve_rng_state": True}

@@ -11,6 +11,7 @@ import contextlib
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from onegraph.capture.breaks import FUNCTION_TRANSFORM, GRADIENT_CALL, SAVED_TENSOR_HOOKS, GraphBreak
 from onegraph.capture.calls.registry import breaks, policy
@@ -178,10 +179,26 @@ def without_hooks(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 # ---- dual numbers ----------------------------------------------------------------------------------------------------
 
 
+def _in_transforms_only(function: Any) -> None:
+    """What is open outside of a transform is open behind a break, too: such a call runs for real, as a whole."""
+
+    @policy(function)
+    def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if tracer.open_levels:
+            return tracer.interpret(function, args, kwargs)
+        name = f"forward_ad.{function.__qualname__}"
+        raise GraphBreak(GRADIENT_CALL, name=name, what=name, why="outside of a transform of torch.func")
+
+
+for _function in (
+    forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual,
+    forward_ad.dual_level.__enter__, forward_ad.dual_level.__exit__,
+):  # fmt: skip
+    _in_transforms_only(_function)
+
+
 @policy(enter_dual, enter_dual_level)
 def dual_entered(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    if not tracer.open_levels:
-        raise GraphBreak(GRADIENT_CALL, name="forward_ad.enter_dual_level", what="forward_ad.enter_dual_level")
     level: int = enter_dual_level()
     tracer.recorder.graph.call_function(enter_dual_level)
     return level
