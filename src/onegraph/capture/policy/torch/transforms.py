@@ -197,14 +197,14 @@ for _function in (
     _in_transforms_only(_function)
 
 
-@policy(enter_dual, enter_dual_level)
+@policy(*{enter_dual, enter_dual_level})
 def dual_entered(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     level: int = enter_dual_level()
     tracer.recorder.graph.call_function(enter_dual_level)
     return level
 
 
-@policy(leave_dual, leave_dual_level)
+@policy(*{leave_dual, leave_dual_level})
 def dual_left(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     leave_dual_level(*args, **kwargs)
     tracer.recorder.graph.call_function(leave_dual_level, args, kwargs)
