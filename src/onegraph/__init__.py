@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from onegraph.capture.directives.hatches import graph_break as graph_break
     from onegraph.capture.directives.hatches import skip as skip
     from onegraph.capture.directives.hatches import skip_frame as skip_frame
+    from onegraph.capture.directives.numpy_functions import wrap_numpy as wrap_numpy
     from onegraph.capture.directives.stance import run as run
     from onegraph.capture.directives.stance import set_stance as set_stance
     from onegraph.capture.directives.treatment import allow_in_graph as allow_in_graph
@@ -106,6 +107,7 @@ _HOME = {
     "forbid_in_graph": "onegraph.capture.directives.treatment",
     "nonstrict_trace": "onegraph.capture.directives.treatment",
     "substitute_in_graph": "onegraph.capture.directives.treatment",
+    "wrap_numpy": "onegraph.capture.directives.numpy_functions",
     "run": "onegraph.capture.directives.stance",
     "set_stance": "onegraph.capture.directives.stance",
     "skip": "onegraph.capture.directives.hatches",

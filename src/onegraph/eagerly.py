@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -34,6 +35,34 @@ register_backend = lookup_backend = dont_skip_tracing = unchanged
 def substitute_in_graph(original: Any, **options: Any) -> Callable[[Any], Any]:
     decorator: Callable[[Any], Any] = unchanged()
     return decorator
+
+
+def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The program has imported what its tensors and arrays are of; here, where nothing may work, nobody does."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        numpy, torch = sys.modules["numpy"], sys.modules["torch"]
+
+        def array(value: Any) -> Any:
+            return value.numpy() if isinstance(value, torch.Tensor) else value
+
+        def tensor(value: Any) -> Any:
+            is_array = isinstance(value, numpy.ndarray | numpy.generic)
+            return torch.from_numpy(numpy.asarray(value)) if is_array else value
+
+        return mapped(tensor, fn(*mapped(array, args), **mapped(array, kwargs)))
+
+    return wrapper
+
+
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The same tuples, lists and dicts with `function(leaf)` in the place of each leaf."""
+    match value:
+        case tuple() | list():
+            return type(value)([mapped(function, item) for item in value])
+        case dict():
+            return {key: mapped(function, item) for key, item in value.items()}
+    return function(value)
 
 
 class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager in the spelling of a function

@@ -92,7 +92,7 @@ def custom_operator(spelling: Any) -> None:
     """tests/capture/directives/test_hatches_operators.py builds the C++ function of the page; this one is in C too."""
 
     def f(x):
-        return torch.from_numpy(np.square(x.numpy())) + 1
+        return torch.from_numpy(np.convolve(x.numpy(), np.ones(1))) + 1
 
     breaks(f, match="numpy", fullgraph=True)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, assert_type
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -119,6 +120,11 @@ def whole(x: Tensor) -> Tensor:
 @onegraph.nonstrict_trace
 def traced(x: Tensor) -> Tensor:
     return x
+
+
+@onegraph.wrap_numpy
+def of_arrays(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.sin(x)
 
 
 @onegraph.allow_in_graph

@@ -226,6 +226,9 @@ class Config:
         "numbers that item() takes out of tensors stay in graphs, which run operator by operator",
         ("TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS",),
     )
+    trace_numpy: bool = _option(
+        _SWITCH, True, "NumPy's arrays and functions are parts of graphs; otherwise NumPy runs between graphs"
+    )
     guard_filter_fn: Callable[..., Any] | None = _option(
         _FUNCTION, None, "which guards are kept: a function of their list that gives a list of True and False"
     )

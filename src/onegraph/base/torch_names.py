@@ -17,7 +17,6 @@ ELSEWHERE = MappingProxyType(
         "save_cache_artifacts": _PACKAGES,
         "load_cache_artifacts": _PACKAGES,
         "set_enable_guard_collectives": "each process compiles what it needs, without asking the others",
-        "wrap_numpy": "functions of NumPy are called between graphs: convert with .numpy() and torch.from_numpy",
         "OptimizedModule": "a compiled module is of its own class; it has an attribute `onegraph_region`",
         "allow_c_slot": "slots of classes written in C are called as they are",
         "bytecode_debugger": "use pdb in the function, and onegraph.set_stance('force_eager')",

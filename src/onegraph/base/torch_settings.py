@@ -88,7 +88,6 @@ _REPRO = "a graph that fails is run operator by operator, with a warning"
 _TESTING = "for the tests of torch's compiler"
 _EQUAL = "kernels of equal layers are compiled once"
 _RECOMPUTE = "what is computed again is found by a minimal cut; the option memory_budget is its bound"
-_NUMPY = "NumPy's functions are called between graphs, and are NumPy's own"
 _PADDING = "memory is laid out as eager lays it out"
 _METRICS = "counts and times come from onegraph.explain, onegraph.compile_times and logs"
 
@@ -124,7 +123,7 @@ _ROWS: dict[str, Row] = {
     "allow_unspec_int_on_nn_module": Nothing("numbers of modules that change become symbols, as all others"),
     "force_parameter_static_shapes": Nothing("the sizes of parameters are constants"),
     "force_nn_module_property_static_shapes": Nothing("the sizes of parameters are constants"),
-    "trace_numpy": Nothing(_NUMPY),
+    "trace_numpy": Same("trace_numpy"),
     "numpy_default_*": Refused(
         "give the dtype in the call: NumPy's own defaults count", ("float64", "complex128", "int64")
     ),

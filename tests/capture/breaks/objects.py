@@ -78,14 +78,14 @@ def locks_around(graph, x, lock):
         return graph(lambda x: x + 1)(x)
 
 
-@breaks(b.NUMPY_ARRAY, with_argument(lambda: numpy.ones(4, dtype=numpy.float32)))
+@breaks(b.NUMPY_ARRAY, with_argument(lambda: numpy.ones(4, dtype=numpy.float32)[::-1]))
 def adds_array(x, array):
-    return x + torch.from_numpy(array)
+    return x + torch.from_numpy(array * 2)
 
 
-@adds_array.fixed("pass torch.from_numpy(array)")
-def adds_tensor(graph, x, array):
-    return graph(lambda x, y: x + y)(x, torch.from_numpy(array))
+@adds_array.fixed("pass array.copy()")
+def adds_copy(graph, x, array):
+    return graph(lambda x, y: x + torch.from_numpy(y * 2))(x, array.copy())
 
 
 @breaks(b.BUFFER, with_argument(lambda: bytearray(b"ab")))

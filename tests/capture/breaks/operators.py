@@ -201,17 +201,17 @@ def checksum_as_operator(x):
 
 @breaks(b.NUMPY)
 def weights(x):
-    return x * torch.from_numpy(numpy.array([0.0, 0.5, 1.0, 2.0]))
+    return x * torch.from_numpy(numpy.interp([0, 1, 2, 3], [0, 3], [0, 1]))
 
 
 @weights.fixed("use the function of torch")
 def weights_of_torch(x):
-    return x * torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
+    return x * torch.linspace(0, 1, 4, dtype=torch.float64)
 
 
 @weights.fixed("call it outside")
 def weights_passed(graph, x):
-    return graph(lambda x, w: x * w)(x, torch.from_numpy(numpy.array([0.0, 0.5, 1.0, 2.0])))
+    return graph(lambda x, w: x * w)(x, torch.from_numpy(numpy.interp([0, 1, 2, 3], [0, 3], [0, 1])))
 
 
 @breaks(b.FOREIGN_LIBRARY)

@@ -92,7 +92,7 @@ def test_results_and_errors_are_those_of_eager_mode(name: str) -> None:
     assert tree_equal(outcome(compiled), outcome(program))
 
 
-def test_arrays_of_numpy_break_the_graph() -> None:
+def test_numbers_of_arrays_break_the_graph_beside_tensors() -> None:
     onegraph.reset()
     array = numpy.arange(4.0)
     assert torch.equal(onegraph.compile(lambda x: x * numpy.mean(array))(torch.ones(2)), torch.full((2,), 1.5))

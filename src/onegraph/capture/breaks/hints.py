@@ -113,7 +113,7 @@ def refused_native(function: Any, module: str, name: str) -> GraphBreak:
     if known is b.NUMPY_RANDOM or known is b.NUMPY:
         name = getattr(function, "__name__", name)
     full = f"{home}.{name}".replace("posix.", "os.") if home and home != "builtins" else name
-    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
+    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}", why="it is not known")
 
 
 def refuse_outside_class(cls: type, is_library: Callable[[str], bool]) -> None:
@@ -143,7 +143,7 @@ def refused_method(owner: type, name: str) -> GraphBreak:
     """The graph break of a native method of a type without a policy."""
     known = longest(NATIVE_MODULES, owner.__module__)
     full = f"{owner.__qualname__}.{name}"
-    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}")
+    return GraphBreak(known or b.UNKNOWN_NATIVE, name=full, what=f"call of {full}", why="it is not known")
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def refused_object(value: Any) -> GraphBreak:
     cls = type(value)
     full = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
     name = value.name if isinstance(value, contextvars.ContextVar) else full
-    return GraphBreak(_reason_of_class(cls), name=name, what=f"a {full}")
+    return GraphBreak(_reason_of_class(cls), name=name, what=f"a {full}", why=f"it is a {full} that no tensor is like")
 
 
 def reason_of_write(owner: Any) -> Reason:

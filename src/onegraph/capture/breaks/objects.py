@@ -38,9 +38,9 @@ LOCK = _define(
 )
 NUMPY_ARRAY = _define(
     "numpy-array",
-    "use of a numpy array",
-    "Arrays of numpy are not captured.",
-    "pass torch.from_numpy(array), which shares its memory",
+    "use of a numpy array ({why})",
+    "Arrays are captured as tensors of the same memory, and no tensor is like this, or does this.",
+    "pass array.copy(), which may be written to and has no negative strides",
 )
 BUFFER = _define(
     "outside-buffer",

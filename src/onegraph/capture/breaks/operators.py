@@ -71,8 +71,8 @@ UNKNOWN_NATIVE_CLASS = _define(
 )
 NUMPY = _define(
     "numpy-function",
-    "call of {name}",
-    "Arrays of numpy are not captured.",
+    "call of {name} ({why})",
+    "NumPy's functions are captured as operators of torch, and there are none that do this.",
     "use the function of torch with the same name",
     "call it outside of the compiled function, and pass a tensor in",
 )

@@ -8,6 +8,7 @@ import sysconfig
 from functools import cache
 from types import BuiltinFunctionType, CodeType
 
+import numpy
 import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -16,6 +17,7 @@ OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 #: What is installed there, and CPython's own tests, which are programs like any other.
 _PROGRAMS = tuple(os.path.join(_STANDARD, name) + os.sep for name in ("site-packages", "dist-packages", "test"))
+_NUMPY = os.path.dirname(numpy.__file__) + os.sep
 _TRITON = os.path.join(os.sep + "site-packages", "triton", "")
 #: Files of torch whose functions are parts of the user's model, not machinery.
 _MODEL_PARTS = frozenset(
@@ -44,6 +46,8 @@ def skip_reason(filename: str) -> str | None:
         return "it is a part of onegraph"
     if filename.startswith(_TORCH):
         return None if filename in _MODEL_PARTS else "it is a part of torch"
+    if filename.startswith(_NUMPY):
+        return "it is a part of NumPy"
     if _TRITON in filename:
         return "it is a part of Triton"
     if filename.startswith("<frozen") or (filename.startswith(_STANDARD) and not filename.startswith(_PROGRAMS)):

@@ -14,6 +14,7 @@ import torch
 from onegraph.capture.breaks import (
     DATA_DEPENDENT_MEMBERSHIP,
     DATA_DEPENDENT_TRUTH,
+    NUMPY_ARRAY,
     TEXT_OF_CONTAINER,
     GraphBreak,
 )
@@ -27,13 +28,14 @@ from onegraph.capture.pyobject.exact_types import compares_by_identity, isinstan
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
 from onegraph.capture.pyobject.native_members import ARGUMENTS_OF
 from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS, SYMBOLIC, Arithmetic
+from onegraph.torchlib.arrays.array import Array
 from onegraph.torchlib.shapes import SIGNS
 
 #: What symbolic numbers compute with tensors, and those of which nothing is known with each other.
 SYMBOLIC_OPERATORS = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 #: Those that compute with numbers that are not known while tracing, if one is a floating-point number.
 FLOATING_OPERATORS = frozenset({"+", "-", "*", "/", "**"})
-OPERANDS = NUMBERS | torch.Tensor
+OPERANDS = NUMBERS | torch.Tensor | Array
 FUNCTIONS = {sign: function for function, sign in SIGNS.items()}
 UNARY = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
 #: The exponents up to which no power of a symbolic integer is too large.
@@ -168,10 +170,12 @@ class Operators(Attributes):
     def _items_of(self, obj: Any) -> Any:
         if isinstance(obj, torch.Tensor) and obj.dim():
             return obj.unbind(0)
+        if isinstance(obj, Array):
+            return list(self.iter(obj))
         return self._filled(obj)
 
     def _filled(self, value: Any) -> Any:
-        if type(value) in ATOMS or isinstance(value, torch.Tensor):
+        if type(value) in ATOMS or isinstance(value, torch.Tensor | Array):
             return value
         return self.world.realize_items(value)
 
@@ -191,6 +195,8 @@ class Operators(Attributes):
 
     def _printable(self, value: Any) -> Any:
         """A value that is about to be printed; native code cannot print the tensors in a container yet."""
+        if isinstance(value, Array):
+            raise GraphBreak(NUMPY_ARRAY, why="it is printed")
         cls: Any = type(value)
         if cls.__repr__ is not object.__repr__ or cls.__str__ is not object.__str__:
             self.world.refuse_opaque(value)
@@ -246,7 +252,7 @@ def hides_text(value: Any, seen: set[int]) -> bool:
         return hides_text(behind_proxy(value), seen)
     rule = rule_of(type(value))
     if not rule.is_looked_into or id(value) in seen:
-        return isinstance(value, torch.Tensor)
+        return isinstance(value, torch.Tensor | Array)
     seen.add(id(value))
     return any(is_marked(item) or hides_text(item, seen) for item in rule.members(value))
 

@@ -21,7 +21,7 @@ from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 from onegraph.base.events import Location
-from onegraph.capture.breaks import MODULE_WRITE, GraphBreak
+from onegraph.capture.breaks import MODULE_WRITE, NUMPY_ARRAY, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
@@ -38,6 +38,7 @@ from onegraph.capture.pyobject.layout import HEAP_TYPE, UnsetSlot, behind_proxy,
 from onegraph.capture.pyobject.native_members import Member
 from onegraph.capture.pyobject.special_methods import StatefulClasses
 from onegraph.capture.pyobject.weakly_known import weakly
+from onegraph.torchlib.arrays.array import Array
 
 
 class World(Namespaces, Keys):
@@ -87,6 +88,8 @@ class World(Namespaces, Keys):
         #: What the program has set on tensors that the graph makes, by the identity of these.
         self.tensor_names: dict[int, dict[str, Any]] = {}
         self.gradients = Gradients()
+        #: Whether NumPy's arrays are captured as tensors.
+        self.captures_arrays = True
         #: Whether native code would change objects that a class has as its special methods.
         self.is_stateful = StatefulClasses(self.made_classes)
         #: (id of shadow, slot descriptor) -> (shadow, what the slot would hold if nobody wrote to it).
@@ -329,6 +332,8 @@ class World(Namespaces, Keys):
     def realize_items(self, value: Any) -> Any:
         """Fill the items of a container, which are all that its own methods look at."""
         self.refuse_opaque(value)
+        if isinstance(value, Array):
+            raise GraphBreak(NUMPY_ARRAY, why="native code looks at its elements")
         entry = self.records.get(id(value))
         if type(value) is MappingProxyType:
             self.realize_items(behind_proxy(value))

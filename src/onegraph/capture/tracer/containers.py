@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.breaks import NUMPY_ARRAY, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.bytecode.refusals import NO_ATTRIBUTE
@@ -21,10 +21,12 @@ from onegraph.capture.heap.tensor_texts import refuse_marked
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.interp.lookup import is_python
 from onegraph.capture.interp.rests import ITERATOR, NEXT, Rest, indexing_rest
+from onegraph.capture.policy.numpy.arrays import array_attribute
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defined, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy
+from onegraph.torchlib.arrays.array import Array
 
 #: The methods of iterators, as functions.
 STAND_IN_METHODS: dict[str, Any] = {"__next__": next, "__iter__": iter, "__length_hint__": operator.length_hint}
@@ -45,6 +47,8 @@ class Containers(Operators):
     """The part of the tracer that reads and writes containers."""
 
     def read_attribute(self, obj: Any, name: str) -> Any:
+        if isinstance(obj, Array):
+            return array_attribute(obj, name)
         if not isinstance(obj, StandIn):
             return super().read_attribute(self._behind_weak_proxy(obj), name)
         if name in STAND_IN_METHODS:
@@ -62,6 +66,8 @@ class Containers(Operators):
         return obj.__repr__.__self__ if made else obj
 
     def write_attribute(self, obj: Any, name: str, *value: Any) -> None:
+        if isinstance(obj, Array):
+            raise GraphBreak(NUMPY_ARRAY, why=f"its attribute {name} is written to")
         if isinstance(obj, StandIn):
             raise AttributeError(NO_ATTRIBUTE.format(obj.kind.__name__, name))
         super().write_attribute(self._behind_weak_proxy(obj), name, *value)
@@ -170,7 +176,7 @@ class Containers(Operators):
         return super().iter(obj, rest)
 
     def type_of(self, obj: Any) -> type:
-        return obj.kind if isinstance(obj, StandIn) else super().type_of(obj)
+        return obj.kind if isinstance(obj, StandIn | Array) else super().type_of(obj)
 
     def next(self, iterator: Any, rest: Rest = NEXT) -> Any:
         if isinstance(iterator, StandIn):
@@ -195,4 +201,6 @@ class Containers(Operators):
     def unpack(self, obj: Any, count: int) -> Any:
         if isinstance(obj, torch.Tensor):
             obj = obj.unbind(0)
+        elif isinstance(obj, Array):
+            obj = list(self.iter(obj))
         return super().unpack(self.world.realize_items(obj), count)

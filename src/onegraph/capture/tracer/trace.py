@@ -30,6 +30,7 @@ from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, placeho
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.fingerprints import Fingerprints
 from onegraph.capture.heap.world import World
+from onegraph.capture.policy.numpy import arrays, scalars
 from onegraph.capture.policy.python import (
     builtins,
     calculations,
@@ -39,7 +40,6 @@ from onegraph.capture.policy.python import (
     imports,
     iteration,
     library,
-    numbers,
     operations,
     pickles,
 )
@@ -87,6 +87,7 @@ from onegraph.torchlib.shapes import LARGEST, Computed, Float
 from onegraph.torchlib.state import GlobalState, surely
 
 POLICIES = (
+    arrays,
     builtins,
     calculations,
     checkpoints,
@@ -101,11 +102,11 @@ POLICIES = (
     iteration,
     library,
     module,
-    numbers,
     operations,
     pickles,
     questions,
     randomness,
+    scalars,
     tensors,
     transforms,
 )
@@ -132,6 +133,7 @@ class Trace:
         self.fingerprints = Fingerprints() if cx.config.check_unchanged else None
         observe = self.fingerprints.note if self.fingerprints else None
         self.world = World(self._admit, self._admit_atom, self.locate, is_library, self.spend, observe)
+        self.world.captures_arrays = cx.config.trace_numpy
         self.symbols = Symbols(self.fake.sizes, self.world.guard, shapes.shared)
         self.recorder = Recorder(self.fake, self.locate, self._lift, self.symbols.node)
         self.tracer = Tracer(self.world, self.recorder, Arithmetic(self.symbols.numbers), cx.config, fullgraph)

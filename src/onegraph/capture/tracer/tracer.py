@@ -56,6 +56,7 @@ from onegraph.capture.heap.world import World
 from onegraph.capture.interp.functions import NOTHING_KNOWN, Row, row_of
 from onegraph.capture.interp.lookup import find_in_class, is_python
 from onegraph.capture.interp.rests import LENGTH, Rest
+from onegraph.capture.policy.numpy.arrays import FUNCTIONS_OF_ARRAYS, call_unknown
 from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.policy.torch.module import NoGlobalHooks
@@ -73,6 +74,7 @@ from onegraph.capture.tracer.containers import Containers
 from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_polyfill, foreign_row, foreign_rows
 from onegraph.capture.tracer.frames import Frames
 from onegraph.capture.tracer.reentry import Reentry
+from onegraph.torchlib.arrays.array import Array
 
 T = TypeVar("T")
 
@@ -176,6 +178,8 @@ class Tracer(Frames, Containers):
     def truth(self, obj: Any) -> bool:
         if isinstance(obj, torch.Tensor):
             return checked_truth(self, obj)
+        if isinstance(obj, Array):
+            return checked_truth(self, obj.tensor)
         self.world.length_matters(obj)
         if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
             self.world.refuse_opaque(obj)
@@ -299,6 +303,8 @@ class Tracer(Frames, Containers):
         mark = foreign_class_mark(type(function))
         if mark is not None:
             return mark(self, rest, function, args, kwargs)
+        if isinstance(function, FUNCTIONS_OF_ARRAYS):
+            return call_unknown(self, function, args, kwargs)
         found = find_in_class(type(function), "__call__")
         if found is None:
             raise TypeError(f"'{type(function).__name__}' object is not callable")

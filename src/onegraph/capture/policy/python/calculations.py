@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.breaks import NUMPY_ARRAY, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.record import ELEMENT_TYPES
@@ -23,6 +24,7 @@ from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.policy.torch.copied_tensors import copied
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.symbolic.arithmetic import INTEGERS, NUMBERS
+from onegraph.torchlib.arrays.array import Array
 from onegraph.torchlib.given import Within
 
 
@@ -98,9 +100,12 @@ def _is_plain(value: Any) -> bool:
 def _calculated(function: Any) -> None:
     @policy(function)
     def calculate(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        special = f"__{getattr(function, '__name__', '')}__"
+        if args and isinstance(args[0], Array) and special in vars(Array):
+            return tracer.call(vars(Array)[special], args, kwargs)
         result = calculated(tracer, function, args, kwargs)
-        if result is not NotImplemented:
-            return result
+        if result is not NotImplemented or any(isinstance(arg, Array) for arg in args[1:]):
+            return result  # arrays answer for themselves what a number on their left is asked
         call = tracer.run_torch if isinstance(function, types.FunctionType) else tracer.call_native
         return call(function, args, kwargs)
 
@@ -191,6 +196,8 @@ def _of_contents(function: Any, is_method: bool = False) -> None:
 
     @policy(function)
     def make(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args and isinstance(args[-1], Array):
+            return of_array(tracer, function, args, kwargs)
         made = copied(tracer, function, args, kwargs) if function in COPYING else None
         if made is not None:
             return made
@@ -201,6 +208,15 @@ def _of_contents(function: Any, is_method: bool = False) -> None:
         if made is not None:
             return made
         return tracer.call_native(function, tracer.numbers.concrete_deep(args, "contents of a tensor"), kwargs)
+
+
+def of_array(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A tensor of an array: in the same memory, or a copy. Torch warns of memory that may not be written to."""
+    *others, array = args
+    if others or not array.is_writeable or array.flipped:
+        raise GraphBreak(NUMPY_ARRAY, why=f"{function.__name__} is called with other arguments, or warns of it")
+    tensor = array.tensor.detach()
+    return tracer.call_native(torch.asarray, (tensor,), {**kwargs, "copy": True} if function in COPYING else kwargs)
 
 
 def tensor_of(tracer: Tracing, contents: Any, kwargs: dict[str, Any]) -> Any:

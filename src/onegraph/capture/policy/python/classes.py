@@ -20,6 +20,7 @@ from onegraph.capture.guards.source import NOWHERE
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.exact_types import answers_itself, isinstance
 from onegraph.capture.pyobject.weakly_known import Known
+from onegraph.torchlib.arrays.array import Array
 
 
 class AbstractAnswers(Predicate):
@@ -111,7 +112,7 @@ def issubclass_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 @policy(builtins.isinstance)
 def isinstance_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     value, kinds = args[0], bare(args[1])
-    if isinstance(value, StandIn):
+    if isinstance(value, StandIn | Array):
         return issubclass(value.kind, kinds)
     several = kinds_in(kinds)
     if several is not None:

@@ -1,0 +1,1 @@
+"""What the tracer does with NumPy's functions, arrays and scalars."""
