@@ -7,7 +7,6 @@ and errors must be eager's. `ONEGRAPH_SANITIZE=1` before it checks each access o
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from onegraph.base import events as ev
 from onegraph.base.errors import InvalidAccess
 from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
+from tests.fuzz import command
 
 # Parts of a tensor of sizes (batch, heads, rows, columns) with as many rows as columns, at least SMALLEST of each.
 SMALLEST = 5
@@ -207,21 +207,5 @@ def check(number: int, **options: Any) -> str:
     return text or next((f": {item.event.error}" for item in failed if item.event.resolved), "")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.parts", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--count", type=int, default=300, help="programs")
-    parser.add_argument("--seed", type=int, default=0, help="the first program's number")
-    options = parser.parse_args()
-    kernels: list[ev.Event] = []
-    EVENTS.subscribe(lambda event: kernels.append(event) if isinstance(event, ev.KernelsCompiled) else None)
-    bad = 0
-    for number in range(options.seed, options.seed + options.count):
-        if found := check(number):
-            bad += 1
-            print(f"{number}: {found}\n{draw(number)}", flush=True)
-    print(f"{options.count} programs, kernels were made {len(kernels)} times, {bad} differ")
-    return bad > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run("tests.fuzz.parts", __doc__, check, draw))

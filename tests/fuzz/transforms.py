@@ -8,11 +8,9 @@ other sizes for some. Values, gradients, side effects, errors and the random str
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +23,7 @@ from onegraph.base import events as ev
 from onegraph.base.errors import InvalidAccess
 from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
+from tests.fuzz import command
 
 PRELUDE = """
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
@@ -211,25 +210,5 @@ def check(number: int, **options: Any) -> str:
     return found or next((f": {item.event.error}" for item in failed if item.event.resolved), "")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.transforms", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--count", type=int, default=300, help="programs")
-    parser.add_argument("--seed", type=int, default=0, help="the first program's number")
-    options = parser.parse_args()
-    captured: list[int] = []
-    broken: Counter[str] = Counter()
-    EVENTS.subscribe(lambda event: captured.append(1) if isinstance(event, ev.GraphCaptured) else None)
-    EVENTS.subscribe(
-        lambda event: broken.update([f"{event.code}: {event.reason}"]) if isinstance(event, ev.GraphBroken) else None
-    )
-    bad = 0
-    for number in range(options.seed, options.seed + options.count):
-        if found := check(number):
-            bad += 1
-            print(f"{number}: {found}\n{draw(number)}", flush=True)
-    print(f"{options.count} programs, {len(captured)} graphs, {dict(broken)} breaks, {bad} differ")
-    return bad > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run("tests.fuzz.transforms", __doc__, check, draw))

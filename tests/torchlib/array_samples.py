@@ -194,6 +194,7 @@ OTHERS: dict[Any, Callable[[Any, Draw], Iterator[Call]]] = {
     np.quantile: of_one(((0.3,), {}), ((0.5, 0), {}), ((1, -1), {})),
     np.percentile: of_one(((25,), {}), ((99.0, 0), {})),
     np.clip: of_one(((0, 2), {}), ((None, 1.5), {}), ((), {"min": 0})),
+    **dict.fromkeys((np.round, np.around), of_one(((2,), {}), ((), {"decimals": -1}))),
     np.take: _places,
     np.take_along_axis: _places_along,
     np.linalg.norm: of_one(*NORMS),

@@ -72,6 +72,8 @@ BASIC = (
 ADVANCED = (
     np.array([0, 2, -1]), [1, 0], np.s_[:, [0, 1]], np.array([[True] * 5] * 4),
     np.s_[np.array([1, 2]), np.array([0, 3])], np.array([True, False, True, False]),
+    np.s_[np.array([1, 2]), 1], np.s_[2, [0, 1, 3]], np.s_[np.array(2), 1], np.s_[np.array(3)],
+    np.s_[1, np.array([[0], [1]])],
 )  # fmt: skip
 
 

@@ -65,11 +65,13 @@ class Array:
             raise Unsupported("a view of an array with a negative stride")
         return self.tensor
 
-    def target(self) -> torch.Tensor:
-        """The tensor, which is to be written to."""
+    def write(self, values: torch.Tensor) -> None:
+        """Write to all elements."""
         if not self.is_writeable:
             raise Unsupported("a write to an array that is read-only")
-        return self.view()
+        if self.flipped:
+            values = values.expand(self.tensor.shape).flip(sorted(self.flipped))
+        self.tensor.copy_(values)
 
     # ---- items -------------------------------------------------------------------------------------------------------
 
@@ -97,7 +99,10 @@ class Array:
         made = basic_view(self, items)
         if made.flipped:
             given = tensor_of(given).to(self.tensor.dtype).expand(made.tensor.shape).flip(sorted(made.flipped))
-        made.tensor[...] = given
+        if isinstance(given, torch.Tensor):
+            made.tensor.copy_(given)
+        else:
+            made.tensor.fill_(given)
 
     def __len__(self) -> Any:
         if self.tensor.dim() == 0:
@@ -248,15 +253,15 @@ def along(size: Any, item: slice, is_flipped: bool) -> tuple[slice, bool]:
 
 
 def translated(tensor: torch.Tensor, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An index with arrays in it, as torch takes it.
+    """An index with arrays in it, as torch takes it: a number beside them is one of them.
 
     Raises:
         Unsupported: NumPy's result would be another one.
     """
     made = tuple(as_index(item) for item in items)
-    places = [position for position, item in enumerate(made) if isinstance(item, torch.Tensor)]
-    if any(not isinstance(item, torch.Tensor | slice | EllipsisType | type(None)) for item in made):
-        raise Unsupported("numbers and arrays in one index")
+    if any(isinstance(item, torch.Tensor) and item.dim() for item in made):
+        made = tuple(as_places(item) for item in made)
+    places = [position for position, item in enumerate(made) if isinstance(item, SIZES | torch.Tensor)]
     if places != list(range(places[0], places[-1] + 1)):
         raise Unsupported("an index of arrays with slices between them")
     if any(isinstance(item, slice) and item.step is not None and item.step < 0 for item in made):
@@ -264,8 +269,17 @@ def translated(tensor: torch.Tensor, items: tuple[Any, ...]) -> tuple[Any, ...]:
     return made
 
 
+def as_places(item: Any) -> Any:
+    """A part of an index that is broadcast with others: a number beside arrays is an array, too."""
+    if isinstance(item, SIZES):
+        return torch.full((1,), item)  # type: ignore[arg-type]  # symbols are numbers
+    return item.reshape(1) if isinstance(item, torch.Tensor) and not item.dim() else item
+
+
 def as_index(item: Any) -> Any:
-    if is_basic(item) and not isinstance(item, np.integer):
+    if isinstance(item, np.integer):
+        return int(item)
+    if is_basic(item):
         return item
     if isinstance(item, bool | np.bool_):
         raise Unsupported("a truth value as an index")

@@ -203,8 +203,15 @@ METHODS["clip"] = lambda self, min=None, max=None, out=None: clip(self, min, max
 @of(np.round, np.around, method="round")
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     tensor = tensor_of(a)
-    if decimals or not tensor.dtype.is_floating_point:
-        raise Unsupported("numpy.round to decimals, or of integers")
+    places = operator.index(decimals)
+    if tensor.dtype.is_complex or tensor.dtype is torch.bool or not tensor.dtype.is_floating_point and places < 0:
+        raise Unsupported("numpy.round of complex numbers, or of integers to tens")
+    if not tensor.dtype.is_floating_point:
+        return written(tensor.clone(), out)
+    scale = 10.0 ** abs(places)
+    if places:
+        scaled = tensor * scale if places > 0 else tensor / scale
+        return written(scaled.round() / scale if places > 0 else scaled.round() * scale, out)
     return written(tensor.round(), out)
 
 

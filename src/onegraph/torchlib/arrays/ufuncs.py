@@ -177,10 +177,9 @@ def written(made: Any, out: Any) -> Any:
         return results(made)
     if type(out) is not Array or out.is_scalar:
         raise Unsupported("out= of something that is no array")
-    target = out.target()
-    if not np.can_cast(numpy_type(made), numpy_type(target), "same_kind") or made.dim() > target.dim():
+    if not np.can_cast(numpy_type(made), numpy_type(out.tensor), "same_kind") or made.dim() > out.tensor.dim():
         raise Unsupported("out= of another type")
-    target.copy_(made)
+    out.write(made)
     return out
 
 

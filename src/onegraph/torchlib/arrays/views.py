@@ -150,6 +150,9 @@ def diag(v: Any, k: Any = 0) -> Array:
 
 @of(np.real)
 def real(val: Any) -> Array:
+    """Of real numbers the array itself."""
+    if isinstance(val, Array) and not val.tensor.dtype.is_complex:
+        return val
     tensor = view_of(val)
     return viewed(val, tensor.real if tensor.dtype.is_complex else tensor)
 

@@ -155,7 +155,7 @@ def methods(name: str) -> Iterator[Any]:
 OPERATORS = {
     name: method
     for name, method in vars(Array).items()
-    if isinstance(method, FunctionType) and name not in ("__init__", "read", "view", "target")
+    if isinstance(method, FunctionType) and name not in ("__init__", "read", "view", "write")
 }
 for _function, _meaning in list(FUNCTIONS.items()):
     policy(_function)(compute(_function, _meaning, name_of(_function)))
