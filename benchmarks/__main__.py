@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--shared] [--only bert,resnet] [SUITE ...]`"""
+"""`python -m benchmarks [--quick] [--shared] [--save] [--only bert,resnet] [SUITE ...]`"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import torch
 from rich.console import Console
 
-from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training
+from benchmarks import calls, cold, dynamic, generation, kernels, memory, models, small, training, transforms
 from benchmarks.measure import Settings
 from benchmarks.report import RESULTS, print_tables, save
 
@@ -19,6 +19,7 @@ SUITES = {
     "models": models.run,
     "bf16": models.run_bf16,
     "small": small.run,
+    "transforms": transforms.run,
     "memory": memory.run,
     "dynamic": dynamic.run,
     "generation": generation.run,
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="cases of all but calls and kernels, by their keys, with commas between"
     )
+    parser.add_argument("--save", action="store_true", help="store the rows of these suites beside those of the others")
     args = parser.parse_args()
     if unknown := set(args.suites) - set(SUITES):
         parser.error(f"unknown suite {unknown.pop()!r}; accepted: {', '.join(SUITES)}")
@@ -55,8 +57,8 @@ def main() -> None:
             console.print(f"{name}: {result.name}", style="dim", highlight=False)
             results.append(result)
     print_tables(results, settings, console)
-    if args.suites or args.quick or args.only:
-        console.print("not saved: only a full run is", style="dim")
+    if args.quick or args.only or args.suites and not args.save:
+        console.print("not saved: whole suites are, with --save, and a run of all", style="dim")
     else:
         save(results, settings)
         console.print(f"saved to {RESULTS}", style="dim", highlight=False)

@@ -63,6 +63,7 @@ CHARTS_OF_SUITES = (
     Chart("memory", "memory", "Memory at the peak of a call, float32, batch 1", ("eager", "onegraph")),
     Chart("training", "training", "Time of a step of training", ("eager", "stock", "onegraph")),
     Chart("training_memory", "training_memory", "Memory at the peak of a step of training", ("eager", "onegraph")),
+    Chart("transforms", "transforms", "Time of transforms, derivatives, NumPy", ("eager", "stock", "onegraph")),
     Chart("sizes", "dynamic", "CPU-seconds of calls with sizes that change", ("eager", "stock", "onegraph")),
 )
 
@@ -98,8 +99,8 @@ def bars(chart: Chart, row: Row, top: float) -> Iterator[str]:
         yield text(LABELS + width + 5, y + BAR - 1.5, f"{value * SCALE[row['unit']]:.3g} {row['unit']}", 9)
 
 
-def picture(chart: Chart, rows: Sequence[Row], machine: str) -> str:
-    """The chart as the text of an SVG file; `machine` is what the results say of where they were measured."""
+def picture(chart: Chart, rows: Sequence[Row]) -> str:
+    """The chart as the text of an SVG file."""
     step = BAR * len(chart.contenders) + GAP
     height = TOP + step * len(rows) + 22
     parts = [
@@ -117,16 +118,15 @@ def picture(chart: Chart, rows: Sequence[Row], machine: str) -> str:
         middle = top + BAR * len(chart.contenders) / 2 + 4
         parts.append(text(LABELS - 8, middle, row["name"].removesuffix(chart.cut), text_anchor="end"))
         parts += bars(chart, row, top)
-    parts.append(text(16, height - 10, f"{machine}; python -m benchmarks {chart.suite}", 10, "#777"))
+    parts.append(text(16, height - 10, f"{rows[0]['measured']}; python -m benchmarks {chart.suite}", 10, "#777"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def pictures(results: Path = RESULTS) -> dict[str, str]:
     """Each chart of which there are results, by the name of its file."""
     rows = json.loads((results / "results.json").read_text())
-    machine = (results / "results.md").read_text().partition(";")[0]
     found = {chart: rows_of(chart, rows) for chart in CHARTS_OF_SUITES}
-    return {f"{chart.name}.svg": picture(chart, rows, machine) for chart, rows in found.items() if rows}
+    return {f"{chart.name}.svg": picture(chart, rows) for chart, rows in found.items() if rows}
 
 
 def draw(results: Path = RESULTS, charts: Path = CHARTS) -> None:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter, thread_time
+from typing import Any
 
 Run = Callable[[], object]
 Clock = Callable[[], float]
@@ -41,13 +42,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row: the same work done by every contender. `unit` is what the samples are shown in."""
+    """One row: the same work done by every contender.
+
+    Fields:
+        unit: what the samples are shown in.
+        note: what is to be known of the row, if anything.
+        measured: where, and by which commit, of rows that are stored.
+    """
 
     suite: str
     name: str
     unit: str
     samples: Mapping[str, Sample]
     note: str = ""
+    measured: str = ""
 
     def ratio(self, contender: str, reference: str = "eager") -> float:
         """How many times less `contender` takes than `reference`."""
@@ -55,6 +63,11 @@ class Result:
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
+
+    @staticmethod
+    def from_json(row: Mapping[str, Any]) -> Result:
+        samples = {name: Sample(**sample) for name, sample in row["samples"].items()}
+        return Result(**{**row, "samples": samples})
 
 
 def sample(times: list[float]) -> Sample:

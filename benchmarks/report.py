@@ -7,6 +7,7 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,6 +28,7 @@ TITLES = {
     "models": "Whole models, float32, batch 1: milliseconds",
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
     "small": "Small models: microseconds",
+    "transforms": "Transforms, derivatives, NumPy: milliseconds",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
     "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
     "generation": "Generation: milliseconds per token, after the first sentence",
@@ -100,10 +102,7 @@ def environment(settings: Settings) -> str:
         if settings.shared
         else f"{torch.get_num_threads()} threads"
     )
-    return (
-        f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}, commit {_commit()}; "
-        f"medians; 'against' is how many times less onegraph takes"
-    )
+    return f"{_cpu()}, {clock}, torch {torch.__version__}, Python {platform.python_version()}, commit {_commit()}"
 
 
 def _commit() -> str:
@@ -130,21 +129,38 @@ def print_tables(results: Sequence[Result], settings: Settings, console: Console
         console.print(table)
         for note in notes(rows):
             console.print(f"  {note}", highlight=False)
-    console.print(environment(settings), highlight=False)
+    console.print(f"{environment(settings)}; medians; 'against' is how many times less onegraph takes", highlight=False)
 
 
-def markdown(results: Sequence[Result], settings: Settings) -> str:
-    lines = [environment(settings), ""]
+def markdown(results: Sequence[Result]) -> str:
+    lines = ["Medians; 'against' is how many times less onegraph takes.", ""]
     for suite, rows in suites(results).items():
         names = headers(suite)
-        lines += [f"## {TITLES[suite]}", "", f"| {' | '.join(names)} |", "|---" + "|---:" * (len(names) - 1) + "|"]
+        lines += [
+            f"## {TITLES[suite]}",
+            "",
+            *(f"{where}." for where in dict.fromkeys(row.measured for row in rows)),
+            "",
+        ]
+        lines += [f"| {' | '.join(names)} |", "|---" + "|---:" * (len(names) - 1) + "|"]
         lines += [f"| {' | '.join(cells(row))} |" for row in rows]
         lines += ["", *(f"- {note}" for note in notes(rows)), ""]
     return "\n".join(lines)
 
 
+def stored() -> list[Result]:
+    """The rows that were saved before."""
+    path = RESULTS / "results.json"
+    return [Result.from_json(row) for row in json.loads(path.read_text())] if path.exists() else []
+
+
 def save(results: Sequence[Result], settings: Settings) -> None:
+    """Store the rows in the place of all stored ones of the same suites, and draw the charts."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "results.json").write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
-    (RESULTS / "results.md").write_text(markdown(results, settings))
+    where = environment(settings)
+    found = suites([row for row in stored() if row.suite in TITLES])
+    found.update(suites([replace(row, measured=where) for row in results]))
+    rows = [row for suite in TITLES for row in found.get(suite, ())]
+    (RESULTS / "results.json").write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
+    (RESULTS / "results.md").write_text(markdown(rows))
     draw(RESULTS, CHARTS)

@@ -93,6 +93,9 @@ def test_results_are_saved_as_data_text_and_picture(tmp_path: Path, monkeypatch:
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved[0]["samples"]["stock"]["median"] == 2.0
     assert "| work | 3e+03 | 2e+03 | 1e+03 | x3.00 | x2.00 |" in (tmp_path / "results.md").read_text()
+    report.save([result("cold", onegraph=4.0)], Settings())  # the rows of other suites stay
+    saved = {row["suite"]: row for row in json.loads((tmp_path / "results.json").read_text())}
+    assert saved["cold"]["samples"]["onegraph"]["median"] == 4.0 and "torch" in saved["calls"]["measured"]
     chart = (tmp_path / "charts" / "calls.svg").read_text()
     assert "3.00x less than eager, 2.00x less than stock" in chart
     assert [path.name for path in (tmp_path / "charts").iterdir()] == ["calls.svg"]
