@@ -72,7 +72,7 @@ SENTENCES = ((1, 5), (1, 5), (1, 9), (1, 13), (3, 6), (3, 9))
 FIRST, NEW_LENGTH, NEW_BATCH = 2, {"llama": 1, "gpt2": 1, "t5": 2}, 4
 
 
-@pytest.mark.parametrize("model", ["llama", "gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["llama", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "t5"))])
 @pytest.mark.parametrize("how", HOW)
 def test_tokens_are_those_of_eager(model: str, how: str) -> None:
     onegraph.reset()

@@ -15,13 +15,9 @@ QUICK = frozenset(
         "gpt2",
         "llama-lm",
         "bert",
-        "t5",
-        "mixtral",
         "mamba",
-        "whisper",
         "resnet",
         "vit",
-        "clip",
         "lstm",
         "multihead-attention",
     )
