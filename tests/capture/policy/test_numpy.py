@@ -115,6 +115,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "kmeans": (assigned_by_kmeans, lambda: (RNG.standard_normal((50, 2)), RNG.standard_normal((3, 2)))),
     "mandelbrot": (mandelbrot, lambda: (16, 12)),
     "returned_twice": (returned_twice, lambda: (matrix(),)),
+    "scalars_and_tensors": (
+        lambda x, t, i: (t * x.sum(), x.mean() + t, i * x.max(), t > x[0, 0], t.sum() * x[0, 1]),
+        lambda: (matrix(), torch.randn(3), torch.arange(3)),
+    ),
     "overlapping": (lambda x, y: (x.__iadd__(1), y * 2), lambda: overlapping()),
 }
 

@@ -62,6 +62,7 @@ class Operators(Attributes):
         super().write_generic(self.numbers.concrete(obj, "attribute"), name, *value)
 
     def binary(self, op: str, a: Any, b: Any) -> Any:
+        a, b = scalars_beside_tensors(a, b)
         if op.rstrip("=") in FUNCTIONS and self.numbers.is_symbolic(a, b):
             return self.numbers.computed(FUNCTIONS[op.rstrip("=")], a, b)
         if op.rstrip("=") in FLOATING_OPERATORS and takes_unknown(a, b):
@@ -102,6 +103,7 @@ class Operators(Attributes):
         ):
             return op == "!="
         refuse_marked(a, b)
+        a, b = scalars_beside_tensors(a, b)
         refuse_items_beside_tensors(a, b)
         for value in (a, b):
             if not compares_by_identity(type(value)) or op not in ("==", "!="):
@@ -226,6 +228,26 @@ def refuse_items_beside_tensors(a: Any, b: Any) -> None:
         for value in (a, b):
             if isinstance(value, list | tuple):
                 refuse_asked(type(value), ITEMS)
+
+
+def scalars_beside_tensors(a: Any, b: Any) -> tuple[Any, Any]:
+    """Operands of which one may be a tensor and the other one of NumPy's scalars, which is a number to torch."""
+    if isinstance(a, torch.Tensor) and is_number(b):
+        return a, number_beside(a, b.tensor)
+    if isinstance(b, torch.Tensor) and is_number(a):
+        return number_beside(b, a.tensor), b
+    return a, b
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a scalar of NumPy's that torch takes for a number of Python's."""
+    return isinstance(value, Array) and value.is_scalar and value.tensor.dtype is not torch.bool
+
+
+def number_beside(tensor: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
+    """A number of the type that a plain one takes on beside the tensor."""
+    plain_number = 1j if number.dtype.is_complex else 1.0 if number.dtype.is_floating_point else 1
+    return number.to(torch.result_type(tensor, plain_number))
 
 
 def takes_unknown(a: Any, b: Any) -> bool:

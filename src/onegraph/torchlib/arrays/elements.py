@@ -65,7 +65,9 @@ def as_tensor(array: Any) -> torch.Tensor | None:
 
 def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """The array in the memory of a tensor."""
-    return tensor.resolve_conj().resolve_neg().numpy()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor.numpy()
 
 
 def as_scalar(tensor: torch.Tensor) -> Any:
