@@ -76,6 +76,8 @@ class Sizes:
         self.replacements: dict[Symbol, Index] = {}
         self._constants: dict[Index, Index] = {}  # what expressions are that no symbol can be told from
         self.unknown: set[Symbol] = set()
+        #: Whether there are any numbers of which nothing is known.
+        self.has_unknown = False
         #: Raises what is to be raised where the value of an unknown number is asked for.
         self.refuse: Callable[[], Any] = unknown_number
         self._known: dict[Condition, bool] = {}  # whatever was asked and answered, in order
@@ -123,9 +125,11 @@ class Sizes:
         """An integer of which nothing is known, not even its sign."""
         symbol = Symbol(name)
         self.unknown.add(symbol)
+        self.has_unknown = True
         return torch.SymInt(SizeNode(self, Index.of(symbol)))
 
     def new_unknown_float(self, name: str, trusted: bool) -> torch.SymFloat:
+        self.has_unknown = True
         return torch.SymFloat(SizeNode(self, Float(Unknown(name, trusted), ())))
 
     def new_given(self, hint: int | float, name: str) -> torch.SymInt | torch.SymFloat:

@@ -71,8 +71,9 @@ CHANGING_NUMBER = _define(
 )
 TENSOR_ITEM = _define(
     "tensor-item",
-    "Tensor.item makes a Python number of a tensor",
-    "The number is not known before the graph has run.",
+    "the program needs the number that Tensor.item takes out of a tensor",
+    "The number is not known before the graph has run. It may be computed with, returned and stored; no operator, "
+    "branch, size or text can take it.",
     "keep the value in a tensor of no dimensions: operators take it in the place of a number",
     "return the tensor, and call item() behind the compiled function",
     'let the graph compute with the number: options={"capture_scalar_outputs": True}',

@@ -96,7 +96,7 @@ class Recorder(TorchFunctionMode):
         self.inputs: list[GraphInput] = []
         self.nodes: dict[int, torch.fx.Node] = {}
         self.texts = Texts()
-        #: Whether the program may take numbers out of tensors; the symbolic one in a tensor of one element, or None.
+        #: Whether the graph may compute with numbers in tensors; the symbolic one in a tensor of one element, or None.
         self.takes_numbers: Callable[[], bool] = lambda: False
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
         self.copied = CopiedItems()
@@ -196,7 +196,7 @@ class Recorder(TorchFunctionMode):
         try:
             result = self._run(func, args, kwargs)
         except (*DATA_DEPENDENT_ERRORS, *UNSUPPORTED_ERRORS) as error:
-            number = self.number_in(args[0]) if func is torch.Tensor.item and self.takes_numbers() else None
+            number = self.number_in(args[0]) if func is torch.Tensor.item and has_storage(args[0]) else None
             if number is not None:
                 return number
             numbers = self._numbers_in(kwargs)

@@ -63,7 +63,8 @@ class Arithmetic:
 
     def holds_symbols(self, value: Any) -> bool:
         """Whether a value is a symbolic number or a container, at any depth, of one."""
-        return not self._sizes.is_static and contains_symbolic(value, set())
+        has_symbols = self._sizes.has_unknown or not self._sizes.is_static
+        return has_symbols and contains_symbolic(value, set())
 
     def concrete_deep(self, value: Any, what: str) -> Any:
         """A value whose containers native code will look into."""

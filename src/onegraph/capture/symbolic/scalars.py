@@ -1,19 +1,38 @@
-"""Numbers that the program takes out of tensors (`.item()`): symbols whose values the graph computes.
+"""Numbers that the program takes out of tensors (`.item()`): symbols of which nothing is known.
 
-    n = x.sum().item()     --trace-->   a node `item`, and a symbol of which nothing is known
-    return y * n, n + 1    --trace-->   y * item in the graph;  o1_ + 1 in the residual code
+    n = x.sum().item()     --trace-->   a node `item`, and a symbol
+    return y, n + 1        --trace-->   the tensor as an output of the graph;  o1_.item() + 1 in the residual code
 
-They are computed with, and given to operators. Whatever needs their digits (a branch, a size, a text) breaks the graph.
+They leave the graph, computed with or not. Where an operator takes one, the graph ends before the number is taken,
+unless the program has asked for such graphs. Whatever needs their digits (a branch, a size, a text) breaks the graph.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from onegraph.capture.breaks import TENSOR_ITEM, GraphBreak
+from onegraph.torchlib.histories import version_of
+from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.shapes import Sizes
+
+Step = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A number taken out of a tensor, whose version was this one then, at a step of the trace.
+
+    `stays`: whether the graph may compute with it.
+    """
+
+    tensor: torch.Tensor
+    version: int | None
+    step: Step | None
+    stays: bool
 
 
 class Scalars:
@@ -22,9 +41,11 @@ class Scalars:
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
         self.nodes: dict[Any, torch.fx.Node] = {}
+        self._taken: dict[torch.fx.Node, Taken] = {}
+        self._texts: dict[torch.fx.Node, str] = {}
         sizes.refuse = refuse
 
-    def of(self, recorder: Any, tensor: torch.Tensor, trusted: bool) -> Any:
+    def of(self, recorder: Any, tensor: torch.Tensor, trusted: bool, stays: bool) -> Any:
         """The number in a tensor of one element; None where it is neither an integer nor a floating-point number.
 
         That of code which is known is `trusted`: it divides by no zero.
@@ -41,7 +62,54 @@ class Scalars:
         node = recorder.graph.call_method("item", (recorder.nodes[id(tensor)],))
         node.meta["example_value"] = number
         self.nodes[key] = node
+        self._taken[node] = Taken(tensor, version_of(tensor), recorder.copied.step(), stays)
         return number
+
+    def argument(self, key: Any) -> torch.fx.Node:
+        """The node of a number that an operator of the graph takes.
+
+        Raises:
+            GraphBreak: it is one that only leaves the graph.
+        """
+        node = self.nodes[key]
+        taken = self._taken[node]
+        if not taken.stays:
+            broken = GraphBreak(TENSOR_ITEM)
+            broken.born = taken.step
+            raise broken
+        return node
+
+    def text(self, rebuild: Any, key: Any) -> str:
+        """The expression of a number in the residual code, behind the graph."""
+        node = self.nodes[key]
+        taken = self._taken[node]
+        if taken.stays:
+            return str(rebuild.number(node))
+        if node not in self._texts:
+            self._texts[node] = rebuild.assign(f"{self._holder(rebuild, node, taken)}.item()")
+        return self._texts[node]
+
+    def _holder(self, rebuild: Any, node: torch.fx.Node, taken: Taken) -> str:
+        """What holds the number: the tensor as long as nobody has written to it, a copy otherwise."""
+        recorder = rebuild.recorder
+        with DisableTorchFunction():
+            is_written = version_of(taken.tensor) != taken.version
+            if not is_written and (not taken.tensor.requires_grad or recorder.is_input(taken.tensor)):
+                return str(rebuild.value(taken.tensor))
+            copied = taken.tensor.detach().clone() if is_written else taken.tensor.detach()
+        with recorder.graph.inserting_after(node):
+            held = recorder.graph.call_method("detach", node.args)
+        if is_written:
+            with recorder.graph.inserting_after(held):
+                held = recorder.graph.call_method("clone", (held,))
+        held.meta["example_value"] = copied
+        return str(rebuild.number(held))
+
+    def erase_unused(self, recorder: Any) -> None:
+        """Take the nodes of numbers that have left the graph out of it."""
+        for node, taken in self._taken.items():
+            if not taken.stays and not node.users:
+                recorder.graph.erase_node(node)
 
 
 def refuse() -> Any:

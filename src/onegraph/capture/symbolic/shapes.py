@@ -293,7 +293,7 @@ class Symbols:
                 terms = value.substitute(self.numbers.written).terms
                 return " + ".join(self._term(rebuild, *term) for term in terms) or "0"
             case Float() if value in self.scalars.nodes:
-                return rebuild.number(self.scalars.nodes[value])
+                return self.scalars.text(rebuild, value)
             case Whole() if value in self.sizes.indices and self.sizes.is_fixed(value):
                 return str(self.sizes.value(value))
             case Computed(Given() as given, _):
@@ -313,7 +313,7 @@ class Symbols:
         factors = [str(coefficient)] if coefficient != 1 or not monomial else []
         for atom in monomial:
             if atom in self.scalars.nodes:
-                factors.append(rebuild.number(self.scalars.nodes[atom]))
+                factors.append(self.scalars.text(rebuild, atom))
                 continue
             if isinstance(atom, Symbol) and atom in self.numbers.sources:
                 factors.append(rebuild.source(self.numbers.sources[atom]))
@@ -342,7 +342,7 @@ class Symbols:
             case Index():
                 return self._index_node(recorder, value)
             case Float() if value in self.scalars.nodes:
-                return self.scalars.nodes[value]
+                return self.scalars.argument(value)
             case Whole():
                 return self._index_node(recorder, self.sizes.index_of(value))
             case Float() if self.sizes.is_known(value) and (self.sizes.is_given(value) or not is_symbolic(value)):
@@ -373,7 +373,7 @@ class Symbols:
 
     def _atom_node(self, recorder: Any, atom: Any) -> Any:
         if atom in self.scalars.nodes:
-            return self.scalars.nodes[atom]
+            return self.scalars.argument(atom)
         if isinstance(atom, Symbol):
             if atom in self.numbers.values or atom in self.sizes.stems:
                 real, dim = self.numbers.carrier(recorder, atom), 0

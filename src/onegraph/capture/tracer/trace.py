@@ -349,7 +349,8 @@ class Trace:
 
     def number_in(self, tensor: torch.Tensor) -> Any:
         """The symbolic number in a tensor of one element, or None."""
-        return self.symbols.scalars.of(self.recorder, tensor, runs_optimizer(self.tracer))
+        stays = self.recorder.takes_numbers()
+        return self.symbols.scalars.of(self.recorder, tensor, runs_optimizer(self.tracer), stays)
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

@@ -219,13 +219,19 @@ def next_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         raise
 
 
+def kind_of(dtype: torch.dtype) -> type | None:
+    """The type of the numbers that `Tensor.item` takes out of tensors without breaking the graph."""
+    if dtype.is_floating_point:
+        return float
+    return None if dtype.is_complex or dtype is torch.bool else int
+
+
 def _number(kind: Any) -> None:
     @policy(kind)
     def convert(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            number = args[0].item() if tracer.recorder.takes_numbers() else None
-            if tracer.type_of(number) is kind:
-                return number
+            if kind is kind_of(args[0].dtype):
+                return args[0].item()
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
         if len(args) == 1 and not kwargs and tracer.type_of(args[0]) is kind:
             return args[0]
