@@ -339,6 +339,64 @@ def transforms_of_compiled_functions(spelling: Any) -> None:
     torch.testing.assert_close(torch.func.grad(lambda x: f(x).sum())(X), X.cos())
 
 
+def products(x, y):
+    return np.sum(x[:, :, None] * y[:, None, :], axis=(-2, -1))
+
+
+@example("faq", "NumPy", "a function of arrays, one of tensors that converts them")
+def numpy_functions(spelling: Any) -> None:
+    x, y = np.random.randn(16, 6), np.random.randn(16, 4)
+    with Watch() as watch:
+        assert np.allclose(onegraph.compile(products, fullgraph=True)(x, y), products(x, y))
+    assert watch.graphs == [4]
+    converted = lambda x, y: torch.from_numpy(products(x.numpy(), y.numpy()))  # noqa: E731
+    assert len(graphs(converted, torch.from_numpy(x), torch.from_numpy(y), fullgraph=True)) == 1
+    with torch.device("cpu"):
+        assert np.allclose(onegraph.compile(products, fullgraph=True)(x, y), products(x, y))
+
+
+@example("faq", "NumPy", "scalars, negative strides, promotion, indices of triangles: there they deviate from NumPy")
+def numpy_as_it_is(spelling: Any) -> None:
+    def f(x):
+        return np.float32(3), np.flip(x), x[::-1], np.float32(3) + 3.0, x.astype(np.float32) + 1.0, np.tril_indices(2)
+
+    x = np.arange(3.0)
+    number, flipped, backwards, added, promoted, indices = onegraph.compile(f)(x)
+    assert type(number) is np.float32 and type(added) is np.float32 and promoted.dtype == np.float32
+    assert np.shares_memory(flipped, x) and np.shares_memory(backwards, x) and type(indices) is tuple
+
+
+@example("faq", "NumPy", "what NumPy runs itself")
+def numpy_runs(spelling: Any) -> None:
+    for function in (
+        lambda x: np.array(["2024-01-01"], "datetime64[D]") + np.timedelta64(1, "D"),
+        lambda x: np.array([("a", 1)], [("name", "U1"), ("count", "i4")])["count"] + 1,
+        lambda x: x.astype(np.longdouble) + 1,
+        lambda x: x.astype(np.uint16) + 1,
+        lambda x: np.matrix(x) * 2,
+        lambda x: np.ma.masked_less(x, 1.0).sum(),
+        lambda x: np.matmul(np.eye(3), np.eye(3), axes=[(0, 1), (0, 1), (0, 1)]),
+        lambda x: np.add.reduce(x),
+        lambda x: np.sort(x * 1j),
+        lambda x: np.poly1d([1, 2])(x),
+        lambda x: np.divmod(x, 2, np.empty(3), np.empty(3)),
+        lambda x: sorted(x.__array_interface__),
+        lambda x: x.ctypes.shape[0],
+    ):
+        x = np.arange(3.0)
+        expected, found = function(x), onegraph.compile(function, backend="eager")(x)
+        assert type(found) is type(expected) and np.array_equal(found, expected)
+
+
+@example("faq", "NumPy", "trace_numpy = False")
+def numpy_between_graphs(spelling: Any) -> None:
+    onegraph.config.trace_numpy = False
+    try:
+        breaks(lambda x: torch.from_numpy(np.sin(x.numpy())), match="numpy", fullgraph=True)
+    finally:
+        del onegraph.config.trace_numpy
+
+
 @example("faq", "allow_in_graph", "of torch.vmap")
 def allowed(spelling: Any) -> None:
     x = torch.randn(2, 3)

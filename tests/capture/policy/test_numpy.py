@@ -234,3 +234,11 @@ def test_gradients_stop_at_arrays() -> None:
     assert torch.allclose(t.grad, t.detach().sin())
     with pytest.raises(RuntimeError, match="requires grad"):
         onegraph.compile(lambda t: t.numpy(), backend="eager")(t)
+
+
+def test_arrays_are_on_the_cpu_whatever_the_default_device() -> None:
+    """As NumPy has them: compiled code does not move them."""
+    compiled = onegraph.compile(lambda x: x + np.ones(5) * np.arange(5) + np.eye(5)[0], fullgraph=True, backend="eager")
+    with torch.device("meta"):
+        found = compiled(matrix())
+    assert np.allclose(found, matrix() + np.arange(5) + np.eye(5)[0])

@@ -14,6 +14,7 @@ import torch
 from onegraph.capture.breaks import (
     DATA_DEPENDENT_MEMBERSHIP,
     DATA_DEPENDENT_TRUTH,
+    FOREIGN_LIBRARY,
     NUMPY_ARRAY,
     TEXT_OF_CONTAINER,
     GraphBreak,
@@ -82,6 +83,8 @@ class Operators(Attributes):
         if op[-1] == "=":
             self.world.touch(a)
         refuse_items_beside_tensors(a, b)
+        if isinstance(a, type) and type(a).__module__ == "_ctypes":
+            raise GraphBreak(FOREIGN_LIBRARY, name=f"ctypes.{a.__name__} {op}")  # a class of the frame that makes it
         return super().binary(op, self._filled(a), self._filled(b))
 
     def unary(self, op: str, obj: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onegraph.torchlib.arrays.elements import Unsupported, numpy_type, torch_type
+from onegraph.torchlib.arrays.elements import CPU, Unsupported, numpy_type, torch_type
 
 SIZES = int | torch.SymInt
 #: The functions of NumPy by the function itself, and the methods and attributes of arrays by name.
@@ -92,7 +92,7 @@ class Array:
         elif isinstance(given, complex) > self.tensor.dtype.is_complex or (
             type(given) is float and not self.tensor.dtype.is_floating_point and not self.tensor.dtype.is_complex
         ):
-            given = torch.full((), given).to(self.tensor.dtype)
+            given = torch.full((), given, device=CPU).to(self.tensor.dtype)
         if not all(map(is_basic, items)):
             self.view()[translated(self.tensor, items)] = given
             return
@@ -160,19 +160,19 @@ def tensor_of(value: Any) -> torch.Tensor:
         case Array():
             return value.read()
         case np.generic():
-            return torch.full((), value.item(), dtype=torch_type(value.dtype))
+            return torch.full((), value.item(), dtype=torch_type(value.dtype), device=CPU)
         case bool():
-            return torch.full((), value, dtype=torch.bool)
+            return torch.full((), value, dtype=torch.bool, device=CPU)
         case int() | torch.SymInt():
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
                 raise Unsupported("a number that is too large")
-            return torch.full((), value, dtype=torch.int64)  # type: ignore[arg-type]  # symbols are numbers
+            return torch.full((), value, dtype=torch.int64, device=CPU)  # type: ignore[arg-type]  # symbols are numbers
         case float() | torch.SymFloat():
-            return torch.full((), value, dtype=torch.float64)  # type: ignore[arg-type]
+            return torch.full((), value, dtype=torch.float64, device=CPU)  # type: ignore[arg-type]
         case complex():
-            return torch.full((), value, dtype=torch.complex128)
+            return torch.full((), value, dtype=torch.complex128, device=CPU)
         case list() | tuple() if not holds_arrays(value):
-            return torch.tensor(value, dtype=torch_type(np.asarray(value).dtype))
+            return torch.tensor(value, dtype=torch_type(np.asarray(value).dtype), device=CPU)
         case list() | tuple():
             items = [tensor_of(item) for item in value]
             wanted = torch_type(np.result_type(*map(numpy_type, items)))
@@ -272,7 +272,7 @@ def translated(tensor: torch.Tensor, items: tuple[Any, ...]) -> tuple[Any, ...]:
 def as_places(item: Any) -> Any:
     """A part of an index that is broadcast with others: a number beside arrays is an array, too."""
     if isinstance(item, SIZES):
-        return torch.full((1,), item)  # type: ignore[arg-type]  # symbols are numbers
+        return torch.full((1,), item, device=CPU)  # type: ignore[arg-type]  # symbols are numbers
     return item.reshape(1) if isinstance(item, torch.Tensor) and not item.dim() else item
 
 

@@ -21,6 +21,8 @@ TORCH_TYPES: dict[np.dtype[Any], torch.dtype] = {
     np.dtype(np.complex64): torch.complex64,
     np.dtype(np.complex128): torch.complex128,
 }
+#: Where arrays are, whatever device torch makes tensors on.
+CPU = torch.device("cpu")
 NUMPY_TYPES = {element: dtype for dtype, element in TORCH_TYPES.items()}
 
 

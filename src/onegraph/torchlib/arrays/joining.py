@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from onegraph.torchlib.arrays.array import FUNCTIONS, METHODS, SIZES, Array, holds_arrays, result, tensor_of
-from onegraph.torchlib.arrays.elements import Unsupported, numpy_type, torch_type
+from onegraph.torchlib.arrays.elements import CPU, Unsupported, numpy_type, torch_type
 from onegraph.torchlib.arrays.making import asarray, sizes_of
 from onegraph.torchlib.arrays.reductions import axes_of, axis_of, of
 from onegraph.torchlib.arrays.ufuncs import call_ufunc, written
@@ -129,7 +129,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 @of(np.tri)
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Array:
-    rows, columns = torch.arange(N), torch.arange(N if M is None else M)
+    rows, columns = (torch.arange(count, device=CPU) for count in (N, N if M is None else M))
     return Array((columns <= rows.unsqueeze(1) + operator.index(k)).to(torch_type(dtype)))
 
 

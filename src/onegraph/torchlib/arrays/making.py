@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from onegraph.torchlib.arrays.array import FUNCTIONS, SIZES, Array, tensor_of
-from onegraph.torchlib.arrays.elements import Unsupported, numpy_type, torch_type
+from onegraph.torchlib.arrays.elements import CPU, Unsupported, numpy_type, torch_type
 from onegraph.torchlib.arrays.reductions import converted, of
 
 
@@ -59,7 +59,7 @@ def np_contiguous(tensor: torch.Tensor) -> torch.Tensor:
 def _filled(name: str, value: Any) -> None:
     def made(shape: Any, dtype: Any = float, order: Any = "C") -> Array:
         in_c_order(order)
-        return Array(torch.full(sizes_of(shape), value, dtype=torch_type(dtype)))
+        return Array(torch.full(sizes_of(shape), value, dtype=torch_type(dtype), device=CPU))
 
     def made_like(a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None) -> Array:
         in_c_order(order)
@@ -108,14 +108,14 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Ar
         start, stop = 0, start
     given = (start, stop, step)
     if all(isinstance(each, SIZES) for each in given) and (dtype is None or np.dtype(dtype) == np.int64):
-        return Array(torch.arange(start, stop, step, dtype=torch.int64))
+        return Array(torch.arange(start, stop, step, dtype=torch.int64, device=CPU))
     if not all(isinstance(each, int | float) for each in given):
         raise Unsupported("numpy.arange of arrays, or of numbers that change")
     kind = np.dtype(dtype) if dtype is not None else np.result_type(*given)
     count = len(np.arange(start, stop, step))
     if kind.kind not in "if" or kind.kind == "i" and any(isinstance(each, float) for each in given):
         raise Unsupported(f"numpy.arange of {kind}")
-    places = torch.arange(count, dtype=torch.float64 if kind.kind == "f" else torch.int64)
+    places = torch.arange(count, dtype=torch.float64 if kind.kind == "f" else torch.int64, device=CPU)
     return Array((places * ((start + step) - start) + start).to(torch_type(kind)))
 
 
@@ -128,7 +128,7 @@ def linspace(
     wanted = torch.float64 if dtype is None else torch_type(dtype)
     if not wanted.is_floating_point:
         raise Unsupported("numpy.linspace of integers")
-    places, parts = torch.arange(num, dtype=torch.float64), num - 1 if endpoint else num
+    places, parts = torch.arange(num, dtype=torch.float64, device=CPU), num - 1 if endpoint else num
     if parts <= 0:
         return Array((places * (stop - start) + start).to(wanted))
     made = places * ((stop - start) / parts) + start
@@ -138,7 +138,7 @@ def linspace(
 @of(np.eye)
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: Any = "C") -> Array:
     in_c_order(order)
-    rows, columns = torch.arange(N), torch.arange(N if M is None else M)
+    rows, columns = (torch.arange(count, device=CPU) for count in (N, N if M is None else M))
     return Array((columns - rows.unsqueeze(1) == operator.index(k)).to(torch_type(dtype)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from onegraph.torchlib.arrays.array import FUNCTIONS, Array, results, tensor_of
-from onegraph.torchlib.arrays.elements import Unsupported, numpy_type, torch_type
+from onegraph.torchlib.arrays.elements import CPU, Unsupported, numpy_type, torch_type
 
 Operator = Callable[..., Any]
 
@@ -28,7 +28,7 @@ def where_zero(function: Operator) -> Operator:
 
 
 def as_operand(value: Any, dtype: torch.dtype) -> torch.Tensor:
-    return value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype)
+    return value if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype, device=CPU)
 
 
 def power(a: torch.Tensor, b: Any) -> torch.Tensor:
@@ -166,7 +166,7 @@ def converted(value: Any, kind: np.dtype[Any], keeps_numbers: bool) -> Any:
         raise Unsupported("a number that its type does not hold")
     if keeps_numbers and (type(value) is not float or kind == np.float64 or abs(value) < np.finfo(kind).max):
         return value
-    return torch.full((), value, dtype=wanted)
+    return torch.full((), value, dtype=wanted, device=CPU)
 
 
 def written(made: Any, out: Any) -> Any:

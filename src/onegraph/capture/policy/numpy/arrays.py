@@ -175,7 +175,7 @@ native("deep", np.result_type, np.promote_types, np.can_cast, np.min_scalar_type
 @policy(torch.Tensor.numpy)
 def numpy_of_tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The array in the memory of a tensor."""
-    if not tracer.world.captures_arrays:
+    if not tracer.world.captures_arrays or args[0].device.type != "cpu":
         raise GraphBreak(TENSOR_TO_NUMPY, what="Tensor.numpy")
     tensor, force = args[0], kwargs.get("force", False)
     if len(args) > 1 or kwargs.keys() - {"force"} or type(force) is not bool:
