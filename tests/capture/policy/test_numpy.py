@@ -242,3 +242,30 @@ def test_arrays_are_on_the_cpu_whatever_the_default_device() -> None:
     with torch.device("meta"):
         found = compiled(matrix())
     assert np.allclose(found, matrix() + np.arange(5) + np.eye(5)[0])
+
+
+def test_arrays_of_other_kinds_in_the_place_of_one() -> None:
+    compiled = onegraph.compile(lambda x: x + x, backend="native")
+    frozen = matrix()
+    frozen.flags.writeable = False
+    others = (matrix(), frozen, matrix()[::-1], matrix().astype(np.float32), np.arange(3, dtype=np.uint16), 2.0, [1])
+    for given in (*others, matrix(), torch.ones(2), np.float64(3), np.ma.masked_array([1.0])):
+        found, expected = compiled(given), given + given
+        assert type(found) is type(expected) and np.array_equal(found, expected)
+
+
+def test_wrapped_functions() -> None:
+    @onegraph.wrap_numpy
+    def spread(values, scale=1.0):
+        return {"mean": values["x"].mean(0) * scale, "all": [np.std(values["x"]), 3]}
+
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    found = onegraph.compile(spread, fullgraph=True)({"x": x}, scale=2.0)
+    found["mean"].sum().backward()
+    assert torch.allclose(x.grad, torch.full((4, 3), 0.5, dtype=torch.float64)) and found["all"][1] == 3
+    assert torch.allclose(found["all"][0], x.std(unbiased=False))
+    with pytest.raises(RuntimeError, match="requires grad"):
+        spread({"x": x})
+    assert torch.equal(spread({"x": x.detach()})["mean"], x.detach().mean(0))
+    with pytest.raises(TypeError, match="BFloat16"):
+        onegraph.compile(spread)({"x": torch.ones(2, dtype=torch.bfloat16)})

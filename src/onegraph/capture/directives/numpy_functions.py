@@ -10,11 +10,13 @@ import numpy as np
 import torch
 
 from onegraph.base.arguments import check_callable
+from onegraph.capture.breaks import NUMPY_ARRAY, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives.function_marks import mark
 from onegraph.capture.directives.handlers import keep_identity
 from onegraph.capture.interp.rests import Rest
 from onegraph.torchlib.arrays.array import Array
+from onegraph.torchlib.arrays.elements import Unsupported
 from onegraph.torchlib.pytree import map_leaves_of
 
 
@@ -61,7 +63,10 @@ def call_of_tensors(
 
 
 def traced_array(value: Any) -> Any:
-    return Array(value) if isinstance(value, torch.Tensor) else value
+    try:
+        return Array(value) if isinstance(value, torch.Tensor) else value
+    except Unsupported as why:
+        raise GraphBreak(NUMPY_ARRAY, why=str(why)) from None
 
 
 def traced_tensor(value: Any) -> Any:
