@@ -6,7 +6,7 @@ KINDS: dict[str, str] = {
     "graph_break": "onegraph.graph_break()",
     "print": "print('break')",
     "branch": "(None if x.sum() > 1 else None)",
-    "item": "log_number(x.sum().item())",
+    "item": "log_number(round(x.sum().item(), 2))",
     "native": "gc.get_threshold() and None",
     "disabled": "eagerly(x)",
 }

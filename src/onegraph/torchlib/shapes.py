@@ -54,7 +54,7 @@ __all__ = [
 NUMBERS: dict[type, type[Computed]] = {int: Whole, float: Float}
 
 
-def unknown_number() -> Any:
+def unknown_number(value: Any) -> Any:
     raise RuntimeError("a number that is not known while tracing")
 
 
@@ -78,8 +78,8 @@ class Sizes:
         self.unknown: set[Symbol] = set()
         #: Whether there are any numbers of which nothing is known.
         self.has_unknown = False
-        #: Raises what is to be raised where the value of an unknown number is asked for.
-        self.refuse: Callable[[], Any] = unknown_number
+        #: Raises what is to be raised where the value of an expression, or of one in a tuple, is asked for and unknown.
+        self.refuse: Callable[[Any], Any] = unknown_number
         self._known: dict[Condition, bool] = {}  # whatever was asked and answered, in order
         self.given: set[Given] = set()
         #: Given numbers that must be their hints.
@@ -256,7 +256,7 @@ class Sizes:
     def value(self, expression: Expression) -> Any:
         """What the expression is in this trace."""
         if self.is_unknown(expression):
-            return self.refuse()
+            return self.refuse(expression)
         match expression:
             case Index():
                 return expression.evaluate({symbol.name: hint for symbol, hint in self.hints.items()})
@@ -376,7 +376,7 @@ class Sizes:
             return result
         kind = kind_of(op, args)
         if any(map(self.is_unknown, args)):
-            return Float(op, args) if kind is float or op in FLOATING else self.refuse()  # type: ignore[arg-type]
+            return Float(op, args) if kind is float or op in FLOATING else self.refuse(args)  # type: ignore[arg-type]
         if kind is None or op in DIVIDING and not self._is_not_zero(args[1]):
             kind = self.ask(Outcome(op), args)
         if kind is float:
@@ -399,7 +399,7 @@ class Sizes:
         if op in (max, min) and any(isinstance(arg, bool) for arg in args):
             return None
         if not rule.any_sign and any(map(self.is_unknown, args)):
-            self.refuse()
+            self.refuse(args)
         return rule.index(self, *(Index.of(int(arg) if isinstance(arg, bool) else arg) for arg in args))  # type: ignore[arg-type]
 
     def _is_sound(self, value: Index) -> bool:

@@ -9,15 +9,17 @@ unless the program has asked for such graphs. Whatever needs their digits (a bra
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from onegraph.capture.breaks import TENSOR_ITEM, GraphBreak
+from onegraph.ir.index import Index
 from onegraph.torchlib.histories import version_of
 from onegraph.torchlib.private import DisableTorchFunction
-from onegraph.torchlib.shapes import Sizes
+from onegraph.torchlib.shapes import Computed, Condition, Sizes
 
 Step = tuple[int, int]
 
@@ -43,7 +45,7 @@ class Scalars:
         self.nodes: dict[Any, torch.fx.Node] = {}
         self._taken: dict[torch.fx.Node, Taken] = {}
         self._texts: dict[torch.fx.Node, str] = {}
-        sizes.refuse = refuse
+        sizes.refuse = self.refuse
 
     def of(self, recorder: Any, tensor: torch.Tensor, trusted: bool, stays: bool) -> Any:
         """The number in a tensor of one element; None where it is neither an integer nor a floating-point number.
@@ -72,12 +74,32 @@ class Scalars:
             GraphBreak: it is one that only leaves the graph.
         """
         node = self.nodes[key]
-        taken = self._taken[node]
-        if not taken.stays:
-            broken = GraphBreak(TENSOR_ITEM)
-            broken.born = taken.step
-            raise broken
+        if not self._taken[node].stays:
+            raise self._break(node)
         return node
+
+    def refuse(self, value: Any) -> NoReturn:
+        """Break the graph where the digits of a number are asked for."""
+        raise self._break(next(self._numbers_in(value), None))
+
+    def _break(self, node: torch.fx.Node | None) -> GraphBreak:
+        """The graph ends before a number is taken that only leaves it, as if the program had asked for it there."""
+        broken = GraphBreak(TENSOR_ITEM)
+        if node is not None and not self._taken[node].stays:
+            broken.born = self._taken[node].step
+        return broken
+
+    def _numbers_in(self, value: Any) -> Iterator[torch.fx.Node]:
+        match value:
+            case Index():
+                yield from (self.nodes[symbol] for symbol in value.symbols if symbol in self.nodes)
+            case Condition(_, left, right):
+                yield from self._numbers_in((left, right))
+            case Computed() if value in self.nodes:
+                yield self.nodes[value]
+            case Computed(_, args) | tuple(args):
+                for arg in args:
+                    yield from self._numbers_in(arg)
 
     def text(self, rebuild: Any, key: Any) -> str:
         """The expression of a number in the residual code, behind the graph."""
@@ -110,7 +132,3 @@ class Scalars:
         for node, taken in self._taken.items():
             if not taken.stays and not node.users:
                 recorder.graph.erase_node(node)
-
-
-def refuse() -> Any:
-    raise GraphBreak(TENSOR_ITEM)
