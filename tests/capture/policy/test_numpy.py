@@ -128,6 +128,11 @@ def overlapping() -> tuple[Any, ...]:
     return memory[:6], memory[2:]
 
 
+def ignoring(x):
+    with np.errstate(divide="raise", invalid="ignore"):
+        return np.sqrt(x) * 2
+
+
 #: What NumPy has to do: the graph ends in front of it, and the results are NumPy's.
 LEFT_TO_NUMPY: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "records": (lambda r: r["x"] + 1, lambda: (np.zeros(3, [("x", "f4")]),)),
@@ -155,6 +160,7 @@ LEFT_TO_NUMPY: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]
     "interface": (lambda x: sorted(x.__array_interface__), lambda: (matrix(),)),
     "scalar_types": (lambda x: np.float32(x.sum()), lambda: (matrix(),)),
     "vectorized": (lambda x: np.vectorize(lambda v: v + 1)(x), lambda: (matrix(),)),
+    "error_states": (ignoring, lambda: (matrix(),)),
     "random": (lambda x: x * 0 + np.random.default_rng(0).random(), lambda: (matrix(),)),
 }
 

@@ -30,13 +30,14 @@ P = TypeVar("P", bound=PassingHandler)
 
 @dataclass(frozen=True, slots=True)
 class Breaking:
-    """A call that breaks the graph for this reason; `name` is the function's in the message."""
+    """A call that breaks the graph for this reason; `name` is the function's in the message, `why` what it does."""
 
     reason: Reason
     name: str
+    why: str = ""
 
     def __call__(self) -> NoReturn:
-        raise GraphBreak(self.reason, name=self.name, what=self.name)
+        raise GraphBreak(self.reason, name=self.name, what=self.name, why=self.why)
 
 
 @dataclass(frozen=True, slots=True)

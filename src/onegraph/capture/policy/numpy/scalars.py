@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from onegraph.capture.calls.registry import policy
+from onegraph.capture.breaks import NUMPY
+from onegraph.capture.calls.registry import Breaking, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.type_rules import Rebuilding, rule_for
 from onegraph.capture.heap.types.constants import Constants, Identities, Values
-from onegraph.capture.interp.functions import row_of
+from onegraph.capture.interp.functions import row_for, row_of
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.arrays.array import Array
 from onegraph.torchlib.arrays.ufuncs import BINARY, COMPARISONS
@@ -19,6 +20,9 @@ from onegraph.torchlib.arrays.ufuncs import BINARY, COMPARISONS
 KINDS = {kind for kind in np.sctypeDict.values() if issubclass(kind, np.number | np.bool_)}
 
 rule_for(np.ufunc)(Identities)
+for _function in (np.errstate.__enter__, np.seterr, np.seterrcall):
+    _name = _function.__qualname__.partition(".")[0]
+    row_for(_function).refuse = Breaking(NUMPY, f"numpy.{_name}", "it sets how NumPy reports errors of arithmetic")
 rule_for(*{type(np.dtype(kind)) for kind in KINDS})(Constants)
 
 
