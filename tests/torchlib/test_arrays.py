@@ -124,6 +124,42 @@ def test_operators_in_place(name: str) -> None:
     assert np.array_equal(operate(array, 2), made.read().numpy())
 
 
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "bool", "float32", "complex64"])
+@pytest.mark.parametrize("value", [5, -1, 300, 2**40, 0.5, NAN, 1e300, 1j, [1, 2], [300, 0], [NAN, 1], True], ids=str)
+def test_what_a_type_does_not_hold(value: Any, dtype: str) -> None:
+    """NumPy refuses some numbers, and warns of others: it is left to it."""
+    array = np.zeros(2, dtype)
+    calls = {
+        "setitem": lambda a: a.__setitem__(slice(None), value),
+        "masked": lambda a: a.__setitem__(
+            wrapped(np.array([True, True])) if isinstance(a, Array) else [True, True], value
+        ),
+    }
+    for name, call_it in calls.items():
+        if name == "masked" and isinstance(value, list):
+            continue
+        made, own = Array(torch.from_numpy(array.copy())), array.copy()
+        try:
+            call_it(made)
+        except (Unsupported, RuntimeError):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call_it(own)
+        assert is_same(own, as_array(made.read())), (name, own, made.read())
+    for function, args in ((np.array, (value, dtype)), (np.full, (2, value, dtype)), (np.full_like, (array, value))):
+        try:
+            found = unwrapped(call(FUNCTIONS[function], wrapped(args), {}))
+        except Unsupported:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert is_same(function(*args), found), (function, found)
+
+
 def test_refusals() -> None:
     """What NumPy refuses, or does in a way that has no place here, is left to it."""
     array, read_only = Array(torch.arange(3)), Array(torch.arange(3), is_writeable=False)
@@ -149,7 +185,7 @@ def test_arrays_without_a_tensor() -> None:
     others = (
         frozen, np.ones(3)[::-1], np.ones(3, np.uint16), np.ones(3, ">f4"), np.zeros(3, [("x", "f4")]),
         np.ma.masked_array([1.0]), np.array(["a"]), np.array([None]), np.array(["2000-01-01"], "M8[D]"),
-        np.zeros(3, np.longdouble),
+        np.zeros(3, np.longdouble), np.zeros(25, np.uint8)[1:].view(np.float64),
     )  # fmt: skip
     assert all(as_tensor(array) is None for array in others)
     shared = np.zeros((3, 4))[:, ::2]

@@ -86,23 +86,15 @@ class Array:
         items = index if type(index) is tuple else (index,)
         if not self.is_writeable:
             raise Unsupported("a write to an array that is read-only")
-        given: Any = value if isinstance(value, bool | int | float | complex) else tensor_of(value)
-        if isinstance(given, torch.Tensor):
-            given = given.to(self.tensor.dtype)
-        elif isinstance(given, complex) > self.tensor.dtype.is_complex or (
-            type(given) is float and not self.tensor.dtype.is_floating_point and not self.tensor.dtype.is_complex
-        ):
-            given = torch.full((), given, device=CPU).to(self.tensor.dtype)
+        given = stored(value, self.tensor.dtype)
         if not all(map(is_basic, items)):
-            self.view()[translated(self.tensor, items)] = given
+            is_number = isinstance(value, bool | int | float | complex)
+            self.view()[translated(self.tensor, items)] = value if is_number else given
             return
         made = basic_view(self, items)
         if made.flipped:
-            given = tensor_of(given).to(self.tensor.dtype).expand(made.tensor.shape).flip(sorted(made.flipped))
-        if isinstance(given, torch.Tensor):
-            made.tensor.copy_(given)
-        else:
-            made.tensor.fill_(given)
+            given = given.expand(made.tensor.shape).flip(sorted(made.flipped))
+        made.tensor.copy_(given)
 
     def __len__(self) -> Any:
         if self.tensor.dim() == 0:
@@ -180,6 +172,24 @@ def tensor_of(value: Any) -> torch.Tensor:
         case torch.Tensor():
             return value
     raise Unsupported(f"a {type(value).__name__} in the place of an array")
+
+
+def stored(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    """The elements of a value as NumPy stores them in an array of this type.
+
+    Raises:
+        Unsupported: NumPy refuses it, or warns: numbers that the type does not hold, complex ones in real arrays.
+    """
+    if not holds_arrays(value) and not isinstance(value, np.generic) and not dtype.is_floating_point:
+        known = np.asarray(value)
+        if not dtype.is_complex and dtype is not torch.bool and known.size and known.dtype.kind in "iuf":
+            bounds = torch.iinfo(dtype)
+            if not np.isfinite(known).all() or known.min() < bounds.min or known.max() > bounds.max:
+                raise Unsupported("a number that its type does not hold")
+    tensor = tensor_of(value)
+    if tensor.dtype.is_complex > dtype.is_complex:
+        raise Unsupported("complex numbers without their imaginary parts, of which NumPy warns")
+    return tensor.to(dtype)
 
 
 def holds_arrays(value: Any) -> bool:

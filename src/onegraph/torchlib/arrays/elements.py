@@ -55,9 +55,10 @@ def numpy_type(tensor: torch.Tensor) -> np.dtype[Any]:
 def as_tensor(array: Any) -> torch.Tensor | None:
     """The tensor in the memory of an array; None if there can be none, or the array cannot be written to.
 
-    A tensor does not know whether its memory may be written to, so those that may not are NumPy's alone.
+    A tensor does not know whether its memory may be written to, so those that may not are NumPy's alone, as are those
+    whose elements do not lie where their type wants them.
     """
-    if type(array) is not np.ndarray or array.dtype not in TORCH_TYPES or not array.flags.writeable:
+    if type(array) is not np.ndarray or array.dtype not in TORCH_TYPES or not array.flags.behaved:
         return None
     item = array.itemsize
     if any(stride < 0 or stride % item for stride in array.strides):

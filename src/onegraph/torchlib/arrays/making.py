@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from onegraph.torchlib.arrays.array import FUNCTIONS, SIZES, Array, tensor_of
+from onegraph.torchlib.arrays.array import FUNCTIONS, SIZES, Array, stored, tensor_of
 from onegraph.torchlib.arrays.elements import CPU, Unsupported, numpy_type, torch_type
-from onegraph.torchlib.arrays.reductions import converted, of
+from onegraph.torchlib.arrays.reductions import of
 
 
 def sizes_of(shape: Any) -> tuple[Any, ...]:
@@ -32,8 +32,8 @@ def array(
     in_c_order(order)
     if copy is not True or ndmin:
         raise Unsupported("numpy.array with copy= or ndmin=")
-    tensor = tensor_of(object)
-    return Array((tensor if dtype is None else converted(tensor, dtype)).clone())
+    tensor = tensor_of(object) if dtype is None else stored(object, torch_type(dtype))
+    return Array(tensor.clone())
 
 
 @of(np.asarray, np.asanyarray, np.ascontiguousarray)
@@ -80,11 +80,8 @@ _filled("empty", 0)
 @of(np.full)
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> Array:
     in_c_order(order)
-    value = tensor_of(fill_value)
-    wanted = value.dtype if dtype is None else torch_type(dtype)
-    if value.dtype.is_complex > wanted.is_complex:
-        raise Unsupported("complex numbers without their imaginary parts, of which NumPy warns")
-    return Array(value.to(wanted).expand(sizes_of(shape)).clone(memory_format=torch.contiguous_format))
+    value = tensor_of(fill_value) if dtype is None else stored(fill_value, torch_type(dtype))
+    return Array(value.expand(sizes_of(shape)).clone(memory_format=torch.contiguous_format))
 
 
 @of(np.full_like)
@@ -96,10 +93,7 @@ def full_like(
         raise Unsupported("numpy.full_like with shape=")
     like = tensor_of(a)
     wanted = like.dtype if dtype is None else torch_type(dtype)
-    value = tensor_of(fill_value)
-    if value.dtype.is_complex > wanted.is_complex:
-        raise Unsupported("complex numbers without their imaginary parts, of which NumPy warns")
-    return Array(torch.empty_like(like, dtype=wanted).copy_(value))
+    return Array(torch.empty_like(like, dtype=wanted).copy_(stored(fill_value, wanted)))
 
 
 @of(np.arange)
