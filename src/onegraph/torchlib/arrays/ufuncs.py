@@ -260,5 +260,5 @@ def _bind(ufunc: np.ufunc) -> None:
     FUNCTIONS[ufunc] = lambda *args, **kwargs: call_ufunc(ufunc, *args, **kwargs)
 
 
-for _name in {*WITH_NUMBERS, *OF_TENSORS}:
+for _name in WITH_NUMBERS | OF_TENSORS:
     _bind(getattr(np, _name))
