@@ -169,6 +169,26 @@ def test_the_number_of_an_input_that_is_written_to() -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
+def test_the_number_of_what_is_written_through_another_tensor(backend: str) -> None:
+    def through_an_alias(n: torch.Tensor, x: torch.Tensor) -> tuple[Any, ...]:
+        before = n.item()
+        x.add_(1)
+        return before, n.item(), x * 2
+
+    def through_data(x: torch.Tensor) -> tuple[Any, ...]:
+        y = x + 1
+        before = y[0].item()
+        y.data.zero_()
+        return before, y[0].item()
+
+    aliased, behind = (onegraph.compile(f, backend=backend) for f in (through_an_alias, through_data))
+    for start in (1.0, 5.0):
+        x, own = torch.full((2,), start), torch.full((2,), start)
+        assert aliased(x[0], x)[:2] == through_an_alias(own[0], own)[:2] and torch.equal(x, own)
+        assert behind(own) == through_data(own)
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
 def test_in_training(backend: str) -> None:
     """The tensor is no output that gradients are recorded for: nothing is kept for it."""
 

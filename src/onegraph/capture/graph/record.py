@@ -100,8 +100,8 @@ class Recorder(TorchFunctionMode):
         self.takes_numbers: Callable[[], bool] = lambda: False
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
         self.copied = CopiedItems()
-        #: The checkpoint that runs now, if any.
-        self.checkpoint: int | None = None
+        self.writes = 0  # how often operators have written to tensors, whatever their memory
+        self.checkpoint: int | None = None  # the one that runs now
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
@@ -262,7 +262,7 @@ class Recorder(TorchFunctionMode):
         Raises:
             RuntimeError: what autograd raises for the real input, of which the fake does not know what it is a view of.
         """
-        effects = self.fake.effects
+        effects, self.writes = self.fake.effects, self.writes + bool(self.fake.effects.writes)
         self.copied.refuse_writes(effects.writes)
         for storage, adding in effects.writes.items():
             inputs = self._inputs_on.get(storage, ())

@@ -17,7 +17,6 @@ import torch
 
 from onegraph.capture.breaks import TENSOR_ITEM, GraphBreak
 from onegraph.ir.index import Index
-from onegraph.torchlib.histories import version_of
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.shapes import Computed, Condition, Sizes
 
@@ -26,13 +25,13 @@ Step = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A number taken out of a tensor, whose version was this one then, at a step of the trace.
+    """A number taken out of a tensor at a step of the trace, behind so many writes to any tensor.
 
     `stays`: whether the graph may compute with it.
     """
 
     tensor: torch.Tensor
-    version: int | None
+    writes: int
     step: Step | None
     stays: bool
 
@@ -64,7 +63,7 @@ class Scalars:
         node = recorder.graph.call_method("item", (recorder.nodes[id(tensor)],))
         node.meta["example_value"] = number
         self.nodes[key] = node
-        self._taken[node] = Taken(tensor, version_of(tensor), recorder.copied.step(), stays)
+        self._taken[node] = Taken(tensor, recorder.writes, recorder.copied.step(), stays)
         return number
 
     def argument(self, key: Any) -> torch.fx.Node:
@@ -112,10 +111,10 @@ class Scalars:
         return self._texts[node]
 
     def _holder(self, rebuild: Any, node: torch.fx.Node, taken: Taken) -> str:
-        """What holds the number: the tensor as long as nobody has written to it, a copy otherwise."""
+        """What holds the number: the tensor, or a copy if anything was written to since, which may share its memory."""
         recorder = rebuild.recorder
         with DisableTorchFunction():
-            is_written = version_of(taken.tensor) != taken.version
+            is_written = recorder.writes != taken.writes
             if not is_written and (not taken.tensor.requires_grad or recorder.is_input(taken.tensor)):
                 return str(rebuild.value(taken.tensor))
             copied = taken.tensor.detach().clone() if is_written else taken.tensor.detach()
