@@ -51,17 +51,19 @@ def main() -> None:
     settings = Settings(args.quick, args.shared, tuple(filter(None, args.only.split(","))))
     if args.shared:
         torch.set_num_threads(1)
+    saves = not (args.quick or args.only or args.suites and not args.save)
     results = []
     for name in args.suites or SUITES:
+        own = []
         for result in SUITES[name](settings):
             console.print(f"{name}: {result.name}", style="dim", highlight=False)
-            results.append(result)
+            own.append(result)
+        results += own
+        if saves:  # each suite at its end: some take half an hour
+            save(own, settings)
     print_tables(results, settings, console)
-    if args.quick or args.only or args.suites and not args.save:
-        console.print("not saved: whole suites are, with --save, and a run of all", style="dim")
-    else:
-        save(results, settings)
-        console.print(f"saved to {RESULTS}", style="dim", highlight=False)
+    told = f"saved to {RESULTS}" if saves else "not saved: whole suites are, with --save, and a run of all"
+    console.print(told, style="dim", highlight=False)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -17,8 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.contenders import CONTENDERS, reset
 from benchmarks.measure import Result, Run, Settings, sample
 from benchmarks.zoo import MODELS
-from onegraph import kept_bytes
-from onegraph.compiler import pipeline
+from onegraph import backends, kept_bytes
 from onegraph.compiler.runtime.executor import Executor
 
 COMPARED = ("eager", "onegraph")  # the stock compiler's calls are not worth its time to compile here
@@ -39,11 +39,11 @@ def peak(run: Run) -> int:
 
 @contextmanager
 def seen_by_profiler() -> Iterator[None]:
-    before, pipeline.launcher = pipeline.launcher, Executor
+    before, backends.CPU = backends.CPU, replace(backends.CPU, launch=Executor)
     try:
         yield
     finally:
-        pipeline.launcher = before
+        backends.CPU = before
 
 
 def run(settings: Settings) -> Iterator[Result]:
