@@ -177,12 +177,13 @@ class Tape:
 
     def half(self, cut: int | None, results: Sequence[int], missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given, and what
-        comes to views is the part of other halves."""
-        wanted = list(self.leaves().values()) if cut is None else [self.points[cut]]
+        comes to other ones and to views is the part of other halves."""
         starts = [n for n in results if n not in missing]
+        passes = passes_over([self.results[n] for n in starts], self.ends())
+        reached = [leaf for leaf in self.leaves().values() if edge_of(leaf)[0] in passes]
+        wanted = reached if cut is None else [self.points[cut]]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
-        views = range(len(self.tangents), len(self.points))
-        hooks += [self.points[n].register_hook(nothing) for n in views if n != cut]
+        hooks += [self.points[n].register_hook(nothing) for n in self.cuts if n not in starts and n != cut]
         self.used.clear()
         with noting(writes_behind(self.results)) as written:
             found = self.gradients(starts, wanted)
@@ -192,7 +193,6 @@ class Tape:
         given = [self.tangents[n] for n in starts]
         places = self.primals if cut is None else wanted
         gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
-        passes = passes_over([self.results[n] for n in starts], self.ends())
         used = [(tensor, passes.get(node, ())) for tensor, node in self.used.values()]
         watched = watched_of(used, self.primals, self.tensors, self.recorder)
         frees = frozenset(n for n in self.used if isinstance(n, int)) | {-1 - number for number in written}
