@@ -30,6 +30,7 @@ from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
+from onegraph.torchlib.data_sizes import NotKnown
 from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.warned import ruled
@@ -92,7 +93,7 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
                 return module.forward
             return recorded(module, examples, cx, functools.partial(natively, cx))
         return compiled_natively(module, examples, cx)
-    except GraphBreak:  # an operator must know a number that only the running program has
+    except (GraphBreak, NotKnown):  # an operator must know a number that only the running program has
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
         return module.forward
     except Exception as error:

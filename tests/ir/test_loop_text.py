@@ -39,6 +39,8 @@ program(x, ids, n):
   z = view y offset 0
   q, None, = extern aten.foo.default(z, [1, index(s * 2)], 0.5, alpha=-1, dtype=dtype('float32'), other=None)
   None = ordered extern aten.bar.default(q)
+  (k) = extern aten._local_scalar_dense.default(m)
+  None = extern onegraph.is_expected(index(k), index(s), '<=')
   kernel k1(i0: 8, i1: 9) vector i0 by 4 across i1:
     add q[i0, 0] += 1.0
   return q, (s * 2), None

@@ -58,7 +58,7 @@ def test_all_breaks_of_a_run_are_named() -> None:
 
     def f(x):
         y = eager(x + 1)
-        return [value + 1 for value in y.tolist()]
+        return [value + 1 for value in y.repeat(20).tolist()]
 
     codes = [reason.code for reason in onegraph.explain(f)(torch.ones(3)).break_reasons]
     assert codes == ["disabled-function", "tensor-item", "tensor-to-list"]

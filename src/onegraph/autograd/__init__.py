@@ -25,6 +25,7 @@ from onegraph.base.context import Context
 from onegraph.base.errors import CompileError
 from onegraph.base.events import FunctionalGraphBuilt, GradientsPlanned
 from onegraph.base.pipeline import Pass, run_passes
+from onegraph.torchlib.data_sizes import BORN
 from onegraph.torchlib.graph_text import graph_text
 
 __all__ = [
@@ -110,7 +111,8 @@ class Program:
 
     def has_symbols(self) -> bool:
         shapes = (value.shape if isinstance(value, Tensor) else (value,) for value in self.inputs)
-        return any(isinstance(number, SymInt) for shape in shapes for number in shape)
+        of_data = any(BORN in node.meta for node in self.module.graph.nodes)
+        return of_data or any(isinstance(number, SymInt) for shape in shapes for number in shape)
 
     def joint(self, cx: Context, missing: Collection[int] = ()) -> Joint:
         """The joint graph, cleaned. Raises CompileError where there is none."""

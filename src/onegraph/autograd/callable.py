@@ -11,6 +11,7 @@ import torch
 
 from onegraph import _C
 from onegraph.autograd import GraphPair
+from onegraph.autograd.costs import is_number
 from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, Replayed, Strided
@@ -41,6 +42,7 @@ def compiled_pair(
     written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
     watched = {item.place for half in grad.halves for item in half.watched}
     watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
+    watched -= numbers_among(pair.graphs.forward)
     compiled = Compiled(
         forward,
         tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
@@ -57,6 +59,13 @@ def compiled_pair(
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
     return unless_watched(bind(replace(spec, mutations=recorded, written=late, views=()), compiled), eager)
+
+
+def numbers_among(forward: torch.fx.GraphModule) -> frozenset[Computed]:
+    """The results of a forward graph that are numbers, to which nobody can write."""
+    results = next(iter(reversed(forward.graph.nodes))).args[0]
+    assert isinstance(results, tuple)
+    return frozenset(Computed(n) for n, node in enumerate(results) if is_number(node))
 
 
 def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:

@@ -4,7 +4,8 @@
     b = sin(x)    ->    c = a + a
     c = a + b
 
-Random draws differ each time. Numbers that are taken out of tensors stay apart: each is known by its own name. Two
+Random draws differ each time. Numbers that are taken out of tensors, and sizes that only the data say, stay apart: each
+is known by its own name. Two
 results of the graph stay two, for the caller may write to one of them.
 """
 
@@ -19,6 +20,7 @@ from torch.fx import GraphModule, Node
 from onegraph.autograd.results import owners
 from onegraph.base.context import Context
 from onegraph.torchlib.aten import has_effect
+from onegraph.torchlib.data_sizes import BORN
 
 
 def merge_duplicates(module: GraphModule, cx: Context) -> GraphModule:
@@ -27,7 +29,7 @@ def merge_duplicates(module: GraphModule, cx: Context) -> GraphModule:
     for node in list(module.graph.nodes):
         if node.op not in ("call_function", "get_attr") or node in returned or has_effect(node.target):
             continue
-        if node.target is torch.ops.aten._local_scalar_dense.default:
+        if node.target is torch.ops.aten._local_scalar_dense.default or BORN in node.meta:
             continue
         key = (node.target, fingerprint(node.args), fingerprint(node.kwargs))
         first = seen.setdefault(key, node)

@@ -105,8 +105,9 @@ def trace_joint(
     state = GlobalState.snapshot()
     if state.functorch_depth:
         raise CompileError("joint graph", "a transform of torch.func is open")
-    mode = fake_mode_of(inputs)
+    mode = fake_mode_of(module, inputs)
     recorder = Functionalizer(mode, rules)
+    mode.sizes.data.reopen()
     primals = [primal_of(value) for value in inputs]
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     environment: dict[Node, Any] = {}
@@ -142,7 +143,10 @@ def trace_joint(
                 with recorder, without_autocast():
                     halves = [tape.half(cut, starts, missing) for cut, starts in parts]
                 refuse_without_gradients([half for half, _ in halves], missing)
-    except RuntimeError as error:  # what eager raises in the forward or in the backward pass, it shall raise there
+    except (
+        RuntimeError,
+        IndexError,
+    ) as error:  # what eager raises in one of the passes, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()

@@ -16,6 +16,7 @@ computed again too, those that free the most bytes for their work first, until s
 from __future__ import annotations
 
 import itertools
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from onegraph.autograd.spec import Computed, GradSpec, Half, Input
 from onegraph.base.errors import CompileError
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import has_effect, is_mutable, is_random, opened
+from onegraph.torchlib.data_sizes import BORN
 from onegraph.torchlib.graph import LazyGraphModule
 
 aten = torch.ops.aten
@@ -116,7 +118,7 @@ def partition(
     halves = []
     for half, gradients, passes in zip(spec.halves, parts.gradients, looked_at, strict=True):
         used = ancestors(gradients, stop=saved)
-        own = [node for node in saved if node in used or node in numbers or node in named]
+        own = [node for node in saved if node in used or is_number(node)]
         made = backward_graph(module, parts, half, gradients, own, can_repeat)
         takers = takers_of(made, len(own))
         lent = {n for n, by in zip(own, takers, strict=True) if n in passes and all(group <= passes[n] for group in by)}
@@ -141,14 +143,15 @@ def partition(
 def unnamed_sizes(graph: Graph, parts: Sides, saved: Collection[Node]) -> set[Node]:
     """The symbols that backward passes need, and that are no size of a tensor which they are given: as new nodes."""
     wanted: set[Symbol] = set()
-    if not any(True for primal in parts.primals for _ in numbers_of(primal)):
+    if not any(BORN in node.meta or any(True for _ in numbers_of(node)) for node in graph.nodes if is_source(node)):
         return set()
     for gradients in parts.gradients:
         used = ancestors(gradients, stop=saved)
         given = used.intersection({*saved, *parts.tangents}) | {node for node in saved if is_number(node)}
         known = {number.symbol for node in given for number in numbers_of(node)}
         wanted |= {symbol for node in used for number in numbers_of(node) for symbol in number.symbols} - known
-    found = set()
+    found = {node for node in graph.nodes if is_size_of_data(node) and node.meta["val"].node.index.symbol in wanted}
+    wanted -= {node.meta["val"].node.index.symbol for node in found}
     first = next(node for node in graph.nodes if node.op != "placeholder")
     with graph.inserting_before(first):
         for primal in parts.primals:
@@ -160,6 +163,23 @@ def unnamed_sizes(graph: Graph, parts: Sides, saved: Collection[Node]) -> set[No
                     node.meta.update({"val": size, IS_FORWARD: True})
                     found.add(node)
     return found
+
+
+def is_source(node: Node) -> bool:
+    """Whether symbols come from here: an input, or an operator that makes sizes which only the data say."""
+    return node.op == "placeholder" or BORN in node.meta
+
+
+def is_size_of_data(node: Node) -> bool:
+    """Whether the node is a number of the forward pass that comes from data."""
+    if IS_FORWARD not in node.meta or not isinstance(node.meta.get("val"), torch.SymInt):
+        return False
+    return BORN in node.meta or node.target is aten.sym_size.int and BORN in call_of(node.all_input_nodes[0]).meta
+
+
+def call_of(node: Node) -> Node:
+    """The call of which the node is a result."""
+    return node.all_input_nodes[0] if node.target is operator.getitem else node
 
 
 def numbers_of(node: Node) -> Iterator[Index]:
@@ -234,7 +254,8 @@ def sides(module: GraphModule, spec: GradSpec) -> Sides:
         gradients.append([n if is_number(n) or owner_of(n)[0] in backward else copied(graph, n) for n in own])
     every = [node for own in gradients for node in own]
     wanted = ancestors(every)
-    calls = [node for node in backward if has_effect(node.target)]
+    # Checks of sizes are none of them: the compiler makes those that a backward graph needs.
+    calls = [node for node in backward if has_effect(node.target) and node.target is not aten._assert_scalar.default]
     behind = [ancestors(own) for own in gradients]
     # A call of which nothing is known runs as in eager: once in a backward pass.
     once = all(sum(node in found for found in behind) == 1 for node in calls)

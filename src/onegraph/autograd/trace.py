@@ -28,6 +28,7 @@ from onegraph.autograd.spec import (
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import writes_as_library
 from onegraph.torchlib.composites import call_composite
+from onegraph.torchlib.data_sizes import BORN, is_expected
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.graph import CHECKPOINT, LazyGraphModule
 from onegraph.torchlib.overlaps import is_written_twice
@@ -48,7 +49,8 @@ def trace(
     state = GlobalState.snapshot()
     # Some of what autograd records elsewhere may be written to here.
     counted = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in inputs)
-    recorder = Functionalizer(fake_mode_of(inputs), rules)
+    recorder = Functionalizer(fake_mode_of(module, inputs), rules)
+    recorder.fake.sizes.data.reopen()
     try:
         with torch.no_grad(), recorder.fake, recorder:
             names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
@@ -110,9 +112,10 @@ def refuse_lost_views(spec: CallSpec, results: Sequence[Any]) -> None:
             raise CompileError("functionalize", "a view of an input with gradients is made, and the input written to")
 
 
-def fake_mode_of(inputs: Sequence[Any]) -> FakeMode:
-    """The mode that made the fakes; a new one for a graph without tensor inputs."""
-    for value in inputs:
+def fake_mode_of(module: GraphModule, inputs: Sequence[Any]) -> FakeMode:
+    """The mode that made the fakes, which knows the sizes; a new one for a graph without any."""
+    made = (node.meta.get("example_value") for node in module.graph.nodes)
+    for value in (*inputs, *made):
         if isinstance(value, FakeTensor):
             assert isinstance(value.fake_mode, FakeMode)
             return value.fake_mode
@@ -130,11 +133,14 @@ def run(
 
     for node in module.graph.nodes:
         recorder.stamp = {name: node.meta[name] for name in STAMPED if name in node.meta}
+        recorder.fake.sizes.data.reborn = [*node.meta.get(BORN, ())]
         match node.op:
             case "placeholder":
                 environment[node] = next(remaining)
             case "get_attr":
                 environment[node] = attribute(module, node.target)
+            case "call_function" if node.target is is_expected:
+                continue  # see `close`
             case "call_function" if isinstance(node.meta.get("example_value"), torch.SymFloat):
                 environment[node] = node.meta["example_value"]  # computed with numbers that are taken out of tensors
             case "call_function":
@@ -167,8 +173,8 @@ CHECKED: Mapping[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: one_ho
 
 
 def is_taken(node: Node) -> bool:
-    """Whether a node takes a floating-point number out of a tensor."""
-    return node.target == "item" and isinstance(node.meta.get("example_value"), torch.SymFloat)
+    """Whether a node takes an integer or a floating-point number out of a tensor."""
+    return node.target == "item" and isinstance(node.meta.get("example_value"), torch.SymInt | torch.SymFloat)
 
 
 def attribute(module: GraphModule, path: str) -> Any:
@@ -206,7 +212,13 @@ def convention(returned: Returned, module: GraphModule, inputs: Sequence[Any], r
 
 
 def close(recorder: Functionalizer, results: Sequence[Node | None]) -> GraphModule:
-    """The graph that was recorded, as a module that returns these results."""
+    """The graph that was recorded, as a module that returns these results.
+
+    It checks what was asked of sizes that only the data say, while the program was captured and since.
+    """
+    for condition in recorder.fake.sizes.checks:
+        recorder.expect(condition)
+    recorder.fake.sizes.data.close()
     recorder.graph.output(tuple(results))
     holder = torch.nn.Module()
     for name, tensor in recorder.constants.items():

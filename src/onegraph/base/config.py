@@ -223,7 +223,7 @@ class Config:
     capture_scalar_outputs: bool = _option(
         _SWITCH,
         False,
-        "operators take numbers that item() takes out of tensors; such graphs may run operator by operator",
+        "operators take floats that item() takes out of tensors; such graphs may run operator by operator",
         ("TORCHDYNAMO_CAPTURE_SCALAR_OUTPUTS",),
     )
     trace_numpy: bool = _option(

@@ -110,7 +110,7 @@ _ROWS: dict[str, Row] = {
     "disable": Same("disable"),
     "reorderable_logging_functions": Same("reorderable_logging_functions", tuple, set),
     "ignore_logging_functions": Same("ignore_logging_functions", tuple, set),
-    "capture_dynamic_output_shape_ops": Nothing("operators like nonzero break the graph, which goes on behind them"),
+    "capture_dynamic_output_shape_ops": Nothing("graphs go on behind operators like nonzero: the sizes are symbols"),
     "dynamic_shapes": Nothing("sizes that change are symbols; dynamic=False of compile makes them constants"),
     "verbose": Nothing("errors name the user's line and the reason; raise_compiler_errors gives the whole traceback"),
     "verify_correctness": Same("verify_correctness"),

@@ -207,6 +207,9 @@ def finish(
     """The capture of what was traced; it ends with `values`, returned or handed to a continuation."""
     trace.tracer.budget.renew()
     refuse_grown(trace.world, trace.shapes)
+    if trace.symbols.scalars.check(trace.recorder, trace.symbols.node):
+        trace.tracer.checks += 1
+        trace.guard_expectation()
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
@@ -216,7 +219,7 @@ def finish(
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
     guard_bases(trace.recorder, trace.world.guard)
-    trace.symbols.scalars.erase_unused(trace.recorder)
+    trace.symbols.scalars.erase_unused(trace.recorder, rebuild.outputs)
     trace.check_unchanged()  # the module of the graph is entered in `linecache`, which a program may have looked at
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
@@ -282,7 +285,8 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     trace.pause()
     guard_memory(trace.recorder, used, trace.world.guard)
     guard_histories(used, trace.world.guard)
-    fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), trace.state.values["grad_mode"], cx)
+    grad_enabled, unexpected = trace.state.values["grad_mode"], trace.shapes.history.note_unexpected
+    fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), grad_enabled, unexpected, cx)
     if trace.tracer.checks and not fallback.repeatable:
         trace.shapes.history.makes_checks = False
         raise Grown

@@ -37,8 +37,8 @@ def translate(
             return captured
         try:
             compiled = None if captured.graph is None else call_backend(compile_graph, captured.graph, cx)
-        except Exception:  # it may not know how to take numbers out of tensors
-            if not shapes.keep_floats_constant():
+        except Exception:  # it may not know how to take numbers out of tensors, or sizes that only the data say
+            if not shapes.keep_floats_constant() and (cx.config.raise_compiler_errors or not shapes.give_up_sizes()):
                 raise
         else:
             return checked(replacement(captured, compiled, start, cx), start, cx)

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from onegraph.base.errors import InvalidArgument
+from onegraph.ir.loop import EXPECTED
+from onegraph.torchlib.data_sizes import is_expected
 from onegraph.torchlib.private import OpOverload, treespec_dumps, treespec_loads
 
 FORMAT = "onegraph exported program 1"
@@ -151,6 +153,8 @@ def name_of(function: Any) -> str:
     """
     if isinstance(function, OpOverload):
         return f"torch.ops.{function}"
+    if function is is_expected:
+        return EXPECTED
     module = getattr(function, "__module__", None) or "torch"
     names = [f"{module}.{getattr(function, '__qualname__', '')}", f"{module}.{getattr(function, '__name__', '')}"]
     names += [f"torch.{getattr(function, '__name__', '')}"]
@@ -169,6 +173,8 @@ def found(name: str) -> Any:
     Raises:
         InvalidArgument: for a name that is not torch's, or that this torch does not have.
     """
+    if name == EXPECTED:
+        return is_expected
     first, *rest = name.split(".")
     if first not in ROOTS:
         raise InvalidArgument(f"{name} is no function of torch")

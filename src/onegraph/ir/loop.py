@@ -224,7 +224,7 @@ Argument = BufferArgument | Index | Named | float | int | bool | str | complex |
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """A call of an operator of a library. `outputs` has None for a result that nobody uses.
+    """A call of an operator of a library. `outputs` has None for a result that nobody uses, a symbol for a number.
 
     `ordered` calls do more than give results: they draw random numbers, print, or check. They stay in their order.
     """
@@ -232,17 +232,20 @@ class Extern:
     operator: str
     args: tuple[Argument, ...]
     kwargs: tuple[tuple[str, Argument], ...]
-    outputs: tuple[str | None, ...]
+    outputs: tuple[str | Symbol | None, ...]
     several: bool = False
     ordered: bool = False
 
+
+#: A call that checks a size which only the data say: (left, right, comparison).
+EXPECTED = "onegraph.is_expected"
 
 Step = Kernel | View | Extern
 
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """The symbol `name` is the size of an input along a dimension."""
+    """The symbol `name` is the size of an input, or of the result of a library call, along a dimension."""
 
     name: str
     buffer: str
@@ -317,7 +320,16 @@ def writes(step: Step) -> tuple[str, ...]:
         case View():
             return (step.name,)
         case Extern():
-            return tuple(name for name in step.outputs if name is not None)
+            return tuple(name for name in step.outputs if isinstance(name, str))
+
+
+def symbols_in(argument: object) -> Iterator[Symbol]:
+    """The symbols in an argument of a library call."""
+    if isinstance(argument, Index):
+        yield from argument.symbols
+    elif isinstance(argument, tuple):
+        for item in argument:
+            yield from symbols_in(item)
 
 
 def argument_buffers(argument: object) -> Iterator[str]:

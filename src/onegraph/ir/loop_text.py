@@ -79,7 +79,8 @@ def _print_step(out: Printer, step: Step) -> None:
         case View(name, base, offset):
             out.line(f"{name} = view {base} offset {offset}")
         case Extern(operator, args, kwargs, outputs, several, ordered):
-            names = ", ".join(map(str, outputs)) + ("," if several else "")
+            named = [f"({each})" if isinstance(each, Symbol) else str(each) for each in outputs]
+            names = ", ".join(named) + ("," if several else "")
             given = [_argument(a) for a in args] + [f"{name}={_argument(a)}" for name, a in kwargs]
             out.line(f"{names} = {'ordered ' if ordered else ''}extern {operator}({', '.join(given)})")
         case Kernel(name, axes, body, vector, locals):
@@ -246,11 +247,16 @@ def _parse_output(item: str, symbols: Mapping[str, Symbol]) -> str | Index | Non
     return _index(item, symbols) if item.startswith("(") else item
 
 
+def _parse_result(item: str, symbols: Mapping[str, Symbol]) -> str | Symbol | None:
+    output = _parse_output(item, symbols)
+    return output.symbol if isinstance(output, Index) else output
+
+
 def _parse_step(line: str, lines: _Lines, symbols: Mapping[str, Symbol]) -> Step:
     if found := re.fullmatch(r"(\w+) = view (\w+) offset (.*)", line):
         return View(found[1], found[2], _index(found[3], symbols))
     if found := re.fullmatch(r"(.*) = (ordered )?extern ([\w.]+)\((.*)\)", line):
-        names = tuple(None if name == "None" else name for name in _split(found[1]))
+        names = tuple(_parse_result(name, symbols) for name in _split(found[1]))
         call = ast.parse(f"f({found[4]})", mode="eval").body
         assert isinstance(call, ast.Call)
         args = tuple(_parse_argument(node, symbols) for node in call.args)

@@ -20,7 +20,9 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from onegraph.ir.index import ZERO
 from onegraph.torchlib import compilerless, fake_convolution, private
 from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.data_sizes import NotOfData
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
+from onegraph.torchlib.fake_of_data import OF_DATA
 from onegraph.torchlib.fake_routes import (
     CORRECTIONS,
     LIFTS,
@@ -33,7 +35,7 @@ from onegraph.torchlib.fake_routes import (
 )
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.general_sizes import ASKING, general_layout, general_view, is_itself
-from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols, symbols_of
+from onegraph.torchlib.given import are_settled, bounded_arguments, has_symbols, symbols_of, with_numbers
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.layouts import OF_SYMBOLS
 from onegraph.torchlib.meta_tensors import laid_over, unreadable
@@ -218,6 +220,8 @@ class FakeMode(FakeTensorMode):
             folded = self._fold(func, args, kwargs, tensors)
             if folded is not NotImplemented:
                 return folded
+        if func in OF_DATA and (of_data := self._of_data(func, args, kwargs)) is not NotImplemented:
+            return of_data
         found = call_key(func, args, kwargs)
         if found is None:
             return self._run(func, args, kwargs, tensors, not self.sizes.is_static and has_symbols(args, kwargs))
@@ -234,6 +238,12 @@ class FakeMode(FakeTensorMode):
                 known.clear()
             known[key] = described
         return value
+
+    def _of_data(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
+        try:
+            return OF_DATA[func](self, *args, **kwargs)
+        except NotOfData:
+            raise DynamicOutputShapeException(func) from None
 
     def _run(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor], symbolic: object) -> Any:
         if not self.sizes.is_static:
@@ -269,10 +279,10 @@ class FakeMode(FakeTensorMode):
     def _of_any_size(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """The results of an operator, if they are known without asking whether sizes are 0 and 1."""
         with private.DisableTorchDispatch():
-            if is_itself(func, tensors):
+            if is_itself(func, args, kwargs, tensors):
                 return args[0]
             if (view := general_view(self.sizes, func, args, kwargs)) is not None:
-                return self._wrap(view, _CPU)
+                return [self._wrap(each, _CPU) for each in view] if type(view) is list else self._wrap(view, _CPU)
             layout = general_layout(func, args, kwargs, tensors)
         with self.sizes.trusted():
             return None if layout is None else self._laid_out(layout)
@@ -341,27 +351,9 @@ class FakeMode(FakeTensorMode):
             return self._settled(func, args, kwargs)
 
     def _settled(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
-        args, kwargs = self._specialized(args), self._specialized(dict(kwargs))
+        args, kwargs = with_numbers(self, args), with_numbers(self, dict(kwargs))
         tensors: list[Any] = [leaf for leaf in leaves(args, kwargs) if isinstance(leaf, FakeTensor)]
         return self._run(func, args, kwargs, tensors, False)
-
-    def _specialized(self, arguments: Any) -> Any:
-        """The arguments with plain sizes; tensors over the same storages."""
-
-        def number(value: Any) -> Any:
-            match value:
-                case torch.SymInt():
-                    return value.node.guard_int()
-                case torch.SymFloat():
-                    return value.node.guard_float()
-                case FakeTensor() if value._has_symbolic_sizes_strides:
-                    size, stride = ([number(n) for n in sizes] for sizes in (value.shape, value.stride()))
-                    storage, offset = value.untyped_storage(), number(value.storage_offset())
-                    with private.DisableTorchDispatch():
-                        return self._wrap(laid_over(storage, value.dtype, offset, size, stride), value.fake_device)
-            return value
-
-        return map_leaves(number, arguments)
 
     def _run_symbolic(self, func: OpOverload, args: Any, kwargs: Any, tensors: list[FakeTensor]) -> Any:
         """As the stock mode orders it: C++ meta kernels mostly cannot take symbolic sizes, Python ones can."""

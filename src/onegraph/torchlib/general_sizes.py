@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.aten import functional_form
 from onegraph.torchlib.iterator import certain_broadcast
 from onegraph.torchlib.layouts import GENERAL, RULES, Layout
 from onegraph.torchlib.layouts.registry import laid_out
@@ -25,8 +26,10 @@ from onegraph.torchlib.symbolic_views import (
     permuted,
     selected,
     sliced,
+    split,
     strided_view,
     transposed,
+    unbound,
     unsqueezed,
 )
 
@@ -45,8 +48,10 @@ ASKING = frozenset(
         ),
     }
 )
+#: What writes to places of a tensor, whatever these are: the result of the form that makes a new one has its sizes.
+PUTTING = frozenset({aten.index_put.default, aten.index_add.default})
 _FILLING = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
-_VIEWS: dict[OpOverload, Callable[..., Tensor | None]] = {
+_VIEWS: dict[OpOverload, Callable[..., Any]] = {
     aten.slice.Tensor: sliced,
     aten.select.int: selected,
     aten.expand.default: expanded,
@@ -54,11 +59,13 @@ _VIEWS: dict[OpOverload, Callable[..., Tensor | None]] = {
     aten.permute.default: permuted,
     aten.transpose.int: transposed,
     aten.t.default: transposed,
+    aten.unbind.int: unbound,
+    aten.split_with_sizes.default: split,
 }
 
 
-def general_view(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any) -> Tensor | None:
-    """The meta tensor that a view is, or None where there is no rule for the call."""
+def general_view(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: Any) -> Any:
+    """The meta tensor that a view is, or a list of them, or None where there is no rule for the call."""
     if args and isinstance(args[0], Tensor) and (args[0].is_conj() or args[0].is_neg()):
         return None
     rule = _VIEWS.get(func)
@@ -68,8 +75,10 @@ def general_view(sizes: Sizes, func: OpOverload, args: Sequence[Any], kwargs: An
     return strided_view(sizes, func, args) if found is None else found
 
 
-def is_itself(func: OpOverload, tensors: Sequence[Tensor]) -> bool:
+def is_itself(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: Sequence[Tensor]) -> bool:
     """Whether a call gives its first argument, which it writes to and which has the sizes of the result."""
+    if is_in_place(func) and (twin := functional_form(func)) in PUTTING:
+        return RULES[twin](*args, **kwargs) is not None
     if not tensors or func not in _FILLING and not (is_lenient(func) and is_in_place(func)):
         return False
     shape = certain_broadcast([tensor.shape for tensor in tensors])

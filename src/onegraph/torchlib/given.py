@@ -11,7 +11,8 @@ import torch
 
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
-from onegraph.torchlib.private import FakeTensor
+from onegraph.torchlib.meta_tensors import laid_over
+from onegraph.torchlib.private import DisableTorchDispatch, FakeTensor
 from onegraph.torchlib.size_expression import Whole
 
 
@@ -127,3 +128,22 @@ def are_settled(args: Any, kwargs: Any) -> bool:
         if isinstance(number, torch.SymInt | torch.SymFloat):
             return False
     return not symbols_of(args, kwargs)
+
+
+def with_numbers(mode: Any, arguments: Any) -> Any:
+    """The arguments with plain sizes, which become guards; tensors over the same storages."""
+
+    def number(value: Any) -> Any:
+        match value:
+            case torch.SymInt():
+                return value.node.guard_int()
+            case torch.SymFloat():
+                return value.node.guard_float()
+            case FakeTensor() if value._has_symbolic_sizes_strides:
+                size, stride = ([number(n) for n in sizes] for sizes in (value.shape, value.stride()))
+                storage, offset = value.untyped_storage(), number(value.storage_offset())
+                with DisableTorchDispatch():
+                    return mode._wrap(laid_over(storage, value.dtype, offset, size, stride), value.fake_device)
+        return value
+
+    return map_leaves(number, arguments)

@@ -56,3 +56,20 @@ def storage_of(tensor: Tensor) -> int:
     with private.DisableTorchFunction():
         address: int = tensor.untyped_storage()._cdata
     return address
+
+
+def is_view_of_leaf(tensor: Tensor) -> bool:
+    """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
+    with private.DisableTorchFunction():
+        return tensor.requires_grad and tensor._base is not None and tensor._base.is_leaf
+
+
+def refuse_view_of_leaf(tensor: Tensor) -> None:
+    if is_view_of_leaf(tensor):
+        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def is_recorded(tensor: Tensor) -> bool:
+    """Whether gradients are recorded for the tensor."""
+    with private.DisableTorchFunction():
+        return tensor.requires_grad

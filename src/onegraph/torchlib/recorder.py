@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from onegraph.ir.index import Call, Index
+from onegraph.ir.index import Call, Index, Symbol
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import is_composite, leaves, map_leaves
+from onegraph.torchlib.data_sizes import BORN, UNEXPECTED, Birth
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.private import TorchDispatchMode
-from onegraph.torchlib.shapes import Float, SizeNode, Sizes
+from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -42,7 +43,8 @@ class AtenRecorder(TorchDispatchMode):
         self._alive: list[Any] = []  # `_nodes` is keyed by id
         self._symbols: dict[Index, Node] = {}
         self._taken: dict[Float, Node] = {}
-        self._dimensions: dict[Index, tuple[Node, int]] = {}  # where a symbol is the size of an input
+        self._dimensions: dict[Index, tuple[Node, int]] = {}  # where a symbol is the size of a tensor
+        self._of_data: dict[Symbol, Node] = {}  # the nodes of numbers that only the data say
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -63,11 +65,37 @@ class AtenRecorder(TorchDispatchMode):
                     self._dimensions.setdefault(size.node.index, (node, dim))
         return node
 
-    def taken(self, number: torch.SymFloat, tensor: Tensor) -> torch.SymFloat:
+    def taken(self, number: torch.SymInt | torch.SymFloat, tensor: Tensor) -> torch.SymInt | torch.SymFloat:
         """A number that is found in a tensor."""
         node = self.emit(aten._local_scalar_dense.default, (tensor,), {}, number)
-        self._taken[number.node.value] = node
+        if isinstance(number, torch.SymFloat):
+            self._taken[number.node.value] = node
+            return number
+        symbol = self.fake.sizes.data.reborn.pop(0)
+        node.meta[BORN] = (Birth(symbol),)
+        self._of_data[symbol] = self._symbols[Index.of(symbol)] = node
         return number
+
+    def expect(self, condition: Condition) -> None:
+        """A node that checks what the graph is made for, of sizes that only the data say."""
+        sides = self._measured(condition.left), self._measured(condition.right)
+        holds = self._call(CHECKS[condition.op], sides, None)
+        self._call(aten._assert_scalar.default, (holds, f"{UNEXPECTED}: {condition}"), None)
+
+    def _measured(self, value: Index) -> Any:
+        """A number computed from sizes as they are, and not as they are expected to be."""
+        total: Any = None
+        for monomial, coefficient in value.terms:
+            term: Any = coefficient
+            for atom in monomial:
+                if isinstance(atom, Call):
+                    parts = self._measured(atom.a), self._measured(atom.b)
+                    factor = self._call(_INDEX_FUNCTIONS[atom.op], parts, None)
+                else:
+                    factor = self._of_data.get(atom) or self._computed(Index.of(atom), self.fake.sizes)
+                term = self._call(operator.mul, (term, factor), None)
+            total = term if total is None else self._call(operator.add, (total, term), None)
+        return 0 if total is None else total
 
     def constant(self, value: Tensor) -> Node:
         """A tensor whose value is part of the graph."""
@@ -138,13 +166,23 @@ class AtenRecorder(TorchDispatchMode):
         return node
 
     def bind_result(self, node: Node, result: Any) -> None:
+        self._bind_results(node, result)
+        newborn, self.fake.sizes.data.newborn = self.fake.sizes.data.newborn, []
+        node.meta.update({BORN: tuple(newborn)} if newborn else {})
+        for birth in newborn:
+            tensor, index = birth.of(result), Index.of(birth.symbol)
+            number = torch.SymInt(SizeNode(self.fake.sizes, index))
+            size = self._call(aten.sym_size.int, (self.node_of(tensor), birth.dim), number)
+            self._of_data[birth.symbol] = self._symbols[index] = size
+
+    def _bind_results(self, node: Node, result: Any) -> None:
         match result:
             case Tensor():
                 self.bind(result, node)
             case tuple() | list():
                 for index, item in enumerate(result):
                     if isinstance(item, Tensor | tuple | list):
-                        self.bind_result(self.emit(operator.getitem, (node, index), {}, item), item)
+                        self._bind_results(self.emit(operator.getitem, (node, index), {}, item), item)
 
     # --- symbolic numbers ----------------------------------------------------------------------------------------
 
@@ -195,6 +233,8 @@ class AtenRecorder(TorchDispatchMode):
         return node
 
 
+#: The comparisons of what is expected of sizes.
+CHECKS: dict[str, Any] = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le}
 _INDEX_FUNCTIONS: dict[str, Any] = {
     "//": operator.floordiv,
     "%": operator.mod,

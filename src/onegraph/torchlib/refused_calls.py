@@ -197,7 +197,7 @@ def _adds_others(x: Tensor, dim: int, index: Tensor, source: Tensor, **_: Any) -
         return True
     dim = dim % max(x.dim(), 1)
     slices = source.shape[dim] if source.dim() else 1
-    if index.numel() != slices or (slices and x.dim() and not x.shape[dim]):
+    if index.numel() != slices or (x.dim() and not x.shape[dim] and slices):
         return True
     return any(a != b for d, (a, b) in enumerate(zip(x.shape, source.shape, strict=True)) if d != dim)
 

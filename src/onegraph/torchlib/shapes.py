@@ -9,11 +9,12 @@ that has another answer for these (`small_sizes`); other symbols are at least 2.
 answer is answered by the hints, and becomes a condition that guards must check.
 
 Floating-point numbers that the program was given have hints too. What is asked of them is a fact, which guards check by
-asking again.
+asking again. Sizes that only the data say are in `data_sizes`.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,10 @@ from typing import Any
 
 import torch
 
-from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, greatest, is_not_negative
+from onegraph.ir.index import ONE, ZERO, Index, Symbol, greatest
 from onegraph.ir.ranges import is_least_one
+from onegraph.torchlib.data_sizes import DataSizes, unknown_number
+from onegraph.torchlib.size_comparisons import always, fits, is_sound
 from onegraph.torchlib.size_expression import (
     COMPARE,
     LARGEST,
@@ -41,7 +44,7 @@ from onegraph.torchlib.size_expression import (
     given_in,
 )
 from onegraph.torchlib.size_node import SizeNode
-from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, bits_of, is_symbolic, kind_of
+from onegraph.torchlib.size_operations import DIVIDING, FLOATING, RULES, is_symbolic, kind_of
 from onegraph.torchlib.small_sizes import EXCLUSIONS, NONE, SMALL, SmallSizes
 
 __all__ = [
@@ -52,10 +55,6 @@ __all__ = [
 
 #: What functions give that stays symbolic.
 NUMBERS: dict[type, type[Computed]] = {int: Whole, float: Float}
-
-
-def unknown_number(value: Any) -> Any:
-    raise RuntimeError("a number that is not known while tracing")
 
 
 class NumbersWanted(RuntimeError):
@@ -78,6 +77,7 @@ class Sizes:
         self.unknown: set[Symbol] = set()
         #: Whether there are any numbers of which nothing is known.
         self.has_unknown = False
+        self.data = DataSizes()
         #: Raises what is to be raised where the value of an expression, or of one in a tuple, is asked for and unknown.
         self.refuse: Callable[[Any], Any] = unknown_number
         self._known: dict[Condition, bool] = {}  # whatever was asked and answered, in order
@@ -95,13 +95,28 @@ class Sizes:
     def forget(self) -> None:
         """The trace is over: nobody is told any more. Sizes hold this object out of sight of the garbage collector."""
         self.refuse, self.note = unknown_number, lambda fact: None
+        self.data.close()
 
     @property
     def guards(self) -> tuple[Condition, ...]:
-        """What must hold of the sizes for the trace to be valid."""
-        asked = (asked if answer else asked.negated() for asked, answer in self._known.items())
+        """What must hold of the sizes of inputs for the trace to be valid."""
+        asked = itertools.filterfalse(self.data.are_in, self._asked())
         plainly = (Condition(each.op, self._plainly(each.left), self._plainly(each.right)) for each in asked)
         return tuple(each for each in plainly if each.left.symbols or each.right.symbols)
+
+    @property
+    def checks(self) -> tuple[Condition, ...]:
+        """What must hold of the sizes that only the data say."""
+        of_data = [each for each in self._asked() if self.data.are_in(each) and each not in self.data.bounds]
+        asked = (*of_data, *self.data.exclusions(self))
+        return tuple([Condition(each.op, self._beside(each.left), self._beside(each.right)) for each in asked])
+
+    def _beside(self, value: Index) -> Index:
+        """The expression with all that is known of sizes of inputs, but not of what only the data say."""
+        return value.substitute({s: self.simplify(Index.of(s)) for s in value.symbols - self.data.symbols})
+
+    def _asked(self) -> Iterator[Condition]:
+        return (asked if answer else asked.negated() for asked, answer in self._known.items())
 
     def _plainly(self, value: Index) -> Index:
         """The expression with the numbers that functions give for sizes which turned out to be constants."""
@@ -125,6 +140,7 @@ class Sizes:
         """An integer of which nothing is known, not even its sign."""
         symbol = Symbol(name)
         self.unknown.add(symbol)
+        self.data.note(symbol)
         self.has_unknown = True
         return torch.SymInt(SizeNode(self, Index.of(symbol)))
 
@@ -142,8 +158,8 @@ class Sizes:
 
     @property
     def is_static(self) -> bool:
-        """Whether there are no symbolic numbers that have a value."""
-        return not (self.hints or self.given)
+        """Whether there are no symbolic numbers that operators can take."""
+        return not (self.hints or self.given or self.unknown)
 
     def is_unknown(self, value: Any) -> bool:
         """Whether the number depends on one of which nothing is known."""
@@ -269,20 +285,42 @@ class Sizes:
     def holds(self, condition: Condition) -> bool:
         """Answer a question, and remember the answer as a guard unless it could not have been another."""
         condition = Condition(condition.op, self.simplify(condition.left), self.simplify(condition.right))
-        certain = self.certain(condition)
-        if certain is not None:
-            return certain
-        for known in (condition, condition.negated()):
-            if known in self._known:
-                return self._known[known] is (known is condition)
-        decided = self._decided(condition)
+        said = self.said(condition)
+        if said is not None:
+            return said
+        of_data = self.data.admit(self, condition)
+        certain = self.certain(condition) if of_data else None
+        decided = self._decided(condition) if certain is None else certain
         if decided is not None:
             return decided
-        answer = bool(self.value(condition))
+        answer = self.data.needed(self, condition) if of_data else bool(self.value(condition))
+        self.remember(condition, answer)
+        return answer
+
+    def said(self, condition: Condition) -> bool | None:
+        """The answer, if it is known without a new guard or check."""
+        certain = self.certain(condition)
+        if certain is None:
+            for known in (condition, condition.negated()):
+                if known in self._known:
+                    return self._known[known] is (known is condition)
+        return certain
+
+    def is_open(self, condition: Condition | bool) -> bool:
+        """Whether the answer depends on data, and nothing is known of it."""
+        depends = not isinstance(condition, bool) and (self.data.are_in(condition) or self.is_unknown(condition))
+        return depends and self.said(condition) is None  # type: ignore[arg-type]
+
+    def remember(self, condition: Condition, answer: bool) -> None:
         self._known[condition] = answer
         if (condition.op == "==") is answer and condition.op in ("==", "!="):
             self._unify(condition.left, condition.right)
-        return answer
+
+    def expect(self, condition: Condition, answer: bool) -> None:
+        """A check of the program wants this answer. Raises GraphBreak where the graph cannot check it."""
+        condition = Condition(condition.op, self.simplify(condition.left), self.simplify(condition.right))
+        self.data.admit(self, condition)
+        self.remember(condition, answer)
 
     def certain(self, condition: Condition, without: frozenset[int] = NONE) -> bool | None:
         """The answer if it is the same for all that the sizes may be, but for some of 0 and 1, else None."""
@@ -304,6 +342,8 @@ class Sizes:
 
     def specialize(self, value: Index | Computed | float) -> Any:
         """The value of this trace, guarding an integer to be that, and what other numbers are computed from."""
+        if self.data.are_in(value):
+            return self.refuse(value)
         match value:
             case Index():
                 self.holds(Condition("==", value, Index.of(self.value(value))))
@@ -328,6 +368,8 @@ class Sizes:
     def index_of(self, value: Whole) -> Index:
         """An integer as an index expression: a symbol of its own, of a sign that is guarded."""
         if value not in self.indices:
+            if self.data.are_in(value):
+                self.refuse(value)
             negative = self.value(value) < 0
             stem = Whole(operator.invert, (value,)) if negative else value
             number = self.value(stem)
@@ -372,7 +414,7 @@ class Sizes:
         """
         args = tuple([self.indices.get(arg, arg) if isinstance(arg, Whole) else arg for arg in args])
         result = self.as_index(op, args)
-        if result is not None and self._is_sound(result) and self._fits(result):
+        if result is not None and is_sound(self, result) and fits(self, result):
             return result
         kind = kind_of(op, args)
         if any(map(self.is_unknown, args)):
@@ -398,30 +440,9 @@ class Sizes:
             return None
         if op in (max, min) and any(isinstance(arg, bool) for arg in args):
             return None
-        if not rule.any_sign and any(map(self.is_unknown, args)):
-            self.refuse(args)
+        for arg in () if rule.any_sign else filter(self.is_unknown, args):
+            self.data.admit(self, Condition("<=", ZERO, arg))  # type: ignore[arg-type]
         return rule.index(self, *(Index.of(int(arg) if isinstance(arg, bool) else arg) for arg in args))  # type: ignore[arg-type]
-
-    def _is_sound(self, value: Index) -> bool:
-        """Whether quotients, and the smaller or larger of two, are of numbers that are not negative; guarded.
-
-        Index expressions take that for granted.
-        """
-        if self.is_unknown(value):
-            return True
-        operands = list(_operands(value))
-        return all(self.value(each) >= 0 for each in operands) and all(
-            self.holds(Condition("<=", ZERO, each)) for each in operands
-        )
-
-    def _fits(self, value: Index) -> bool:
-        """Whether guards and kernels can compute the number, in 64 bits; guarded where it might be too large."""
-        if bits_of(value) < 63 or self.is_unknown(value):
-            return True
-        limit = Index.of(1 << 62)
-        return abs(self.value(value)) < 1 << 62 and all(
-            self.holds(Condition("<=", each, limit)) for each in (value, -value)
-        )
 
     def _is_not_zero(self, value: Expression) -> bool:
         if isinstance(value, Index):
@@ -430,6 +451,8 @@ class Sizes:
 
     def ask(self, function: Callable[..., Any], args: tuple[Expression, ...]) -> Any:
         """What a function says of numbers; guarded."""
+        if any(map(self.data.are_in, args)):
+            return self.refuse(args)
         answer = function(*map(self.value, args))
         if not all(map(self.is_fixed, args)):
             self._note_fact(function, args, answer)
@@ -456,7 +479,8 @@ class Sizes:
     def _unify(self, left: Index, right: Index) -> None:
         """Two expressions are equal: where that gives one symbol in terms of others, use it from now on."""
         difference = left - right
-        for symbol in sorted(difference.symbols, key=lambda s: list(self.hints).index(s), reverse=True):
+        order = self.data.among([*self.hints])
+        for symbol in sorted(difference.symbols, key=order.index, reverse=True):
             factor = difference.coefficient(symbol)
             times = factor.constant if factor is not None else None
             others = (difference - Index.of(symbol) * (times or 0)).terms
@@ -469,30 +493,3 @@ class Sizes:
                 return
         if right.constant is not None:
             self._constants[left] = right
-
-
-def _operands(value: Index) -> Iterator[Index]:
-    """What quotients, and the smaller or larger of two, are of, from the inside to the outside."""
-    for atom in (atom for monomial, _ in value.terms for atom in monomial if isinstance(atom, Call)):
-        for operand in (atom.a, atom.b):
-            yield from _operands(operand)
-            if atom.op != "%":
-                yield operand
-
-
-def always(op: str, difference: Index) -> bool | None:
-    """Whether zero is in this relation to what no symbol, none being negative, changes the sign of; None: not known."""
-    if difference.constant is not None:
-        return COMPARE[op](0, difference.constant)
-    match op:
-        case "<" if is_not_negative(difference - 1):
-            return True
-        case "<" if is_not_negative(-difference):
-            return False
-        case "<=" if is_not_negative(difference):
-            return True
-        case "<=" if is_not_negative(-difference - 1):
-            return False
-        case "==" | "!=" if is_not_negative(difference - 1) or is_not_negative(-difference - 1):
-            return op == "!="
-    return None

@@ -165,10 +165,15 @@ class SizeNode:
         return float(self.sizes.specialize(self.value))  # type: ignore[arg-type]
 
     def guard_bool(self, file: builtins.str = "", line: int = 0) -> bool:
+        value = self.truth()
+        return self.sizes.answer(value) if isinstance(value, Condition) else value
+
+    def truth(self) -> Condition | bool:
+        """What the number is asked for its truth; whether it is true, where that is known."""
         value = self.value
         if isinstance(value, Index | Computed):
             value = self._compare("!=", self, self.wrap_int(0)).value
-        return self.sizes.answer(value) if isinstance(value, Condition) else bool(value)
+        return value if isinstance(value, Condition) else bool(value)
 
     expect_true = guard_or_false = guard_or_true = guard_size_oblivious = guard_bool
 

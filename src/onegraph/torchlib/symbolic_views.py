@@ -108,6 +108,27 @@ def selected(sizes: Sizes, x: Tensor, dim: int, index: Any) -> Tensor | None:
     return over(sizes, x, shape, strides, offset)
 
 
+def unbound(sizes: Sizes, x: Tensor, dim: int = 0) -> list[Tensor] | None:
+    """The meta tensors that the items along a dimension are, if their number is none that changes."""
+    count = x.shape[dim] if -x.dim() <= dim < x.dim() else None
+    if type(count) is not int or not count:
+        return None
+    found = [selected(sizes, x, dim, index) for index in range(count)]
+    return [each for each in found if each is not None] if all(each is not None for each in found) else None
+
+
+def split(sizes: Sizes, x: Tensor, lengths: Sequence[Any], dim: int = 0) -> list[Tensor] | None:
+    """The meta tensors that the pieces of these lengths are, which are all there is."""
+    if not -x.dim() <= dim < x.dim() or not all(n >= 0 for n in lengths) or sum(lengths) != x.shape[dim]:
+        return None
+    found, start = [], 0
+    for length in lengths:
+        shape = [length if d == dim % x.dim() else n for d, n in enumerate(x.shape)]
+        found.append(over(sizes, x, shape, x.stride(), x.storage_offset() + start * x.stride(dim)))
+        start = start + length
+    return found
+
+
 def unsqueezed(sizes: Sizes, x: Tensor, dim: int) -> Tensor | None:
     """The meta tensor with one more dimension, of size 1: torch's kernel for symbols asks for strides."""
     rank = x.dim() + 1

@@ -168,17 +168,17 @@ def item_in_graph(graph, x):
 
 @breaks(b.TENSOR_TO_LIST)
 def numbers(x):
-    return [value + 1 for value in x.tolist()]
+    return [value + 1 for value in x.repeat(10).tolist()]
 
 
 @numbers.fixed("iterate over the tensor itself")
 def numbers_as_tensors(graph, x):
-    return [value.item() for value in graph(lambda x: [value + 1 for value in x])(x)]
+    return [value.item() for value in graph(lambda x: [value + 1 for value in x.repeat(10)])(x)]
 
 
 @numbers.fixed("return the tensor, and call tolist()")
 def numbers_behind(graph, x):
-    return graph(lambda x: x + 1)(x).tolist()
+    return graph(lambda x: x.repeat(10) + 1)(x).tolist()
 
 
 @breaks(b.TENSOR_TO_NUMPY)
@@ -298,7 +298,8 @@ def dynamic_size_behind(graph, x):
 
 @breaks(b.BOOLEAN_MASK)
 def masked(x):
-    return x[x > 1].sum()
+    chosen = x[x > 1]
+    return chosen.sum() if len(chosen) else torch.zeros(())
 
 
 @masked.fixed("keep all elements")
@@ -308,7 +309,8 @@ def masked_by_where(x):
 
 @breaks(b.NONZERO)
 def places(x):
-    return x[(x > 1).nonzero()].sum()
+    found = (x > 1).nonzero()
+    return x[found].sum() if len(found) else torch.zeros(())
 
 
 @places.fixed("give the number")
@@ -323,7 +325,8 @@ def no_places(x):
 
 @breaks(b.UNIQUE)
 def different(x):
-    return torch.tensor(x.floor().unique().numel())
+    count = len(x.floor().unique())
+    return torch.tensor(count if count > 1 else 1)
 
 
 @different.fixed("sort, and compare neighbours")
@@ -338,7 +341,8 @@ def repeats():
 
 @breaks(b.REPEAT_INTERLEAVE, repeats)
 def repeated(x, counts):
-    return torch.repeat_interleave(x, counts)
+    found = torch.repeat_interleave(x, counts)
+    return found if len(found) else x
 
 
 @repeated.fixed("say how many elements")

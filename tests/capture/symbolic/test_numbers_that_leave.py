@@ -89,10 +89,6 @@ def used_by_a_branch(x):
     return (x + 1 if total > 0 else x - 1), total
 
 
-def used_by_a_size(x):
-    return x[: int(x.abs().argmax())], x * 2
-
-
 def used_by_a_text(x):
     return f"{x[0].item():.2f}", x * 2
 
@@ -114,7 +110,7 @@ def used_in_a_loop(x):
 BREAKING: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        used_by_an_operator, used_by_a_branch, used_by_a_size, used_by_a_text, used_by_a_function, used_as_a_key,
+        used_by_an_operator, used_by_a_branch, used_by_a_text, used_by_a_function, used_as_a_key,
         used_in_a_loop,
     )
 }  # fmt: skip

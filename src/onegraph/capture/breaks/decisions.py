@@ -72,8 +72,8 @@ CHANGING_NUMBER = _define(
 TENSOR_ITEM = _define(
     "tensor-item",
     "the program needs the number that Tensor.item takes out of a tensor",
-    "The number is not known before the graph has run. It may be computed with, returned and stored; no operator, "
-    "branch, size or text can take it.",
+    "The number is not known before the graph has run. It may be computed with, returned and stored, and an integer "
+    "may be a size or an index. No branch or text can take it, and no operator one with a fraction.",
     "keep the value in a tensor of no dimensions: operators take it in the place of a number",
     "return the tensor, and call item() behind the compiled function",
     'let the graph compute with the number: options={"capture_scalar_outputs": True}',
@@ -81,7 +81,8 @@ TENSOR_ITEM = _define(
 TENSOR_TO_LIST = _define(
     "tensor-to-list",
     "Tensor.tolist makes Python numbers of a tensor",
-    "The numbers are not known before the graph has run.",
+    "The numbers are not known before the graph has run. If there are 32 or less, and no truths, they are taken out "
+    "one by one, as by item().",
     "iterate over the tensor itself, or use Tensor.unbind",
     "return the tensor, and call tolist() behind the compiled function",
 )
@@ -134,35 +135,39 @@ TENSOR_OF_TENSORS = _define(
 
 # ---- sizes that depend on contents -----------------------------------------------------------------------------------
 
+GOES_ON = (
+    "Operators go on with the result in the same graph. A branch, a loop or a text that needs its size cannot, and "
+    "there is no such size behind a write to a tensor from outside."
+)
 DYNAMIC_SIZE = _define(
     "data-dependent-size",
     "the size of the result of {what} depends on the contents of a tensor",
-    "Memory and the code that follows are planned for known sizes.",
+    "It is not known before the graph has run, and the graph has no symbol for it.",
     "return its input, and call it behind the compiled function",
 )
 BOOLEAN_MASK = _define(
     "boolean-mask",
     "{what} selects elements by a mask",
-    "How many elements are selected is not known before the graph has run.",
+    "How many elements are selected is not known before the graph has run. " + GOES_ON,
     "keep all elements, and use torch.where(mask, x, 0)",
 )
 NONZERO = _define(
     "nonzero",
     "{what} looks for the elements that are not zero",
-    "How many there are is not known before the graph has run.",
+    "How many there are is not known before the graph has run. " + GOES_ON,
     "give the number: torch.nonzero_static(x, size=n)",
     "select with torch.where(condition, a, b), which needs no indices",
 )
 UNIQUE = _define(
     "unique",
     "{what} looks for different elements",
-    "How many there are is not known before the graph has run.",
+    "How many there are is not known before the graph has run. " + GOES_ON,
     "sort, and compare neighbours: the result has the size of its input",
 )
 REPEAT_INTERLEAVE = _define(
     "repeats-in-a-tensor",
     "{what} repeats elements as often as a tensor says",
-    "The size of the result is the sum of the tensor, which is not known before the graph has run.",
+    "The size of the result is the sum of the tensor, which is not known before the graph has run. " + GOES_ON,
     "say how many elements the result has: torch.repeat_interleave(x, repeats, output_size=n)",
 )
 COUNTS = _define(

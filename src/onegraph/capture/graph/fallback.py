@@ -19,6 +19,7 @@ from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
+from onegraph.torchlib.data_sizes import UNEXPECTED, is_expected
 from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
 from onegraph.torchlib.transforms import OPENING_LEVELS
@@ -54,6 +55,7 @@ class Fallback:
     random: bool
     opening: bool
     outputs: int
+    unexpected: Callable[[], object]
 
     def around(self, compiled: Callable[..., Any]) -> Any:
         """The graph as the residual code calls it."""
@@ -79,6 +81,8 @@ class Fallback:
 
     def failed(self, error: Exception, before: Before | None, *inputs: Any) -> bool:
         """Put back what the failed graph has changed; whether that is all."""
+        if str(error).startswith(UNEXPECTED):
+            self.unexpected()
         if before is not None and before.state is not None:
             before.state.restore()
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
@@ -100,15 +104,22 @@ class Fallback:
 
 
 def fallback_of(
-    recorder: Recorder, used: Sequence[GraphInput], outputs: int, grad_enabled: bool, cx: Context
+    recorder: Recorder,
+    used: Sequence[GraphInput],
+    outputs: int,
+    grad_enabled: bool,
+    unexpected: Callable[[], object],
+    cx: Context,
 ) -> Fallback:
-    """The fallback of a finished graph with the inputs `used` and this number of outputs."""
+    """The fallback of a finished graph with the inputs `used` and this number of outputs; what is told where sizes that
+    only the data say are not what the graph is made for."""
     effects, nodes = recorder.fake.effects, recorder.graph.nodes
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, given in enumerate(used) if given.written is not None)
     opening = any(node.target in OPENING for node in nodes)
     modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is set_grad_enabled)]
-    return Fallback(cx, grad_enabled, bool(modes[-1]), repeatable, written, effects.random, opening, outputs)
+    last = bool(modes[-1])
+    return Fallback(cx, grad_enabled, last, repeatable, written, effects.random, opening, outputs, unexpected)
 
 
 def is_marking(node: torch.fx.Node) -> bool:
@@ -116,6 +127,7 @@ def is_marking(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in MARKING
     own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
+    own = own and node.target is not is_expected
     return own or node.target is setattr
 
 

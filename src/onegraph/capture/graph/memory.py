@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.capture.graph.record import GraphInput, Recorder, is_view_of_leaf
+from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.predicates import Predicate, unpaired
 from onegraph.capture.guards.source import Source
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.torchlib.histories import has_plain_base, storage_of
+from onegraph.torchlib.histories import has_plain_base, is_view_of_leaf, storage_of
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.shapes import Computed
 

@@ -116,7 +116,7 @@ class Operators(Attributes):
         try:
             answer = FUNCTIONS[op](left, right) if is_reflected(left, right) else super().compare(op, left, right)
             if isinstance(answer, torch.SymBool) and not self.numbers.decides(answer):
-                return bool(answer)  # which native code takes where it takes no symbolic one
+                return self.numbers.answered(answer)  # which native code takes where it takes no symbolic one
             return answer
         except GraphBreak as broken:
             raise membership(broken) from None

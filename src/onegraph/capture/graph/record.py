@@ -10,7 +10,8 @@ from __future__ import annotations
 import enum
 import operator
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.graph import CHECKPOINT
-from onegraph.torchlib.histories import storage_of, version_of
+from onegraph.torchlib.histories import is_recorded, refuse_view_of_leaf, storage_of, version_of
 from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
@@ -99,6 +100,8 @@ class Recorder(TorchFunctionMode):
         #: Whether the graph may compute with numbers in tensors; the symbolic one in a tensor of one element, or None.
         self.takes_numbers: Callable[[], bool] = lambda: False
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
+        #: Told of an operator that has made sizes which only the data say, and its arguments and result.
+        self.sizes_made: Callable[[Recorder, Any, Any, Any], None]
         self.copied = CopiedItems()
         self.writes = 0  # how often operators have written to tensors, whatever their memory
         self.checkpoint: int | None = None  # the one that runs now
@@ -217,6 +220,8 @@ class Recorder(TorchFunctionMode):
             raise refused
         if contains_tensor(result) or result is None:
             self.record(func, args, kwargs, result)
+            if self.fake.sizes.data.newborn:
+                self.sizes_made(self, func, args, result)
         elif getattr(func, "__name__", "") in LAYOUT_QUESTIONS:
             self.told_layouts = True
         return result
@@ -404,6 +409,15 @@ class Recorder(TorchFunctionMode):
             self._numbers[key] = self.graph.call_function(function, args)
         return self._numbers[key]
 
+    @contextmanager
+    def numbers_anew(self) -> Iterator[None]:
+        """Make nodes of numbers in here that nothing else uses: they stand elsewhere than those that are known."""
+        known, self._numbers = self._numbers, {}
+        try:
+            yield
+        finally:
+            self._numbers = known
+
     def is_number(self, node: torch.fx.Node) -> bool:
         """Whether the node computes a symbolic number."""
         value = node.meta.get("example_value")
@@ -448,12 +462,6 @@ def has_storage(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not is_functorch_wrapped_tensor(value)
 
 
-def is_recorded(tensor: torch.Tensor) -> bool:
-    """Whether gradients are recorded for the tensor."""
-    with DisableTorchFunction():
-        return tensor.requires_grad
-
-
 #: What a text or a number of a class of the program is as a plain one.
 PLAIN: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
@@ -468,17 +476,6 @@ def as_plain(value: Any) -> Any:
     if type(value) in ATOMS or isinstance(value, enum.Enum):
         return value
     return next(made(value) for kind, made in PLAIN.items() if isinstance(value, kind))
-
-
-def is_view_of_leaf(tensor: torch.Tensor) -> bool:
-    """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
-    with DisableTorchFunction():
-        return tensor.requires_grad and tensor._base is not None and tensor._base.is_leaf
-
-
-def refuse_view_of_leaf(tensor: torch.Tensor) -> None:
-    if is_view_of_leaf(tensor):
-        raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 def contains_real(value: Any) -> bool:

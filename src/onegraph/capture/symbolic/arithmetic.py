@@ -41,6 +41,10 @@ class Arithmetic:
         """What a function says of numbers; symbols are among them."""
         return self._sizes.ask(function, tuple(map(expression, values)))
 
+    def answered(self, value: torch.SymBool) -> bool | torch.SymBool:
+        """What was asked of numbers, if it is known, or a guard can hold it."""
+        return value if self._sizes.is_open(value.node.truth()) else bool(value)
+
     def decides(self, value: Any) -> bool:
         """Whether a number depends on one whose digits are not to be asked for."""
         return self._numbers.decide(value)
@@ -112,6 +116,8 @@ def specialized(value: Any) -> Any:
         case torch.SymFloat():
             return float(value)
         case torch.SymBool():
+            if value.node.sizes.is_open(value.node.truth()):
+                value.node.sizes.refuse(value.node.value)
             return bool(value)
     return value
 

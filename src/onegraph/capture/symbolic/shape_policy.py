@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Source, root_of
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.weakly_known import Known
@@ -30,6 +31,10 @@ class History:
     constant_floats: bool = False
     #: Whether graphs make checks of data: one of them does what cannot be undone where a check fails.
     makes_checks: bool = True
+    #: Whether a graph has sizes that only the data say.
+    sizes_made: bool = False
+    #: How often sizes that only the data say were not what a graph was made for.
+    unexpected: int = 0
 
     def learn(self, other: History) -> None:
         """Know what the traces of equal code have seen."""
@@ -40,9 +45,28 @@ class History:
             self.changing.setdefault(source, set()).update(dims)
         self.constant_floats |= other.constant_floats
         self.makes_checks &= other.makes_checks
+        self.unexpected = max(self.unexpected, other.unexpected)
+
+    @property
+    def makes_sizes(self) -> bool:
+        """Whether graphs go on behind sizes that only the data say."""
+        return self.unexpected < OFTEN
+
+    def note_unexpected(self) -> None:
+        self.unexpected += 1
 
     def policy(self, dynamic: bool | None, constant: tuple[type, ...] = ()) -> ShapePolicy:
         return ShapePolicy(self, dynamic, constant)
+
+
+class AsExpected(Predicate):
+    """Sizes that only the data say were mostly what graphs were made for."""
+
+    def __call__(self, history: History) -> bool:
+        return history.makes_sizes
+
+    def text(self, *what: str) -> str:
+        return "sizes that depend on data have been what the graph is made for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +136,11 @@ class ShapePolicy:
         found = any(type(self.history.numbers[source][0]) is float for source in self.history.changing_numbers)
         known, self.history.constant_floats = self.history.constant_floats, True
         return found and not known
+
+    def give_up_sizes(self) -> bool:
+        """Make no sizes that only the data say from here on; whether any were made."""
+        made, self.history.unexpected = self.history.sizes_made and self.history.makes_sizes, OFTEN
+        return made
 
 
 def is_other(size: Any, after: Any) -> bool:

@@ -23,6 +23,7 @@ from onegraph.torchlib.private import (
     all_true_or_assert,
     is_functorch_wrapped_tensor,
 )
+from onegraph.torchlib.shapes import Condition, Sizes
 
 
 def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
@@ -33,6 +34,20 @@ def checked_truth(tracer: Frames, condition: torch.Tensor) -> bool:
         raise GraphBreak(reason_of_truth(frame))
     line = frame.position[0] if frame.position else 0
     make_check(tracer, condition, wanted, f"the check at {frame.bytecode.code.co_filename}:{line} does not hold")
+    return wanted
+
+
+def checked_number(tracer: Frames, condition: Condition | bool, sizes: Sizes) -> bool:
+    """The truth of what is asked of numbers; what is asked of those that only the data say has to be a check."""
+    if isinstance(condition, bool):
+        return condition
+    if not sizes.is_open(condition):
+        return sizes.holds(condition)
+    wanted = wanted_truth(tracer.frames[-1])
+    if wanted is None:
+        sizes.refuse(condition)
+    assert wanted is not None
+    sizes.expect(condition, wanted)
     return wanted
 
 
@@ -82,10 +97,15 @@ def refusal(tracer: Frames, condition: torch.Tensor) -> str | None:
         return f"which is on {place}"
     if not ASSERTIONS.is_there:
         return "which this torch cannot make in a graph"
-    if tracer.late.active:
-        return "in the backward pass of a custom function"
     if is_functorch_wrapped_tensor(condition):
         return "under a transform of torch.func"
+    return refusal_of_any(tracer)
+
+
+def refusal_of_any(tracer: Frames) -> str | None:
+    """Why a graph could not be undone if it fails here."""
+    if tracer.late.active:
+        return "in the backward pass of a custom function"
     if any(given.written is not None for given in tracer.recorder.inputs):
         return "behind a write to a tensor from outside"
     if tracer.recorder.fake.effects.unknown or not tracer.makes_checks:

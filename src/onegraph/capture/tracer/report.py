@@ -134,10 +134,17 @@ def shown(value: Any, type_of: TypeOf) -> str:
     return name
 
 
+def of_data(size: Any) -> bool:
+    """Whether only the data say what the size is."""
+    return isinstance(size, torch.SymInt) and size.node.sizes.data.are_in(size.node.value)
+
+
 def shown_tensor(value: torch.Tensor) -> str:
     """Element type and shape, and the place if it is not the memory of the cpu."""
     with DisableTorchFunction():
         kind = "parameter" if builtins.isinstance(value, torch.nn.Parameter) else "tensor"
         place = "" if value.device.type == "cpu" else f" on {value.device}"
-        sizes = ", ".join(str(size) for size in value.shape) + ("," if value.dim() == 1 else "")
+        sizes = ", ".join("?" if of_data(size) else str(size) for size in value.shape) + (
+            "," if value.dim() == 1 else ""
+        )
         return f"{str(value.dtype).removeprefix('torch.')} {kind} of shape ({sizes}){place}"

@@ -23,6 +23,7 @@ from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode import decode, free_names
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.calls.registry import is_library
+from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.recompiling import value_at
@@ -67,8 +68,9 @@ from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import Unread
 from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
-from onegraph.capture.symbolic.shape_policy import ShapePolicy
+from onegraph.capture.symbolic.shape_policy import AsExpected, ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols
+from onegraph.capture.tracer.checks import refusal_of_any
 from onegraph.capture.tracer.foreign import captures_scalars
 from onegraph.capture.tracer.report import broken_event, location, message_of
 from onegraph.capture.tracer.tracer import Tracer
@@ -140,7 +142,10 @@ class Trace:
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in
+        self.recorder.sizes_made = self.symbols.scalars.sizes_made
         self.recorder.copied.step = self.tracer.step
+        self.symbols.scalars.can_check = self.may_depend_on_data
+        self.fake.sizes.data.are_wanted = self.may_depend_on_data
         self.tracer.makes_checks = shapes.history.makes_checks
         self.tracer.own_rows |= message_rows(cx.config)
         self.settings = dict(self.tracer.settings)
@@ -351,6 +356,18 @@ class Trace:
         """The symbolic number in a tensor of one element, or None."""
         stays = self.recorder.takes_numbers()
         return self.symbols.scalars.of(self.recorder, tensor, runs_optimizer(self.tracer), stays)
+
+    def may_depend_on_data(self) -> bool:
+        """Whether operators may make sizes that only the data say, and take integers out of tensors for sizes."""
+        wanted = self.shapes.history.makes_sizes or is_strict(self.tracer)
+        return wanted and not self.tracer.open_levels and refusal_of_any(self.tracer) is None
+
+    def guard_expectation(self) -> None:
+        """Compile without such sizes when they have often been unexpected, unless the program wants one graph."""
+        history = self.shapes.history
+        history.sizes_made = True
+        if history.makes_sizes:
+            self.world.guard(Const(id(history), "sizes", history), "check", AsExpected())
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

@@ -69,7 +69,7 @@ from onegraph.capture.resume.continuation import deepest
 from onegraph.capture.symbolic.arithmetic import NUMBERS, SYMBOLIC, Arithmetic
 from onegraph.capture.tracer.budget import Budget
 from onegraph.capture.tracer.caches import call_cached
-from onegraph.capture.tracer.checks import checked_truth
+from onegraph.capture.tracer.checks import checked_number, checked_truth
 from onegraph.capture.tracer.containers import Containers
 from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreign_polyfill, foreign_row, foreign_rows
 from onegraph.capture.tracer.frames import Frames
@@ -180,6 +180,8 @@ class Tracer(Frames, Containers):
             return checked_truth(self, obj)
         if isinstance(obj, Array):
             return checked_truth(self, obj.tensor)
+        if isinstance(obj, torch.SymBool | torch.SymInt):
+            return checked_number(self, obj.node.truth(), obj.node.sizes)
         self.world.length_matters(obj)
         if self.type_lookup(type(obj), "__bool__") is not NULL or self.type_lookup(type(obj), "__len__") is not NULL:
             self.world.refuse_opaque(obj)

@@ -37,6 +37,7 @@ from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Program, SizeOf
 from onegraph.ir.types import F64
 from onegraph.torchlib.aten import OpOverload, has_effect, is_random, may_view, opened
+from onegraph.torchlib.data_sizes import BORN
 from onegraph.torchlib.strides import memory_order
 
 
@@ -59,21 +60,39 @@ def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
     inputs: list[str | Symbol] = []
     sizes: dict[str, SizeOf] = {}
     outputs: tuple[str | Index | None, ...] = ()
+    given: set[str] = set()  # the names of numbers among the inputs, and of those that only the data say
     for node in module.graph.nodes:
         g.node = node
         match node.op:
             case "placeholder":
                 values[node] = _placeholder(g, node, inputs, sizes)
+                given.update(symbol.name for symbol in inputs if isinstance(symbol, Symbol))
             case "get_attr":
                 values[node] = _constant(g, module, node)
             case "output":
                 outputs = _outputs(g, _flat(node.args[0]), values)
             case _:
                 values[node] = _call(g, node, values)
+                if BORN in node.meta:
+                    given.update(sizes)
+                    _expect(g, node, given)
     bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
-    needed = tuple(size for name, size in sizes.items() if name not in bound)
+    needed = (*(size for name, size in sizes.items() if name not in bound), *g.sizes)
     program = Program(tuple(inputs), outputs, tuple(g.buffers.values()), tuple(g.steps), needed)
     return Lowered(program, g.constants, g.recipes, tuple(g.fallbacks), g.origins)
+
+
+def _expect(g: Lowerer, node: Node, known: set[str]) -> None:
+    """Check what is expected of the sizes that are known behind the node, as it makes some."""
+    known.update(birth.symbol.name for birth in node.meta[BORN])
+    value, *_ = opened([node.meta["val"]])
+    sizes = value.node.sizes if isinstance(value, torch.SymInt) else value.fake_mode.sizes
+    g.expect(sizes.checks, known)
+
+
+def is_of_check(node: Node) -> bool:
+    """Whether a node computes what is asked of sizes."""
+    return node.meta["val"] is None and not isinstance(node.target, OpOverload)
 
 
 def _placeholder(g: Lowerer, node: Node, inputs: list[str | Symbol], sizes: dict[str, SizeOf]) -> View | Index:
@@ -105,7 +124,13 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         return values[source][position]  # type: ignore[index]
     if isinstance(node.target, Recipe):
         return g.made(node.target, [_argument(arg, values) for arg in node.args])
+    births = node.meta.get(BORN, ())
+    if node.target is torch.ops.aten._assert_scalar.default or "val" in node.meta and is_of_check(node):
+        return None  # what is checked stands behind the calls that give the sizes
     match node.meta.get("val"):
+        case torch.SymInt() if births:
+            g.number_in(values[node.all_input_nodes[0]], births[0])
+            return index_of(node.meta["val"])
         case torch.SymInt() as size:
             return index_of(size)
         case torch.SymFloat() as number:
@@ -135,6 +160,8 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
     results = g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))
+    if births:
+        return g.sized(births, results)
     inputs = (arg.meta.get("val") for arg in node.all_input_nodes)
     if any(isinstance(value, torch.Tensor) and _is_negated(value) for value in inputs):
         return results  # the operator was given the elements themselves, and its result holds such

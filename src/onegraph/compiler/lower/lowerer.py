@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +18,12 @@ from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, mi
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, is_not_negative
-from onegraph.ir.loop import Buffer, BufferArgument, Coordinates, Extern, Kernel, Step
+from onegraph.ir.loop import EXPECTED, Buffer, BufferArgument, Coordinates, Extern, Kernel, SizeOf, Step
 from onegraph.ir.scalar import REDUCTIONS
 from onegraph.ir.types import BOOL, F64, I64, DType, TensorType, contiguous_strides
 from onegraph.torchlib.aten import map_leaves, opened
-from onegraph.torchlib.size_expression import Float
+from onegraph.torchlib.data_sizes import Birth
+from onegraph.torchlib.size_expression import Condition, Float
 
 
 class Lowerer:
@@ -39,6 +40,8 @@ class Lowerer:
         self.fallbacks: list[str] = []
         self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
+        self.sizes: list[SizeOf] = []  # those of results of library calls
+        self.checked: set[Condition] = set()
         self._tensors: dict[View, str] = {}
         self._bases: dict[str, str] = {}  # of each buffer that is a view of another one
 
@@ -168,6 +171,36 @@ class Lowerer:
         )
         self.steps.append(call)
         return views
+
+    def number_in(self, tensor: View, birth: Birth) -> None:
+        """The integer in a tensor of one element is the value of a symbol."""
+        value = (BufferArgument(self.tensor(tensor)),)
+        self.steps.append(Extern("aten._local_scalar_dense.default", value, (), (birth.symbol,)))
+
+    def sized(self, births: Sequence[Birth], results: Any) -> Any:
+        """The results of a library call that gives symbols their values: sizes, which only the data say.
+
+        They get the strides that they have in the graph, which are known only now.
+        """
+        views = list(results) if isinstance(results, list | tuple) else [results]
+        for birth in births:
+            self.sizes.append(SizeOf(birth.symbol.name, views[birth.result].buffer, birth.dim))
+        for place in {birth.result for birth in births}:
+            given = views[place].buffer
+            if self.buffers[given].type.rank > 1:
+                name = self.buffer(self.buffers[given].type)
+                self.steps.append(Extern("aten.alias.default", (BufferArgument(given),), (), (name,)))
+                self._bases[name] = given
+                views[place] = self.whole(name)
+        return type(results)(views) if isinstance(results, list | tuple) else views[0]
+
+    def expect(self, conditions: Iterable[Condition], known: Collection[str]) -> None:
+        """Check what the graph is made for, as far as it is asked of sizes that are known by now."""
+        for condition in conditions:
+            symbols = {symbol.name for symbol in condition.left.symbols | condition.right.symbols}
+            if condition not in self.checked and symbols <= set(known):
+                self.checked.add(condition)
+                self.steps.append(Extern(EXPECTED, (condition.left, condition.right, condition.op), (), (None,)))
 
     def _result_of_library(self, value: Any) -> View | None:
         return self.whole(self.buffer(tensor_type(value))) if isinstance(value, torch.Tensor) else None

@@ -1,4 +1,4 @@
-"""What guards, and the way that sizes become symbolic, promise of the sizes of a graph."""
+"""What guards, checks, and the way that sizes become symbolic, promise of the sizes of a graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_facts(module: GraphModule) -> tuple[Index, ...]:
     if sizes is None:
         return ()
     found = [Index.of(symbol) - min(sizes.small.of(symbol), default=2) for symbol in sizes.hints]
-    for condition in sizes.guards:
+    for condition in (*sizes.guards, *sizes.checks, *sizes.data.bounds):
         difference = condition.right - condition.left
         match condition.op:
             case "==":

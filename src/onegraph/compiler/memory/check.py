@@ -131,6 +131,7 @@ class _Checker:
         self.memories = 0
         self.sizes = {(size.buffer, size.dim): Symbol(size.name) for size in program.sizes}
         self.buffers_of: dict[int, str] = {}  # the input in each slot
+        self.results: dict[int, str] = {}  # the buffer that a library has put into each slot
         pairs = ((program.inputs[index], program.outputs[result]) for result, index in given.items())
         self.given = {(operand, result) for operand, result in pairs}
 
@@ -184,7 +185,7 @@ class _Checker:
     def computed(self, op: str, a: Int, b: Int) -> Index:
         if op == "size":
             assert isinstance(a, int) and isinstance(b, int)
-            name = self.buffers_of[a]
+            name = self.results.get(a) or self.buffers_of[a]
             found = self.sizes.get((name, b))
             return Index.of(found) if found is not None else self.table[name].type.shape[b]
         return _OPERATIONS[op](self.integer(a), self.integer(b))
@@ -291,7 +292,7 @@ class _Checker:
         self.require(given == type.shape, f"{view.name} is a view of other sizes")
         self.find(view.name, view.base, self.places.get(view.base, base))
         offset = self.integer(step.offset)
-        self.require(offset == view.offset, f"{view.name} begins in another place")
+        self.require(offset == view.offset, f"{view.name} begins at {offset}, and not at {view.offset}")
         begin = base.begin + offset * type.dtype.size
         end = begin + type.span * type.dtype.size
         size = base.memory.size
@@ -327,8 +328,12 @@ class _Checker:
         for operand in () if makes_memory(extern) else argument_buffers(wanted):
             may_be |= self.places[operand].memory.may_be
         for name_, target in zip(extern.outputs, step.outputs, strict=True):
-            if name_ is not None:
+            if isinstance(name_, Symbol):
+                assert isinstance(target, Register)
+                self.registers[target.number] = Index.of(name_)
+            elif name_ is not None:
                 assert isinstance(target, Slot)
+                self.results[target.number] = name_
                 type = self.table[name_].type
                 place = replace(self.memory(None, may_be), end=type.span * type.dtype.size)
                 self.slots[target.number] = self.places[name_] = place

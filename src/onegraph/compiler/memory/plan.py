@@ -7,7 +7,7 @@ next buffer of the same layout.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from onegraph.compiler.kernels import operands, size_symbols
@@ -112,11 +112,33 @@ class Planner:
         shape, strides = self.layout(name)
         self.steps.append(Alloc(self.slot(name), type.dtype, shape, strides, self.device))
 
+    def target(self, output: str | Symbol | None) -> Slot | Register | None:
+        """Where a result of a library call goes."""
+        if isinstance(output, Symbol):
+            register = self.symbols[output.name] = self.register()
+            return register
+        return Slot(self.slot(output)) if output is not None else None
+
+    def expected(self, output: str | Symbol | None) -> tuple[tuple[Int, ...], tuple[Int, ...]] | None:
+        """The layout that a result of a library call is given; None if only the result tells it."""
+        if not isinstance(output, str):
+            return None
+        type = self.table[output].type
+        names = {symbol.name for number in (*type.shape, *type.strides) for symbol in number.symbols}
+        return self.layout(output) if names <= self.symbols.keys() else None
+
+    def read_sizes(self, buffers: Collection[str]) -> None:
+        """Read the sizes of these buffers that have names."""
+        for size in self.program.sizes:
+            if size.buffer in buffers:
+                self.symbols[size.name] = self.compute("size", self.slot(size.buffer), size.dim)
+
     def takes_memory(self, step: Extern) -> bool:
         """Whether the library is given the memory for its result."""
-        if step.operator not in OUT_VARIANTS or step.outputs[0] is None:
+        (output, *_) = step.outputs
+        if step.operator not in OUT_VARIANTS or not isinstance(output, str):
             return False
-        buffer = self.table[step.outputs[0]]
+        buffer = self.table[output]
         return size_of(buffer) >= LARGE and buffer.type.strides == contiguous_strides(buffer.type.shape)
 
     def is_free_after(self, buffer: str) -> bool:
@@ -285,8 +307,7 @@ def plan(
         else:
             inputs.append(Slot(p.slot(item)))
     constants = tuple((p.slot(b.name), b.name) for b in program.buffers if b.constant)
-    for size in program.sizes:
-        p.symbols[size.name] = p.compute("size", p.slot(size.buffer), size.dim)
+    p.read_sizes(p.born)
     if p.space.size:
         p.steps.append(Alloc(p.slot(WORKSPACE), U8, (p.space.size,), (1,), p.device, workspace=True))
     for number, step in enumerate(program.steps):
@@ -334,6 +355,7 @@ def _step(p: Planner, step: Step, functions: Mapping[str, int], begins: Mapping[
                 named = (*named, ("out", Slot(p.slot(name))))
                 p.steps.append(ExternCall(OUT_VARIANTS[operator], values, named, (None,), (None,)))
                 return
-            targets = tuple(Slot(p.slot(name)) if name is not None else None for name in outputs)
-            expected = tuple(p.layout(name) if name is not None else None for name in outputs)
+            targets = tuple(map(p.target, outputs))
+            expected = tuple(p.expected(output) for output in outputs)
             p.steps.append(ExternCall(operator, values, named, targets, expected, several))
+            p.read_sizes(writes(step))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from onegraph.base.context import Context
 from onegraph.compiler.kernels import place_indices
-from onegraph.ir.index import Index
+from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (
     Accumulate,
     Apply,
@@ -39,7 +39,7 @@ WITHOUT_EFFECT = ("aten.empty",)
 
 def remove_dead_code(program: Program, cx: Context) -> Program:
     """Sweep the steps, and every kernel's statements, backwards, keeping what something kept needs."""
-    needed = {name for name in program.outputs if isinstance(name, str)}
+    needed = {name for name in program.outputs if isinstance(name, str)} | {size.buffer for size in program.sizes}
     kept: list[Step] = []
     for step in reversed(program.steps):
         match step:
@@ -54,7 +54,9 @@ def remove_dead_code(program: Program, cx: Context) -> Program:
             case Extern():
                 if step.operator.startswith(WITHOUT_EFFECT) and not needed & set(writes(step)):
                     continue
-                step = replace(step, outputs=tuple(name if name in needed else None for name in step.outputs))
+                step = replace(
+                    step, outputs=tuple(o if isinstance(o, Symbol) or o in needed else None for o in step.outputs)
+                )
         needed |= {*reads(step), *writes(step)}
         kept.append(step)
     named = {*needed, *(name for name in program.inputs if isinstance(name, str))}

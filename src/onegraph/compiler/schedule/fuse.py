@@ -17,16 +17,17 @@ Greedy: the pair of groups that saves most bytes of memory traffic is merged fir
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from onegraph.base.context import Context
+from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged
 from onegraph.compiler.schedule.inline import rewritten
 from onegraph.compiler.target import Machine
-from onegraph.ir.index import ONE, Index, product
-from onegraph.ir.loop import Extern, Kernel, Program, Step, reads, writes
+from onegraph.ir.index import ONE, Index, Symbol, product
+from onegraph.ir.loop import EXPECTED, Buffer, Extern, Kernel, Program, Step, View, reads, symbols_in, writes
 
 MAX_STATEMENTS = 300  # of a fused kernel
 NEIGHBOURS = 8  # of all kernels that read one buffer, how many before and after are tried together with one
@@ -61,6 +62,8 @@ class Fuser:
         several = rewritten(program)
         writers: dict[str, list[int]] = {}
         in_order: set[int] = set()  # the last of the calls that stay in their order
+        sized = sizes_of_steps(program)
+        sizing: dict[str, set[int]] = {}  # the steps that give each size, or check it
         for number, step in enumerate(program.steps):
             self.home[number] = number
             group = group_of(step, number) if isinstance(step, Kernel) and not several & {*writes(step)} else None
@@ -77,6 +80,9 @@ class Fuser:
             if isinstance(step, Extern) and step.ordered:
                 before |= in_order
                 in_order = {number}
+            before.update(*(sizing.get(name, ()) for name in sized[number].needed))
+            for name in sized[number].given:
+                sizing.setdefault(name, set()).add(number)
             before.discard(number)
 
     def run(self) -> Program:
@@ -232,6 +238,48 @@ class Fuser:
                         state[home] = True
                         done.append(home)
         return done
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """The sizes that a step needs, and those that there are only behind it: it gives them, or checks them."""
+
+    needed: frozenset[str]
+    given: frozenset[str]
+
+
+def sizes_of_steps(program: Program) -> list[Sized]:
+    """For each step, as far as sizes are not those of inputs."""
+    inputs = {item for item in program.inputs if isinstance(item, str)}
+    made: dict[str, set[str]] = {}
+    for size in program.sizes:
+        if size.buffer not in inputs:
+            made.setdefault(size.buffer, set()).add(size.name)
+    numbers = any(isinstance(o, Symbol) for step in program.steps if isinstance(step, Extern) for o in step.outputs)
+    if not made and not numbers:
+        return [Sized(frozenset(), frozenset())] * len(program.steps)
+    table = program.table()
+    found = []
+    for step in program.steps:
+        given = set().union(*(made.get(name, set()) for name in writes(step)))
+        needed = {s for name in (*reads(step), *writes(step)) for n in shape_of(table[name]) for s in n.symbols}
+        match step:
+            case Kernel():
+                needed.update(size_symbols(step))
+            case View():
+                needed.update(step.offset.symbols)
+            case Extern():
+                given |= {output.name for output in step.outputs if isinstance(output, Symbol)}
+                needed.update(symbols_in((step.args, tuple(value for _, value in step.kwargs))))
+        names = {symbol.name for symbol in needed} - given
+        if isinstance(step, Extern) and step.operator == EXPECTED:
+            given |= names
+        found.append(Sized(frozenset(names), frozenset(given)))
+    return found
+
+
+def shape_of(buffer: Buffer) -> tuple[Index, ...]:
+    return (*buffer.type.shape, *buffer.type.strides)
 
 
 def value_of(index: Index) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onegraph.torchlib.iterator import broadcast
+from onegraph.torchlib.iterator import certain_broadcast
 from onegraph.torchlib.layouts.registry import Layout, laid_out, rule, wrapped
-from onegraph.torchlib.strides import is_dense
+from onegraph.torchlib.strides import is_certainly_dense, is_certainly_equal, is_contiguous
 
 aten = torch.ops.aten
 
@@ -49,35 +49,59 @@ def _within(sizes: Sequence[int], bounds: Sequence[int]) -> bool:
     return all(n <= m for n, m in zip(sizes, bounds, strict=True))
 
 
-@rule(aten.index_select.default)
+@rule(aten.index_select.default, general=True)
 def index_select(x: Tensor, dim: int, index: Tensor) -> Layout | None:
     at = wrapped(dim, x)
-    if at is None or not x.dim() or index.dim() != 1 or index.dtype not in (torch.int32, torch.int64) or not x.numel():
+    if at is None or not x.dim() or index.dim() != 1 or index.dtype not in _INTEGERS or is_certainly_empty(x):
         return None
-    return laid_out([len(index) if d == at else n for d, n in enumerate(x.shape)], x.dtype)
+    return laid_out([index.shape[0] if d == at else n for d, n in enumerate(x.shape)], x.dtype)
 
 
-@rule(aten.index.Tensor)
+@rule(aten.index.Tensor, general=True)
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Layout | None:
     """Whole numbers beside each other, and all of it contiguous: else the order of the result follows the strides."""
     shape = _indexed(x, indices)
-    return None if shape is None or not x.is_contiguous() else laid_out(shape, x.dtype)
+    return None if shape is None or not is_contiguous(x) else laid_out(shape, x.dtype)
 
 
-@rule(aten.index_put.default)
+@rule(aten.index_put.default, general=True)
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Layout | None:
+    if any(index is not None and index.dtype in _MASKS for index in indices):  # which say how many values there are
+        return (x.shape, x.stride(), x.dtype) if values.dtype == x.dtype and is_certainly_dense(x) else None
     shape = _indexed(x, indices)
-    if shape is None or values.dtype != x.dtype or values.dim() > len(shape) or not is_dense(x.shape, x.stride()):
+    if shape is None or values.dtype != x.dtype or values.dim() > len(shape) or not is_certainly_dense(x):
         return None
-    return (x.shape, x.stride(), x.dtype) if broadcast([values.shape, shape], len(shape)) == shape else None
+    found = certain_broadcast([values.shape, shape])
+    same = found is not None and all(map(is_certainly_equal, found, shape))
+    return (x.shape, x.stride(), x.dtype) if same else None
 
 
-def _indexed(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[int, ...] | None:
+@rule(aten.index_add.default, general=True)
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Layout | None:
+    at = wrapped(dim, x)
+    alike = x.dim() == source.dim() > 0 and x.dtype == source.dtype
+    if at is None or not alike or index.dim() != 1 or index.dtype not in _INTEGERS:
+        return None
+    others = [d for d in range(x.dim()) if d != at]
+    fits = all(is_certainly_equal(x.shape[d], source.shape[d]) for d in others) and index.shape[0] == source.shape[at]
+    return laid_out(x.shape, x.dtype) if fits else None
+
+
+def _indexed(x: Tensor, indices: Sequence[Tensor | None]) -> list[int] | None:
     given = [index for index in indices if index is not None]
     dims = [dim for dim, index in enumerate(indices) if index is not None]
-    if not given or dims[-1] >= x.dim() or dims != list(range(dims[0], dims[-1] + 1)) or not x.numel():
+    if not given or dims[-1] >= x.dim() or dims != list(range(dims[0], dims[-1] + 1)) or is_certainly_empty(x):
         return None
-    if any(index.dtype is not torch.int64 or not index.is_contiguous() for index in given):
+    if any(index.dtype is not torch.int64 or index.dim() > 1 and not is_contiguous(index) for index in given):
         return None
-    found = broadcast([index.shape for index in given], max(index.dim() for index in given))
-    return None if found is None else (*x.shape[: dims[0]], *found, *x.shape[dims[-1] + 1 :])
+    found = certain_broadcast([index.shape for index in given])
+    return None if found is None else [*x.shape[: dims[0]], *found, *x.shape[dims[-1] + 1 :]]
+
+
+_MASKS = (torch.bool, torch.uint8)
+_INTEGERS = (torch.int32, torch.int64)
+
+
+def is_certainly_empty(x: Tensor) -> bool:
+    """Whether a tensor has no elements in any call."""
+    return any(is_certainly_equal(size, 0) for size in x.shape)

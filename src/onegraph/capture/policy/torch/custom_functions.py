@@ -22,10 +22,10 @@ from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.graph.late_guards import relates_to_call
-from onegraph.capture.graph.record import is_recorded
 from onegraph.capture.graph.slots import Slots, cut
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, TracedBackward
+from onegraph.torchlib.histories import is_recorded
 from onegraph.torchlib.primals import tangent
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import without_autocast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from inspect import signature
 from types import FunctionType
@@ -53,7 +54,6 @@ breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
 breaks(b.REQUIRES_GRAD, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.CONTROL_FLOW_OPERATOR, torch.cond)
-breaks(b.TENSOR_TO_LIST, torch.Tensor.tolist, FakeTensor.tolist)
 breaks(b.TENSOR_MEMORY, to_dlpack, typed_storage, torch.Tensor.storage_type)
 breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
@@ -70,6 +70,29 @@ def compiling(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def is_layer_of_torch(module: Any) -> bool:
     return isinstance(module, str) and module.startswith("torch.nn.modules.")
+
+
+@policy(torch.Tensor.tolist, FakeTensor.tolist)
+def numbers_in(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A few numbers are taken out one by one, as by `item()`."""
+    (tensor,) = args
+    shape = list(tensor.shape)
+    known = all(type(size) is int for size in shape) and tensor.dtype not in NO_NUMBERS
+    if not known or math.prod(shape) > FEW:
+        raise GraphBreak(b.TENSOR_TO_LIST)
+
+    def listed(part: torch.Tensor) -> Any:
+        if not part.dim():
+            return tracer.call_native(torch.Tensor.item, (part,), {})
+        return [listed(tracer.call_native(torch.select, (part, 0, n), {})) for n in range(part.shape[0])]
+
+    return listed(tensor)
+
+
+#: How many numbers of a tensor a graph takes out one by one.
+FEW = 32
+#: The types of elements of which `item()` gives what no graph can go on with.
+NO_NUMBERS = frozenset({torch.bool, torch.complex32, torch.complex64, torch.complex128})
 
 
 @policy(has_torch_function)

@@ -1,0 +1,188 @@
+"""Sizes that only the data say: those of `torch.nonzero(x)`, and integers in tensors that are used as sizes.
+
+They are symbols whose hint is none of theirs, and never a guard. What operators ask of them is what they need in order
+to work: it is answered so that they do, and becomes a check in the graph. What the program asks breaks the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol
+from onegraph.torchlib.size_expression import COMPARE, LARGEST, Computed, Condition
+from onegraph.torchlib.size_node import SizeNode
+from onegraph.torchlib.small_sizes import SMALL, SmallSizes
+
+#: In the `meta` of nodes: the sizes of data that the operator makes, in their order.
+BORN = "born"
+UNEXPECTED = "a size that depends on data is not what the graph is made for"
+#: What a size is taken for: more than what programs ask for by number; and an integer: no more than sizes are.
+SOME_SIZE, SOME_NUMBER = 1009, 2
+
+
+def is_expected(left: int, right: int, op: str) -> None:
+    """Raise where a size is not what the graph was made for: the call then runs as it was written."""
+    if not COMPARE[op](left, right):
+        raise RuntimeError(f"{UNEXPECTED}: {left} {op} {right}")
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A number that an operator makes: the size of one of its results along a dimension, or the one that it gives."""
+
+    symbol: Symbol
+    result: int = 0
+    dim: int = 0
+
+    def of(self, results: Any) -> Any:
+        """The result that has the size."""
+        return results[self.result] if isinstance(results, tuple | list) else results
+
+
+class NotOfData(RuntimeError):
+    """An operator makes a size that depends on data, where there are none."""
+
+
+class NotKnown(RuntimeError):
+    """Something is asked of a number that only the running program has, when it is too late to break the graph."""
+
+
+def unknown_number(value: Any) -> Any:
+    raise NotKnown("a number that is not known while tracing")
+
+
+class Sizes(Protocol):
+    """What is asked of the sizes of the trace: `shapes.Sizes`, which says what each answer is."""
+
+    hints: dict[Symbol, int]
+    small: SmallSizes
+    unknown: set[Symbol]
+    replacements: dict[Symbol, Index]
+    sealed: bool
+    refuse: Callable[[Any], Any]
+
+    def value(self, expression: Any) -> Any: ...
+    def remember(self, condition: Condition, answer: bool) -> None: ...
+
+
+class DataSizes:
+    """Those of one trace."""
+
+    def __init__(self) -> None:
+        self.symbols: set[Symbol] = set()
+        #: Numbers that come from data, sizes or not, in the order in which they are known.
+        self.ages: dict[Symbol, int] = {}
+        #: What is true of them by what operators do, and needs no check.
+        self.bounds: set[Condition] = set()
+        #: Those which operators have just made.
+        self.newborn: list[Birth] = []
+        #: Those that the operator makes which is run again, in a graph that is recorded of the captured one.
+        self.reborn: list[Symbol] = []
+        #: Whether the graph can check what is asked of such numbers, and whether operators may make such sizes now.
+        self.is_checkable: Callable[[frozenset[Symbol]], bool] = lambda symbols: False
+        self.are_wanted: Callable[[], bool] = lambda: False
+
+    def close(self) -> None:
+        """The graph has its checks: nothing more can be asked."""
+        self.is_checkable, self.are_wanted = lambda symbols: False, lambda: False
+
+    def reopen(self) -> None:
+        """Another graph is made of the captured one: it can have more checks, and its backward pass more such sizes."""
+        self.is_checkable, self.are_wanted = lambda symbols: True, lambda: True
+
+    def new(self, sizes: Any, at_most: Any = None, result: int = 0, dim: int = 0) -> torch.SymInt:
+        """A size that only the data say: that of a result along a dimension, and no larger than what is given.
+
+        Raises:
+            NotOfData: there are none here.
+        """
+        if self.reborn:
+            symbol = self.reborn.pop(0)
+        elif self.are_wanted():
+            symbol = Symbol(f"m{len(self.symbols)}")
+            self.note(symbol)
+            limit = at_most.node.index if isinstance(at_most, torch.SymInt) else at_most
+            most = SOME_SIZE if limit is None else sizes.value(Index.of(limit))
+            self._add(sizes, symbol, max(2, most // 2) if most < SOME_SIZE else SOME_SIZE)
+            if limit is not None:
+                bound = Condition("<=", Index.of(symbol), Index.of(limit))
+                self.bounds.add(bound)
+                sizes.remember(bound, True)
+        else:
+            raise NotOfData
+        self.newborn.append(Birth(symbol, result, dim))
+        return torch.SymInt(SizeNode(sizes, Index.of(symbol)))
+
+    def note(self, number: Symbol) -> None:
+        self.ages[number] = len(self.ages)
+
+    def among(self, symbols: list[Symbol]) -> list[Symbol]:
+        """The symbols in the order in which one may be said by those before it: those of data come last."""
+        return sorted(symbols, key=lambda symbol: self.ages.get(symbol, -1))
+
+    def _add(self, sizes: Sizes, symbol: Symbol, hint: int) -> None:
+        self.symbols.add(symbol)
+        sizes.hints[symbol] = hint
+        sizes.small.add(symbol)
+
+    def are_in(self, value: Any) -> bool:
+        """Whether a number or a condition is computed from such sizes."""
+        if not self.symbols:
+            return False
+        match value:
+            case Index():
+                return not self.symbols.isdisjoint(value.symbols)
+            case Computed(_, args):
+                return any(map(self.are_in, args))
+            case Condition(_, left, right):
+                return self.are_in(left) or self.are_in(right)
+        return False
+
+    def admit(self, sizes: Sizes, condition: Condition) -> bool:
+        """Whether something is asked of such sizes. Integers from tensors that are asked for become such.
+
+        Raises:
+            GraphBreak: the answer cannot be checked.
+        """
+        symbols = condition.left.symbols | condition.right.symbols
+        numbers, known = symbols & sizes.unknown, symbols & self.symbols
+        if not numbers and not known:
+            return False
+        if not self.is_checkable(numbers | known):
+            sizes.refuse(condition)
+        for number in sorted(numbers, key=str):
+            sizes.unknown.discard(number)
+            self._add(sizes, number, SOME_NUMBER)
+            sizes.remember(Condition("<=", ZERO, Index.of(number)), True)
+            sizes.remember(Condition("<", Index.of(number), Index.of(LARGEST)), True)
+        return True
+
+    def needed(self, sizes: Sizes, condition: Condition) -> bool:
+        """What an operator that asks this needs, mostly: that sizes are equal, and large enough."""
+        if condition.op in ("==", "!="):
+            sides = (condition.left, condition.right)
+            is_small = any(side.constant in SMALL for side in sides) and not any(map(has_calls, sides))
+            return (condition.op == "==") is not is_small
+        return bool(sizes.value(condition))
+
+    def exclusions(self, sizes: Sizes) -> tuple[Condition, ...]:
+        """Which of 0 and 1 these sizes must not be."""
+        found = []
+        for symbol in sorted(self.symbols - sizes.replacements.keys(), key=str):
+            size = Index.of(symbol)
+            match tuple(sizes.small.of(symbol)):
+                case ():
+                    found.append(Condition("<=", Index.of(2), size))
+                case (1,):
+                    found.append(Condition("<=", ONE, size))
+                case (0,):
+                    found.append(Condition("!=", size, ONE))
+        return tuple(found)
+
+
+def has_calls(value: Index) -> bool:
+    return any(isinstance(atom, Call) for monomial, _ in value.terms for atom in monomial)
