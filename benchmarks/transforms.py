@@ -1,4 +1,4 @@
-"""Transforms of functions, derivatives of derivatives, and NumPy: steps of programs that are made of them."""
+"""Transforms of functions, derivatives of derivatives, sizes that only the data say, and NumPy: steps of programs."""
 
 from __future__ import annotations
 
@@ -99,10 +99,42 @@ def mandelbrot() -> Case:
     return run, (real, imaginary)
 
 
+def graph_layer() -> Case:
+    """A graph network: 2,000 nodes take the means of their neighbours over those of 16,000 edges that a mask keeps."""
+    layer = nn.Linear(64, 64)
+
+    def run(x: Tensor, edges: Tensor, weights: Tensor) -> Tensor:
+        sources, targets = edges[:, weights > 0.3]
+        total = torch.zeros_like(x).index_add_(0, targets, x[sources])
+        count = torch.zeros(len(x)).index_add_(0, targets, torch.ones(targets.shape[0]))
+        return torch.relu(layer(total / count.clamp(min=1)[:, None]) + x)
+
+    return run, (torch.randn(2000, 64), torch.randint(2000, (2, 16000)), torch.rand(16000))
+
+
+def routed_experts() -> Case:
+    """A mixture of experts: 512 tokens of 128 numbers, each through 2 of 8 experts, by the places of masks."""
+    inner, outer = nn.Parameter(torch.randn(8, 128, 256) / 12), nn.Parameter(torch.randn(8, 256, 128) / 16)
+    gate = nn.Linear(128, 8)
+
+    def run(x: Tensor) -> Tensor:
+        weights, chosen = torch.topk(gate(x).softmax(-1), 2)
+        result = torch.zeros_like(x)
+        for number in range(8):
+            rows, place = torch.where(chosen == number)
+            own = nn.functional.gelu(x[rows] @ inner[number]) @ outer[number]
+            result.index_add_(0, rows, own * weights[rows, place, None])
+        return result
+
+    return run, (torch.randn(512, 128),)
+
+
 CASES: tuple[Callable[[], Case], ...] = (
     per_sample_gradients,
     hessian_vector_product,
     residual_of_a_wave,
+    graph_layer,
+    routed_experts,
     kmeans,
     mandelbrot,
 )
