@@ -106,11 +106,18 @@ def environment(settings: Settings) -> str:
 
 
 def _commit() -> str:
-    described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    """The commit, and whether anything is changed but for the results of suites that were measured before."""
+    others = ("--", *(f":(top,exclude){name}" for name in ("benchmarks/results", "docs/performance")))
     try:
-        return subprocess.run(described, cwd=RESULTS.parent, check=True, capture_output=True, text=True).stdout.strip()
+        commit = _git("describe", "--always", "--exclude=*")
+        return f"{commit}-dirty" if _git("status", "--porcelain", *others) else commit
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _git(*command: str) -> str:
+    found = subprocess.run(("git", *command), cwd=RESULTS.parent, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
 
 
 def _cpu() -> str:
