@@ -242,12 +242,20 @@ def needs_gradients(module: torch.fx.GraphModule, examples: list[Any]) -> bool:
     if private.forward_level() >= 0:
         return True
     recording = torch.is_grad_enabled()
+    if not recording and is_recorded_within(module):
+        return False
     for node in module.graph.nodes:
         if node.target is set_grad_enabled:
             recording = node.args != (False,)
         elif recording and node.op.startswith("call") and is_recorded(node):
             return True
     return False
+
+
+def is_recorded_within(module: torch.fx.GraphModule) -> bool:
+    """Whether gradients are recorded for values of the graph alone, as by transforms: none goes in or comes out."""
+    (output,) = next(iter(reversed(module.graph.nodes))).args
+    return not any(map(requires_grad, (*inputs_of(module), *output)))
 
 
 def is_recorded(node: torch.fx.Node) -> bool:

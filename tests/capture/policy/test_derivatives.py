@@ -26,7 +26,7 @@ from torch.func import (
 from torch.utils._pytree import tree_leaves
 
 import onegraph
-from onegraph.base.events import GraphBroken, GraphCaptured
+from onegraph.base.events import GraphBroken, GraphCaptured, OperatorFellBack
 from tests.capture.resume.test_breaks import Watch
 
 X, W = torch.linspace(-1, 1.5, 12).reshape(4, 3), torch.linspace(-0.5, 1, 6).reshape(3, 2)
@@ -263,3 +263,23 @@ def test_each_public_function_has_a_row() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
     public = {name for name in vars(torch.func) if not name.startswith("_")}
     assert public <= rows
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_under_no_grad_too_they_are_compiled(backend: str) -> None:
+    """Gradients that are recorded within the graph alone are none that autograd has to be told of."""
+
+    def along(w: torch.Tensor, x: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+        return jvp(grad(loss), (w, x), (direction, torch.zeros_like(x)))[1]
+
+    def inside(w: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.enable_grad():
+            own = w.detach().requires_grad_()
+            found = torch.autograd.grad(loss(own, x), own)[0]
+        return found * 2, w + 1
+
+    with Watch() as watch, torch.no_grad():
+        for function, inputs in ((along, (W, X, W * 2)), (inside, (W, X))):
+            compiled = onegraph.compile(function, fullgraph=True, backend=backend)
+            torch.testing.assert_close(compiled(*inputs), function(*inputs))
+    assert not [event for event in watch.of(OperatorFellBack) if "whole graph" in event.reason]
