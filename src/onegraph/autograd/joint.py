@@ -143,10 +143,7 @@ def trace_joint(
                 with recorder, without_autocast():
                     halves = [tape.half(cut, starts, missing) for cut, starts in parts]
                 refuse_without_gradients([half for half, _ in halves], missing)
-    except (
-        RuntimeError,
-        IndexError,
-    ) as error:  # what eager raises in one of the passes, it shall raise there
+    except (RuntimeError, IndexError) as error:  # what eager raises in one of the passes, it shall raise there
         raise CompileError("joint graph", str(error)) from error
     finally:
         state.restore()

@@ -220,8 +220,9 @@ class FakeMode(FakeTensorMode):
             folded = self._fold(func, args, kwargs, tensors)
             if folded is not NotImplemented:
                 return folded
-        if func in OF_DATA and (of_data := self._of_data(func, args, kwargs)) is not NotImplemented:
-            return of_data
+        if func in OF_DATA and all(map(is_plain, tensors)):
+            if (of_data := self._of_data(func, args, kwargs)) is not NotImplemented:
+                return of_data
         found = call_key(func, args, kwargs)
         if found is None:
             return self._run(func, args, kwargs, tensors, not self.sizes.is_static and has_symbols(args, kwargs))

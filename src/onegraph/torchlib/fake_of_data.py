@@ -38,7 +38,8 @@ def masked_select(mode: Any, x: Tensor, mask: Tensor) -> Tensor:
 
 def index(mode: Any, x: Tensor, indices: list[Tensor | None]) -> Any:
     """Each mask is as many indices as it has dimensions, all of one length."""
-    if not any(map(is_mask, indices)):
+    masks = [each for each in indices if each is not None and is_mask(each)]
+    if not masks or not all(mask.dim() for mask in masks):  # one of no dimensions makes a new one
         return NotImplemented
     dim = last_dim_of(indices)
     places: list[Tensor | None] = []

@@ -257,3 +257,10 @@ def test_sizes_of_inputs_may_change_too() -> None:
             x, y = torch.rand(count), torch.rand(count)
             torch.testing.assert_close(compiled(x, y), both(x, y))
     assert len(watch.of(ev.GraphCaptured)) == 2
+
+
+def test_a_mask_of_no_dimensions_breaks() -> None:
+    compiled = onegraph.compile(lambda x, mask: (x[mask] + 1, x * 2))
+    x = torch.arange(3.0)
+    for mask in (torch.tensor(True), torch.tensor(False)):
+        torch.testing.assert_close(compiled(x, mask), (x[mask] + 1, x * 2))

@@ -144,7 +144,6 @@ def shown_tensor(value: torch.Tensor) -> str:
     with DisableTorchFunction():
         kind = "parameter" if builtins.isinstance(value, torch.nn.Parameter) else "tensor"
         place = "" if value.device.type == "cpu" else f" on {value.device}"
-        sizes = ", ".join("?" if of_data(size) else str(size) for size in value.shape) + (
-            "," if value.dim() == 1 else ""
-        )
+        numbers = ["?" if of_data(size) else str(size) for size in value.shape]
+        sizes = ", ".join(numbers) + ("," if value.dim() == 1 else "")
         return f"{str(value.dtype).removeprefix('torch.')} {kind} of shape ({sizes}){place}"
