@@ -30,6 +30,7 @@ LAST = {
     "onegraph.capture.hook.Region.callback": "C calls it",
     "onegraph.autograd.function.CompiledGraph.backward": "autograd calls it",
     "onegraph.autograd.function.Stage.backward": "autograd calls it",
+    "onegraph.autograd.freed.Spent.backward": "autograd calls it",
     "onegraph.autograd.function.differentiate": "autograd calls it, as good as",
     "onegraph.autograd.function.release": "what a pass takes is being let go of",
     "onegraph.autograd.runtime.gradient": "what a pass takes has been let go of",

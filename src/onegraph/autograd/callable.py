@@ -12,6 +12,7 @@ import torch
 from onegraph import _C
 from onegraph.autograd import GraphPair
 from onegraph.autograd.costs import is_number
+from onegraph.autograd.freed import with_freed
 from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, Replayed, Strided
@@ -58,7 +59,8 @@ def compiled_pair(
         tuple(views.values()),
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
-    return unless_watched(bind(replace(spec, mutations=recorded, written=late, views=()), compiled), eager)
+    rest = replace(spec, mutations=recorded, written=late, views=())
+    return unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager)
 
 
 def numbers_among(forward: torch.fx.GraphModule) -> frozenset[Computed]:
@@ -76,7 +78,8 @@ def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
             return run(*inputs)
 
     native = isinstance(run, _C.Plan)  # which runs there by itself
-    return unless_watched(bind(spec, run if native else beneath, records_writes=False), eager)
+    called = with_freed(run if native else beneath, spec.freed)
+    return unless_watched(bind(spec, called, records_writes=False), eager)
 
 
 def unless_watched(call: Run, eager: Run) -> Run:

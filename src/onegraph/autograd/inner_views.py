@@ -25,7 +25,7 @@ from onegraph.torchlib.primals import edge_of, edges_behind
 def inner_views(
     call: CallSpec, outputs: Sequence[Any], primals: Sequence[Any], results: Sequence[Tensor]
 ) -> dict[int, Tensor]:
-    """These views, by the position of the output; those first that come first."""
+    """These views, by the position of the output; those first that come first. Outputs that are None are none."""
     written = [primals[mutation.input] for mutation in call.mutations if mutation.value is not None]
     followed = [item for item in [*outputs, *written] if isinstance(item, Tensor) and not item.is_leaf]
     around = edges_behind(followed)
@@ -33,7 +33,7 @@ def inner_views(
         raise CompileError("joint graph", "a result is computed from the value that an input gets")
     found: dict[int, Tensor] = {}
     for position, (item, output) in enumerate(zip(outputs, call.outputs, strict=True)):
-        if not isinstance(output, Strided | Replayed) or item.is_leaf or edge_of(item) not in around:
+        if not isinstance(output, Strided | Replayed) or item is None or item.is_leaf or edge_of(item) not in around:
             continue
         base = base_of(output)
         if isinstance(base, Input) and any(primals[base.index] is value for value in written):

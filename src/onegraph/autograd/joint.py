@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from onegraph.autograd.freed import freed_among
 from onegraph.autograd.functionalize import Functionalizer, is_same
 from onegraph.autograd.inner_views import inner_views, viewed_through
 from onegraph.autograd.spec import (
@@ -130,9 +131,15 @@ def trace_joint(
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {n: value for n, value in returned.tensors.items() if is_followed(value, primals)}
-                results = list(followed.values())
                 refuse_uncounted_writes(recorder, call, primals)
-                views = inner_views(call, outputs, primals, results)
+                if used:  # by backward passes within
+                    call = replace(call, freed=freed_among(followed, leaves_of(primals), written_among(call, primals)))
+                    for item in call.freed:
+                        del followed[item.result]
+                results = list(followed.values())
+                spent = {Computed(item.result) for item in call.freed}
+                kept = [None if base_of(o) in spent else v for v, o in zip(outputs, call.outputs, strict=True)]
+                views = inner_views(call, kept, primals, results)
                 shown = viewed_through(call, outputs, views, returned)
                 points = [*results, *views.values()]
                 tangents = tangents_of(recorder, results)
@@ -174,7 +181,7 @@ class Tape:
         return self.points[: len(self.tangents)]
 
     def leaves(self) -> dict[int, Tensor]:
-        return {n: v for n, v in enumerate(self.primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
+        return leaves_of(self.primals)
 
     def half(self, cut: int | None, results: Sequence[int], missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given, and what
@@ -238,6 +245,16 @@ class Tape:
         results, tangents = [self.results[n] for n in starts], [self.tangents[n] for n in starts]
         found = torch.autograd.grad(results, wanted, tangents, allow_unused=True, retain_graph=True)
         return {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
+
+
+def leaves_of(primals: Sequence[Any]) -> dict[int, Tensor]:
+    """The inputs that get gradients, by position."""
+    return {n: v for n, v in enumerate(primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
+
+
+def written_among(call: CallSpec, primals: Sequence[Any]) -> list[Tensor]:
+    """The inputs that get new values."""
+    return [primals[mutation.input] for mutation in call.mutations if mutation.value is not None]
 
 
 def named(halves: Sequence[Half], results: Sequence[Tensor]) -> tuple[Half, ...]:

@@ -90,12 +90,24 @@ class Mutation:
 
 
 @dataclass(frozen=True, slots=True)
+class Freed:
+    """Result `result` has a history that a backward pass of the graph has freed: another pass over it is an error.
+
+    `inputs` are those that it is computed from, by position; `name` is that of its node in eager.
+    """
+
+    result: int
+    inputs: tuple[int, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CallSpec:
     """How to call a functional graph. Its inputs are those of the captured graph.
 
     `written` are outputs, by position, that the program has written to after it made them, and how often. `views` are
     counted as results behind those of the graph, each with the position of the output that it is; they are made in
-    order, before the outputs.
+    order, before the outputs. `freed` are results without gradients that require grad.
     """
 
     inputs: int
@@ -103,6 +115,7 @@ class CallSpec:
     mutations: tuple[Mutation, ...] = ()
     written: tuple[tuple[int, int], ...] = ()
     views: tuple[tuple[int, Output], ...] = ()
+    freed: tuple[Freed, ...] = ()
 
     def is_plain(self) -> bool:
         """Are the functional graph's results just the outputs, with nothing to do around it?"""
