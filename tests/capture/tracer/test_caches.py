@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import logging
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -307,3 +309,67 @@ def test_a_cached_function_that_is_compiled() -> None:
         return [(function(n), function.cache_info()) for n in (2, 2, 3, 2, 5, 2, 3)]
 
     assert run(onegraph.compile) == run(lambda function: function)
+
+
+@functools.cache
+def told(text, *, to=None):
+    (to or LOGGER).warning(text)
+
+
+@functools.cache
+def warned(text):
+    warnings.warn(text, UserWarning, stacklevel=2)
+
+
+@functools.cache
+def told_and_kept(text):
+    LOGGER.warning(text)
+    return text
+
+
+@functools.cache
+def told_and_written(text):
+    LOG.append(text)
+    LOGGER.warning(text)
+
+
+LOGGER = logging.getLogger(__name__)
+
+
+def speaks(x):
+    y = torch.nn.functional.dropout(x, 0.5)
+    LOGGER.warning("first")
+    told("told %s")
+    told("again", to=LOGGER)
+    warned("warned")
+    told("told %s")
+    LOGGER.warning("last")
+    return y, told_and_kept("kept")
+
+
+def test_what_only_gives_a_message_is_asked_behind_the_graph(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a random number was drawn before, too; the message is given once, in its turn, from its line."""
+
+    def said(function: Callable[..., Any]) -> list[Any]:
+        for cached in (told, warned, told_and_kept):
+            cached.cache_clear()
+        caplog.clear()
+        found: list[Any] = []
+        for _ in range(3):
+            with warnings.catch_warnings(record=True) as messages:
+                warnings.simplefilter("always")
+                found += [function(torch.ones(2))[1], *[(str(m.message), m.lineno, m.filename) for m in messages]]
+            found += [cached.cache_info() for cached in (told, warned, told_and_kept)]
+        return found + [(record.message, record.lineno, record.funcName) for record in caplog.records]
+
+    assert said(onegraph.compile(speaks, fullgraph=True, backend="eager")) == said(speaks)
+
+
+def test_what_does_more_than_give_a_message_is_not_put_off() -> None:
+    def function(x):
+        y = torch.nn.functional.dropout(x, 0.5)
+        told_and_written("x")
+        return y * len(LOG)
+
+    with pytest.raises(onegraph.GraphBreakError, match="cache of a function"):
+        onegraph.compile(function, fullgraph=True)(torch.ones(2))

@@ -87,6 +87,13 @@ class Layers(torch.nn.Module):
         return x
 
 
+class NumberedLayers(Layers):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for number, (layer, name) in enumerate(zip(self.layers, map(str, range(220)), strict=True)):
+            x = layer(x) + number + len(name)
+        return x
+
+
 def whole(compiled: Callable[..., Any], *args: Any) -> int:
     with Watch() as watch:
         compiled(*args)
@@ -97,7 +104,8 @@ def test_loops_that_are_unrolled() -> None:
     options = {"loop_limit": 100}
     x = torch.randn(4, 8)
     with torch.no_grad():
-        assert whole(onegraph.compile(Layers(), backend="eager", options=options), torch.randn(2, 4)) == 1
+        for layers in (Layers(), NumberedLayers()):
+            assert whole(onegraph.compile(layers, backend="eager", options=options), torch.randn(2, 4)) == 1
     assert whole(onegraph.compile(numbers, backend="eager", fullgraph=True), x) == 1
     assert whole(onegraph.compile(numbers, backend="eager", options={"loop_limit": 10_000}), x) == 1
     recorded = torch.randn(4, 8, requires_grad=True)

@@ -2,13 +2,16 @@
 
 A result that is there is used under a guard that it is there still. One that is not is computed for real while tracing,
 if nothing that the program has done before waits for the end of the trace, a draw of random numbers neither; else the
-graph breaks.
+graph breaks. A function that only gives a message is asked behind the graph.
 """
 
 from __future__ import annotations
 
+import builtins
+import dis
 import functools
 import gc
+import logging
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ from onegraph.capture.calls.registry import is_library, policy
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Arg, Const, Source, Through
+from onegraph.capture.policy.python.messages import called_from
 from onegraph.capture.pyobject.contents import ATOMS, cell_value
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.capture.pyobject.special_methods import is_stateful
@@ -142,6 +146,8 @@ def call_with_known(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], 
     pending = waiting or world.has_written() or tracer.recorder.fake.effects.random
     if found is MISSING and not (pending or may_write(tracer, function.__wrapped__)):
         found = compute(function, question)
+    if found is MISSING and only_says(function.__wrapped__, (*args, *kwargs.values())):
+        return say_once(tracer, function, args, kwargs)
     if found is MISSING:
         raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)
     tracer.effects.append((ask_again, (function, *args), kwargs))
@@ -179,6 +185,30 @@ def compute(function: Wrapper[Any], question: Question) -> Any:
             return MISSING
     ASKED.add((weakref.ref(function), question))
     return question(function)
+
+
+#: What a function names that does nothing but to give a message.
+SAYING = frozenset({"debug", "info", "warning", "error", "critical", "log", "warnings", "warn", "logger", "LOGGER"})
+SAYING |= {name for name, value in vars(builtins).items() if type(value) is type and issubclass(value, Warning)}
+WRITING = frozenset({"STORE_SUBSCR", "DELETE_SUBSCR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"})
+
+
+def only_says(function: Any, values: Iterable[Any]) -> bool:
+    """Whether a function gives a message, of constants or to a logger, and does nothing else."""
+    if type(function) is not FunctionType or not SAYING.issuperset(function.__code__.co_names):
+        return False
+    if function.__code__.co_freevars or any(i.opname in WRITING for i in dis.get_instructions(function.__code__)):
+        return False
+    return all(type(value) in ATOMS or isinstance(value, logging.Logger) for value in leaves(values))
+
+
+def say_once(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask the cache behind the graph: the message is given there if it has not been given, in its turn."""
+    before = len(tracer.effects)
+    result = tracer.call(function.__wrapped__, args, kwargs)
+    del tracer.effects[before:]
+    tracer.effects.append((called_from(tracer, function), args, kwargs))
+    return result
 
 
 def call_with_new(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

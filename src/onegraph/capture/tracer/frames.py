@@ -24,10 +24,7 @@ from onegraph.capture.resume.continuation import deepest
 from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import LazyLocals, lazy_program
 from onegraph.capture.tracer.budget import INTERVAL, Budget
-from onegraph.capture.tracer.long_loops import TURNS, LongLoops
-
-#: The iterators over containers: their items may be layers, of which each would have a graph of its own.
-OF_CONTAINERS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))
+from onegraph.capture.tracer.long_loops import TURNS, LongLoops, goes_over_container
 
 
 class Frames(Operators):
@@ -153,7 +150,7 @@ class Frames(Operators):
             return
         if torch.is_grad_enabled() and self.recorder.has_recorded_input():
             return  # a node of autograd for each turn costs more than the turn
-        if frame.bytecode.instrs[head].op == "FOR_ITER" and self.type_of(frame.stack[-1]) in OF_CONTAINERS:
+        if frame.bytecode.instrs[head].op == "FOR_ITER" and goes_over_container(self.type_of, frame.stack[-1]):
             return
         broken = GraphBreak(LONG_LOOP, turns=TURNS, operations=operations)
         broken.frames, broken.born = tuple(self.frames), (frame.serial, first)

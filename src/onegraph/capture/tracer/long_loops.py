@@ -6,9 +6,17 @@ some number on, it takes longer than the program will ever run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from onegraph.capture.bytecode.frame import Frame
+
+#: The iterators over containers: their items may be layers, of which each would have a graph of its own, or weights.
+OF_CONTAINERS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))
+
+#: The iterators over others, which they name to whoever copies them.
+OF_ITERATORS = (enumerate, zip, map, filter)
 
 #: Turns that no program makes over its layers.
 TURNS = 200
@@ -65,3 +73,11 @@ def steps_of_condition(frame: Frame, head: int) -> int | None:
             leaves = instr.op.startswith("POP_JUMP_IF") and instr.target > frame.ip
             return index if leaves else None
     return None
+
+
+def goes_over_container(type_of: Callable[[Any], type], iterator: Any) -> bool:
+    """Whether an iterator gives items of a container, alone or beside others. `type_of` is `type` of the program."""
+    found = type_of(iterator)
+    if found in OF_ITERATORS and found is type(iterator):
+        return any(goes_over_container(type_of, part) for part in iterator.__reduce__()[1])
+    return found in OF_CONTAINERS

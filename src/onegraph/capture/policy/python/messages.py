@@ -79,13 +79,18 @@ def say(
     level = kwargs.get("stacklevel", 1)
     if type(level) is int and level > len(tracer.frames):  # beyond the frame of the residual code
         kwargs = {**kwargs, "stacklevel": level + 1}
-    calling: Any = function
+    given = tuple(shown(tracer, function, value) for value in args)
+    named = {name: shown(tracer, function, value) for name, value in kwargs.items()}
+    tracer.effects.append((called_from(tracer, function), (*receiver, *given), named))
+
+
+def called_from(tracer: Tracing, function: Any) -> Any:
+    """The function, with frames around its calls that stand for the program's."""
+    calling = function
     for frame in reversed(tracer.frames):
         code = speaking(frame.bytecode.code, frame.bytecode.code.co_filename, frame.position)
         calling = functools.partial(FunctionType(code, frame.globals), calling)
-    given = tuple(shown(tracer, function, value) for value in args)
-    named = {name: shown(tracer, function, value) for name, value in kwargs.items()}
-    tracer.effects.append((calling, (*receiver, *given), named))
+    return calling
 
 
 def leave_out(tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
