@@ -121,9 +121,9 @@ class _Search:
         self.seen: set[Index] = set()
 
     def proves(self, goal: Index, depth: int) -> bool:
-        goal = _reduced(goal)
         if self.is_known(goal):
             return True
+        goal = _reduced(goal)
         if goal.constant is not None or goal in self.seen or not self.steps or not depth:
             return False
         self.seen.add(goal)
@@ -141,9 +141,10 @@ class _Search:
 
     def is_known(self, number: Index) -> bool:
         """Whether a number is not negative: by itself, for being at least a fact, or as sizes are not too small."""
+        for form in _forms(number):  # a fact may have what its terms have in common, too
+            if is_not_negative(form) or any(is_not_negative(form - fact) for fact in self.facts):
+                return True
         number = _reduced(number)
-        if is_not_negative(number) or any(is_not_negative(number - fact) for fact in self.facts):
-            return True
         low = bounds(number)[0] if self.least else None  # of sizes alone: what axes run over would not be put in
         return low is not None and is_not_negative(low.substitute(self.least))
 
@@ -237,21 +238,28 @@ def _facts_of(atom: Atom) -> Iterator[Index]:
 
 
 def _reduced(goal: Index) -> Index:
-    """The goal divided by what its terms have in common and is not negative.
+    """The goal divided by what its terms have in common and is not negative."""
+    *_, last = _forms(goal)
+    return last
+
+
+def _forms(goal: Index) -> Iterator[Index]:
+    """The goal divided by more and more of what its terms have in common and is not negative.
 
     It is an integer, so the constant is rounded down.
     """
-    shared = set.intersection(*(set(monomial) for monomial, _ in goal.terms)) if len(goal.terms) > 1 else set()
-    for atom in shared:
-        if isinstance(atom, Symbol) and not atom.signed:
-            return _reduced(_coefficient(goal, atom))
     common = 0
     for monomial, coefficient in goal.terms:
         if monomial:
             common = gcd(common, coefficient)
-    if common <= 1:
-        return goal
-    return Index(tuple((m, c // common) for m, c in goal.terms if c // common))
+    if common > 1:
+        goal = Index(tuple((m, c // common) for m, c in goal.terms if c // common))
+    yield goal
+    first, *others = [monomial for monomial, _ in goal.terms] or [()]
+    for atom in first if others else ():
+        if isinstance(atom, Symbol) and not atom.signed and all(atom in monomial for monomial in others):
+            yield from _forms(_coefficient(goal, atom))
+            return
 
 
 def _of(atom: Atom) -> Index:
