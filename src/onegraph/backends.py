@@ -14,8 +14,9 @@ import torch
 
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
-from onegraph.autograd.callable import compiled_alone, compiled_pair
+from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair
 from onegraph.autograd.function import Backward, Pattern
+from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small
 from onegraph.autograd.trace import is_taken
@@ -58,9 +59,12 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     if takes_numbers(module, cx):
         return module.forward
     if needs_gradients(module, examples):
-        return recorded(module, examples, cx, by_operators)
+        return recorded(module, examples, cx, functools.partial(by_operators, cx))
     graph = functional(module, examples, cx)
-    return bind(graph.spec, graph.module.forward) if graph is not None else module.forward
+    if graph is None:
+        return module.forward
+    run = beneath(by_operators(cx, graph.module, False))
+    return bind(graph.spec, run, records_writes=False, records_views=False)
 
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
@@ -169,8 +173,9 @@ def recorded(
     return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
 
 
-def by_operators(graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
-    return (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
+def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
+    run = (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
+    return with_regions(graph, run, cx, lambda body: by_operators(cx, body, False))
 
 
 def natively(
@@ -181,7 +186,8 @@ def natively(
     given: Mapping[int, int] | None = None,
 ) -> Run:
     compiled = compile_graph(graph, cx, CPU, parameters, given, consumes)
-    return compiled.run.consume if consumes else compiled.run
+    run = compiled.run.consume if consumes else compiled.run
+    return with_regions(graph, run, cx, lambda body: natively(cx, body, False))
 
 
 def parameters_among(examples: list[Any]) -> frozenset[int]:

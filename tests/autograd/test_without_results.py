@@ -158,3 +158,14 @@ def test_pieces_of_a_view_that_is_made_under_no_grad() -> None:
     assert [type(item.event) for item in seen] == [ev.KernelsCompiled]
     torch.testing.assert_close(found, program(x))
     assert found[0].untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_results_that_are_made_under_no_grad_require_none(backend: str) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        with torch.no_grad():
+            return x.sin(), x.view(-1), x.detach()
+
+    x = torch.rand(3, requires_grad=True)
+    found = onegraph.compile(program, backend=backend, fullgraph=True)(x)
+    assert [result.requires_grad for result in found] == [result.requires_grad for result in program(x)]

@@ -72,14 +72,19 @@ def numbers_among(forward: torch.fx.GraphModule) -> frozenset[Computed]:
 
 def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
     """A graph that records gradients, of whose results none has one, as a function of the captured graph's inputs."""
+    return unless_watched(bind(spec, with_freed(beneath(run), spec.freed), records_writes=False), eager)
 
-    def beneath(*inputs: Any) -> Sequence[Any]:
+
+def beneath(run: Run) -> Run:
+    """`run`, of which autograd records nothing."""
+    if isinstance(run, _C.Plan):  # which runs there by itself
+        return run
+
+    def call(*inputs: Any) -> Sequence[Any]:
         with below_autograd():
             return run(*inputs)
 
-    native = isinstance(run, _C.Plan)  # which runs there by itself
-    called = with_freed(run if native else beneath, spec.freed)
-    return unless_watched(bind(spec, called, records_writes=False), eager)
+    return call
 
 
 def unless_watched(call: Run, eager: Run) -> Run:

@@ -121,12 +121,12 @@ _DEFINED: set[str] = set()
 _ORIGINAL: dict[OpOverload, OpOverload] = {}
 
 
-def define(schema: str, **kernels: Callable[..., Any]) -> bool:
+def define(schema: str, tags: tuple[torch.Tag, ...] = (), **kernels: Callable[..., Any]) -> bool:
     """Define an operator of ours with kernels by dispatch key; False: an interrupted import has done it already."""
     name = schema.partition("(")[0]
     if name in _DEFINED:
         return False
-    LIBRARY.define(schema)
+    LIBRARY.define(schema, tags=tags)
     for key, kernel in kernels.items():
         LIBRARY.impl(name, kernel, key)
     _DEFINED.add(name)

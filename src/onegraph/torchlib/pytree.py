@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegraph.torchlib.private import tree_leaves, tree_map
+from onegraph.torchlib.private import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-__all__ = ["leaves_of", "map_leaves_of"]
+__all__ = ["flattened", "leaves_of", "map_leaves_of", "unflattened"]
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -17,3 +17,13 @@ def leaves_of(value: Any) -> list[Any]:
 def map_leaves_of(function: Any, value: Any) -> Any:
     """The same containers with `function(leaf)` in the place of each leaf."""
     return tree_map(function, value)
+
+
+def flattened(value: Any) -> tuple[list[Any], Any]:
+    """The leaves, and what `unflattened` makes the containers of."""
+    leaves, kind = tree_flatten(value)
+    return leaves, kind
+
+
+def unflattened(kind: Any, leaves: Any) -> Any:
+    return tree_unflatten(leaves, kind)

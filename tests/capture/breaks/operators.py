@@ -119,9 +119,23 @@ def dense(x):
     return x * 2
 
 
-@breaks(b.CONTROL_FLOW_OPERATOR, runs=False)
+chosen = []
+
+
+def note_and_sine(x):
+    chosen.append("sine")
+    return x.sin()
+
+
+@breaks(b.CONTROL_FLOW_OPERATOR, runs=False, uses=(note_and_sine,))
 def condition(x):
-    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    return torch.cond(x.sum() > 0, note_and_sine, torch.cos, (x,))
+
+
+@condition.fixed("let the functions return all that they compute")
+def pure_branches(x):
+    is_positive = x.sum() > 0
+    return torch.cond(is_positive, torch.sin, torch.cos, (x,)), is_positive
 
 
 @condition.fixed("compute both branches")

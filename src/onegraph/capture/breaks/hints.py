@@ -31,7 +31,6 @@ TORCH_MODULES = {
     **named(b.PROCESS, "torch.multiprocessing"),
     **named(b.PROFILER, "torch.profiler torch.autograd.profiler"),
     **named(b.RANDOM_STATE, "torch.random torch.cuda.random torch.xpu.random"),
-    **named(b.CONTROL_FLOW_OPERATOR, "torch._higher_order_ops.cond torch._higher_order_ops.while_loop"),
 }
 #: Modules of Python whose functions talk to other threads, processes and machines, and whose objects may change at any
 #: time.

@@ -40,8 +40,9 @@ SPARSE_RESULT = _define(
 )
 CONTROL_FLOW_OPERATOR = _define(
     "control-flow-operator",
-    "call of {name}, which runs one of several functions",
-    "Control flow inside of a graph is not captured.",
+    "call of {name} {why}",
+    "The functions that it runs become graphs of their own, which take tensors, give tensors, and change nothing else.",
+    "let the functions return all that they compute, as tensors of their own",
     "compute both branches, and select with torch.where",
 )
 SCRIPTED = _define(

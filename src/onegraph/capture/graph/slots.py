@@ -91,7 +91,10 @@ def cut(slots: Slots, start: torch.fx.Node, results: Sequence[Any]) -> torch.fx.
     recorder = slots.recorder
     returned = recorder.as_argument(tuple(results))
     behind = itertools.takewhile(lambda node: node is not start, reversed(recorder.graph.nodes))
-    recorded = dict.fromkeys(node for node in behind if not recorder.is_number(node))
+    inputs = {given.name for given in recorder.inputs}
+    recorded = dict.fromkeys(
+        n for n in behind if not (recorder.is_number(n) or n.op == "placeholder" and n.name in inputs)
+    )
     nodes = list(reversed(recorded))
     given, calls = [n for n in nodes if n.op == "placeholder"], [n for n in nodes if n.op != "placeholder"]
     taken = [argument for node in calls for argument in node.all_input_nodes]

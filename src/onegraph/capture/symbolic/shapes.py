@@ -340,7 +340,10 @@ class Symbols:
             case torch.SymInt() | torch.SymFloat() | torch.SymBool():
                 return self.node(recorder, value.node.value)
             case Index():
-                return self._index_node(recorder, value)
+                node = self._index_node(recorder, value)
+                if isinstance(node, torch.fx.Node):
+                    node.meta.setdefault("example_value", torch.SymInt(SizeNode(self.sizes, value)))
+                return node
             case Float() if value in self.scalars.nodes:
                 return self.scalars.argument(value)
             case Whole():

@@ -22,6 +22,7 @@ from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, once_for_each_class
 from onegraph.capture.pyobject.layout import HEAP_TYPE
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+from onegraph.torchlib.private import CONTROL_FLOW
 
 #: What is asked of a number or a text of an own class for the plain one that it holds.
 PLAIN: dict[Any, Callable[[Any], Any]] = {
@@ -59,6 +60,7 @@ TYPE_FORMS = {type(form) for form in vars(typing).values() if isinstance(form, t
     OpOverloadPacket,
     torch.library.CustomOpDef,  # type: ignore[attr-defined]
     _C.Region,
+    *CONTROL_FLOW,
 )
 class Identities(TypeRule):
     """Immutable, or changed by nobody: the object itself, guarded by identity."""

@@ -1,0 +1,73 @@
+"""The bodies of regions as functional graphs of their own, of which a backend makes what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from onegraph.autograd import FunctionalGraph, functional_graph
+from onegraph.autograd.runtime import Run, bind
+from onegraph.autograd.spec import Computed
+from onegraph.base.context import Context
+from onegraph.torchlib.graph import LazyGraphModule
+from onegraph.torchlib.regions import OPERATORS, REGIONS, Body, Region
+
+
+def with_regions(graph: GraphModule, run: Run, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
+    """`run`, which holds the regions of its graph. `make` makes a function of the functional graph of a body."""
+    regions = [REGIONS[node.args[2]] for node in graph.graph.nodes if node.target in OPERATORS]
+    if not regions:
+        return run
+    for body in (body for region in regions for body in region.bodies):
+        if body.run is None:
+            body.run = made(body, cx, make)
+    return Holding(run, regions)
+
+
+class Holding:
+    """A function that holds the regions which it calls by their numbers."""
+
+    def __init__(self, run: Run, regions: Sequence[Region]) -> None:
+        self.run, self.regions = run, regions
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        return self.run(*inputs)
+
+
+def made(body: Body, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
+    graph = functional_graph(module_of(body), list(body.examples), cx)
+    run = bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
+    return run if is_apart(graph) else apart(run, graph)
+
+
+def is_apart(graph: FunctionalGraph) -> bool:
+    """Whether the outputs share no memory."""
+    outputs = graph.spec.outputs
+    return all(isinstance(output, Computed) for output in outputs) and len(set(outputs)) == len(outputs)
+
+
+def apart(run: Run, graph: FunctionalGraph) -> Run:
+    """`run`, of whose outputs some are copied, so that they share no memory with others, or with what is given."""
+    outputs = graph.spec.outputs
+    copied = [not isinstance(output, Computed) or output in outputs[:n] for n, output in enumerate(outputs)]
+
+    def call(*values: Any) -> list[Tensor]:
+        return [item.clone() if copies else item for item, copies in zip(run(*values), copied, strict=True)]
+
+    return call
+
+
+def module_of(body: Body) -> GraphModule:
+    """The body as a captured graph."""
+    if isinstance(body.function, GraphModule):
+        return body.function
+    graph = torch.fx.Graph()
+    places = [graph.placeholder(f"value{n}") for n in range(len(body.examples))]
+    for place, example in zip(places, body.examples, strict=True):
+        place.meta["example_value"] = example
+    graph.output(graph.call_function(body.function, tuple(places)))
+    return LazyGraphModule(torch.nn.Module(), graph)

@@ -1,0 +1,297 @@
+"""`torch.cond`, `while_loop`, `scan`, `map`, `associative_scan`: one graph, with the values and gradients of Python."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops import associative_scan, scan
+from torch._higher_order_ops import map as map_over
+from torch.utils import _pytree as pytree
+
+import onegraph
+from onegraph.torchlib.regions import REGIONS
+from tests.autograd.test_optimizers import Seen
+
+torch.manual_seed(0)
+LINEAR = nn.Linear(4, 4)
+WEIGHT = torch.randn(4, 4)
+Program = Callable[..., Any]
+BACKENDS = ["eager", "aot_eager", "native"]
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The control flow operators."""
+
+    cond: Callable[..., Any]
+    while_loop: Callable[..., Any]
+    scan: Callable[..., Any]
+    map: Callable[..., Any]
+    associative_scan: Callable[..., Any]
+
+
+TORCH = Operators(torch.cond, torch.while_loop, scan, map_over, associative_scan)
+
+
+def python_while(goes_on: Callable[..., Any], turn: Callable[..., Any], carried: Any) -> Any:
+    while goes_on(*carried):
+        carried = turn(*carried)
+    return carried
+
+
+def python_scan(turn: Callable[..., Any], carry: Any, xs: Any, dim: int = 0, reverse: bool = False) -> Any:
+    items, count = [], pytree.tree_leaves(xs)[0].shape[dim]
+    for n in reversed(range(count)) if reverse else range(count):
+        carry, item = turn(carry, pytree.tree_map(lambda x, n=n: x.select(dim, n), xs))
+        items.append(item)
+    return carry, pytree.tree_map(
+        lambda *each: torch.stack(each[::-1] if reverse else each, min(dim, each[0].dim())), *items
+    )
+
+
+def python_map(function: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    return pytree.tree_map(lambda *each: torch.stack(each), *(function(x, *args) for x in xs))
+
+
+def python_associative(function: Callable[..., Any], x: Tensor, dim: int, combine_mode: str) -> Any:
+    """In the order of torch: pairs of neighbours first."""
+    parts = list(x)
+    return torch.stack(neighbours_first(function, parts))
+
+
+def neighbours_first(function: Callable[..., Any], parts: list[Tensor]) -> list[Tensor]:
+    if len(parts) < 2:
+        return parts
+    odd = neighbours_first(function, [function(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)])
+    even = [parts[0], *(function(a, b) for a, b in zip(odd, parts[2::2], strict=False))]
+    return [part for pair in itertools.zip_longest(even, odd) for part in pair if part is not None]
+
+
+#: What these mean, in Python: torch's own are compiled by its compiler, and refuse more.
+PYTHON = Operators(
+    lambda p, f, g, args=(): (f if p else g)(*args), python_while, python_scan, python_map, python_associative
+)
+
+
+def choice(x: Tensor, ops: Operators) -> Any:
+    return ops.cond(x.sum() > 0, lambda a: a.sin() @ WEIGHT, lambda a: a.cos() * WEIGHT[0], (x,)) * 2
+
+
+def choice_of_layers(x: Tensor, ops: Operators) -> Any:
+    return ops.cond(x.mean() > 0, lambda a: {"y": LINEAR(a).relu()}, lambda a: {"y": a @ LINEAR.weight}, (x,))
+
+
+def choice_that_is_known(x: Tensor, ops: Operators) -> Any:
+    return ops.cond(x.shape[0] > 2, torch.sin, lambda a: a[:2], (x,))
+
+
+def choice_under_no_grad(x: Tensor, ops: Operators) -> Any:
+    with torch.no_grad():
+        return ops.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+def choice_that_is_written_to(x: Tensor, ops: Operators) -> Any:
+    y = ops.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    y.mul_(2)
+    return y
+
+
+def two_choices(x: Tensor, ops: Operators) -> Any:
+    one, other = (ops.cond(x.sum() > n, torch.sin, torch.cos, (x,)) for n in (0, 9))
+    return ops.cond(one.sum() > 0, lambda: other + one, lambda: other - one)
+
+
+def choice_with_sizes(x: Tensor, ops: Operators) -> Any:
+    n = x.shape[0]
+    return ops.cond(x.sum() > 0, lambda a: a.reshape(n * 2, 2) * n, lambda a: a.reshape(n * 2, 2) - n, (x,))
+
+
+def repetition(x: Tensor, ops: Operators) -> Any:
+    return ops.while_loop(lambda n, a: n < 5, lambda n, a: (n + 1, a * 2 + LINEAR(a)), (torch.tensor(0), x))
+
+
+def repetition_that_does_nothing(x: Tensor, ops: Operators) -> Any:
+    return ops.while_loop(lambda a: a.sum() > 1e9, lambda a: (a * 2,), (x * 1,))
+
+
+def repetition_until(x: Tensor, ops: Operators) -> Any:
+    return ops.while_loop(lambda a: a.norm() < 50, lambda a: (a @ WEIGHT + a + 1,), (x,))
+
+
+def recurrence(x: Tensor, ops: Operators) -> Any:
+    return ops.scan(lambda c, y: (torch.tanh(c @ WEIGHT + y), {"a": c * y, "b": LINEAR(y).sum()}), torch.zeros(4), x)
+
+
+def recurrence_from_the_end(x: Tensor, ops: Operators) -> Any:
+    return ops.scan(lambda c, y: (c + y, c * y), x[:, 0] * 0, x, dim=1, reverse=True)
+
+
+def recurrence_with_choices(x: Tensor, ops: Operators) -> Any:
+    def step(c: Tensor, y: Tensor) -> Any:
+        z = ops.cond(c.sum() > 0, lambda a, b: a + b.sin(), lambda a, b: a - b.cos(), (c, y))
+        return z, LINEAR(z)
+
+    return ops.scan(step, x[0] * 1, x)
+
+
+def each(x: Tensor, ops: Operators) -> Any:
+    return ops.map(lambda row, scale: (row.sin() + WEIGHT[0] * scale, row.sum()), x, WEIGHT[1])
+
+
+def of_pairs(x: Tensor, ops: Operators) -> Any:
+    return ops.associative_scan(lambda a, b: a * b + 1, x, dim=0, combine_mode="generic")
+
+
+PROGRAMS = (
+    choice,
+    choice_of_layers,
+    choice_that_is_known,
+    choice_under_no_grad,
+    choice_that_is_written_to,
+    two_choices,
+    choice_with_sizes,
+    repetition,
+    repetition_that_does_nothing,
+    repetition_until,
+    recurrence,
+    recurrence_from_the_end,
+    recurrence_with_choices,
+    each,
+    of_pairs,
+)
+
+
+def results(program: Program, x: Tensor, ops: Operators = TORCH) -> tuple[Any, list[Tensor]]:
+    """What a program gives, and the gradients of its argument and of the layer, where zeros may be none."""
+    LINEAR.zero_grad()
+    found = program(x, ops)
+    ends = [leaf for leaf in pytree.tree_leaves(found) if leaf.requires_grad]
+    if ends:
+        sum((end * end).sum() for end in ends).backward()
+    leaves = [x, *LINEAR.parameters()]
+    return pytree.tree_map(torch.Tensor.detach, found), [
+        torch.zeros_like(v) if v.grad is None else v.grad for v in leaves
+    ]
+
+
+def given(rows: int, sign: int, recorded: bool) -> Tensor:
+    x = torch.rand(rows, 4, generator=torch.Generator().manual_seed(rows)) * sign
+    return x.requires_grad_(recorded)
+
+
+def check(program: Program, backend: str, recorded: bool, **options: Any) -> Seen:
+    small = {"smallest_recorded_graph": 0} if backend == "native" else {}
+    compiled = onegraph.compile(program, backend=backend, fullgraph=True, options=small, **options)
+    with Seen() as seen:
+        for rows in (6, 7, 5) if options else (6, 6):
+            for sign in (1, -1):
+                ours = results(compiled, given(rows, sign, recorded))
+                torch.testing.assert_close(ours, results(program, given(rows, sign, recorded), PYTHON))
+    return seen
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_one_graph(program: Program, backend: str, recorded: bool) -> None:
+    seen = check(program, backend, recorded)
+    assert not any("operator by operator" in text for text in seen.fallbacks)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("program", [p for p in PROGRAMS if p is not of_pairs], ids=lambda program: program.__name__)
+def test_sizes_that_change(program: Program, recorded: bool) -> None:
+    assert check(program, "native", recorded, dynamic=True).graphs <= 2
+
+
+def test_random_numbers_are_drawn_in_eagers_order() -> None:
+    """Where gradients are recorded, too: the numbers are drawn once. (Torch draws them again.)"""
+
+    def program(x: Tensor, ops: Operators) -> Any:
+        return ops.map(lambda row: nn.functional.dropout(row, 0.5) + torch.rand(4), x)
+
+    for backend in BACKENDS:
+        compiled = onegraph.compile(program, backend=backend, fullgraph=True)
+        for recorded in (False, True):
+            torch.manual_seed(1)
+            ours = results(compiled, given(6, 1, recorded))
+            torch.manual_seed(1)
+            torch.testing.assert_close(ours, results(program, given(6, 1, recorded), PYTHON))
+
+
+def writes_outside(x: Tensor) -> Any:
+    y = x * 1
+
+    def write(a: Tensor) -> Tensor:
+        y.add_(1)
+        return a + y
+
+    return torch.cond(x.sum() > 0, write, lambda a: a + y, (x,))
+
+
+def writes_to_an_operand(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda a: a.add_(1), lambda a: a + 1, (x * 1,))
+
+
+def calls_something_outside(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda a: a + len(input()), lambda a: a + 1, (x,))
+
+
+def gives_other_shapes(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda a: a, lambda a: a[:2], (x,))
+
+
+def gives_a_number(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda a: (a, 1), lambda a: (a, 2), (x,))
+
+
+def carries_a_number(x: Tensor) -> Any:
+    return torch.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, a * 2), (0, x))
+
+
+def under_vmap(x: Tensor) -> Any:
+    return torch.vmap(lambda y: torch.cond(y.sum() > 0, torch.sin, torch.cos, (y,)))(x)
+
+
+REFUSED = {
+    writes_outside: "whose function changes something that was there before",
+    writes_to_an_operand: "whose function changes something that was there before",
+    calls_something_outside: "whose function breaks the graph",
+    gives_other_shapes: "whose branches give different things",
+    gives_a_number: "whose function gives something that is no tensor",
+    carries_a_number: "which carries something that is no tensor",
+    under_vmap: "under a transform of torch.func",
+}
+
+
+@pytest.mark.parametrize("program", REFUSED, ids=lambda program: program.__name__)
+def test_what_is_no_body(program: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(onegraph.GraphBreakError, match=REFUSED[program]):
+        onegraph.compile(program, backend="eager", fullgraph=True)(torch.ones(3, 4))
+
+
+def test_a_branch_that_runs_for_real_is_not_looked_at() -> None:
+    """Torch's own compiler runs it then, as in eager mode; its frames are none of the program's."""
+    compiled = onegraph.compile(carries_a_number, backend="eager")
+    torch.testing.assert_close(compiled(torch.ones(3, 4)), carries_a_number(torch.ones(3, 4)))
+
+
+def test_regions_live_as_long_as_their_graphs() -> None:
+    onegraph.reset()
+    gc.collect()
+    before = len(REGIONS)
+    compiled = onegraph.compile(recurrence, options={"smallest_recorded_graph": 0})
+    results(compiled, given(6, 1, True))
+    compiled(given(6, 1, False), TORCH)
+    assert len(REGIONS) > before
+    del compiled
+    onegraph.reset()
+    gc.collect()
+    assert len(REGIONS) == before
