@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from onegraph.autograd.joint import IS_FORWARD
 from onegraph.autograd.results import owner_of
@@ -62,9 +62,24 @@ def is_checkpointed(node: Node) -> bool:
     return CHECKPOINT in node.meta and can_repeat(node) and not is_random(node.target)
 
 
+#: In the `meta` of nodes in a selective checkpoint: whether they are kept all the same.
+KEPT = "kept"
+
+
+def ask_checkpoints(graph: Graph) -> None:
+    """Ask selective checkpoints what they keep of a joint graph, in the order of its nodes."""
+    for node in graph.nodes:
+        checkpoint = node.meta.get(CHECKPOINT)
+        if checkpoint is not None and checkpoint.keeps is not None and isinstance(node.target, OpOverload):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta.get("val"))
+            node.meta[KEPT] = IS_FORWARD in node.meta and checkpoint.keeps(node.target, args, kwargs)
+
+
 def is_end_of_checkpoint(node: Node) -> bool:
-    """Does what is behind a checkpoint use it?"""
-    return any(user.meta.get(CHECKPOINT) != node.meta[CHECKPOINT] for user in node.users if IS_FORWARD in user.meta)
+    """Does what is behind a checkpoint use it, or is it kept for the checkpoint's own sake?"""
+    own = node.meta[CHECKPOINT]
+    behind = (user for user in node.users if IS_FORWARD in user.meta and user.meta.get(CHECKPOINT) is not own)
+    return node.meta.get(KEPT, False) or next(behind, None) is not None
 
 
 def work_per_byte(node: Node) -> float:

@@ -28,6 +28,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from onegraph.autograd.costs import (
     PRODUCTS,
+    ask_checkpoints,
     bytes_of,
     can_repeat,
     cost_of,
@@ -106,6 +107,7 @@ def partition(
     """
     parts = sides(module, spec)
     graph, primals = module.graph, parts.primals
+    ask_checkpoints(graph)
     free = {primals[index] for index in parameters if index not in written}
     # Sizes are given by name: any may be in the shape of a tensor.
     numbers = {node for node in primals if is_number(node)}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 import torch
 
@@ -11,10 +14,18 @@ from onegraph.base.gone import when_gone
 from onegraph.torchlib import private
 from onegraph.torchlib.private import LazyGraphModule
 
-__all__ = ["CHECKPOINT", "LazyGraphModule", "release_source"]
+__all__ = ["CHECKPOINT", "Checkpoint", "LazyGraphModule", "release_source"]
 
 #: In the `meta` of nodes that a checkpoint of the program has around it: which one.
 CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """A call of `torch.utils.checkpoint`. `keeps(operator, args, kwargs)` tells of each operator in it, in their order,
+    whether what it gives is kept all the same."""
+
+    keeps: Callable[[Any, tuple[Any, ...], dict[str, Any]], bool] | None = None
 
 
 def release_source(module: torch.fx.GraphModule) -> None:

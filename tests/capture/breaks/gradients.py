@@ -110,17 +110,19 @@ def saving_outside(graph, x):
 
 @breaks(b.CHECKPOINT, leaf)
 def checkpointed(x):
-    return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True)
+    y = x.detach() * 2
+    return x * torch.utils.checkpoint.checkpoint(torch.sin, y, use_reentrant=True)
 
 
 @checkpointed.fixed("pass use_reentrant=False")
 def checkpointed_in_the_graph(x):
-    return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+    y = x.detach() * 2
+    return x * torch.utils.checkpoint.checkpoint(torch.sin, y, use_reentrant=False)
 
 
 @checkpointed.fixed("apply the checkpoint around")
 def checkpointed_outside(graph, x):
-    return torch.utils.checkpoint.checkpoint(graph(lambda x: x.sin()), x, use_reentrant=True)
+    return x * torch.utils.checkpoint.checkpoint(graph(lambda y: y.sin()), x.detach() * 2, use_reentrant=True)
 
 
 @breaks(b.REQUIRES_GRAD)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ class Block(nn.Module):
         return x + self.narrow(nn.functional.gelu(self.wide(self.norm(x))))
 
 
+torch.manual_seed(0)
 BLOCKS = nn.ModuleList(Block() for _ in range(3))
 
 
@@ -79,7 +82,52 @@ def of_what_is_written(x: Tensor) -> Tensor:
     return checkpoint(function, x)
 
 
-PROGRAMS = (of_each, nested, random, in_segments, with_keywords, of_views, of_tuples, of_what_is_written)
+def reentrant(x: Tensor) -> Tensor:
+    for block in BLOCKS:
+        x = checkpoints.checkpoint(block, x, use_reentrant=True)
+    return x
+
+
+def without_a_state(x: Tensor) -> Tensor:
+    return checkpoint(BLOCKS[0], x, preserve_rng_state=False).sin()
+
+
+def selective(context: Callable[[], Any]) -> Callable[[Tensor], Tensor]:
+    def program(x: Tensor) -> Tensor:
+        for block in BLOCKS:
+            x = checkpoint(block, x, context_fn=context)
+        return x
+
+    return program
+
+
+def first_products(counts: dict[str, int], ctx: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """The first of each two products is kept, as some trainers choose."""
+    if operator in PRODUCTS:
+        counts["products"] = counts.get("products", 0) + 1
+        if counts["products"] % 2:
+            return checkpoints.CheckpointPolicy.MUST_SAVE
+    return checkpoints.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+PRODUCTS = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+of_products = selective(partial(checkpoints.create_selective_checkpoint_contexts, PRODUCTS))
+of_first_products = selective(lambda: checkpoints.create_selective_checkpoint_contexts(partial(first_products, {})))
+
+PROGRAMS = (
+    of_each,
+    nested,
+    of_products,
+    of_first_products,
+    reentrant,
+    without_a_state,
+    random,
+    in_segments,
+    with_keywords,
+    of_views,
+    of_tuples,
+    of_what_is_written,
+)
 
 
 def outcome(function: Callable[..., Any], records: bool = True) -> list[Any]:
@@ -117,12 +165,19 @@ def test_what_a_checkpoint_computes_is_not_kept() -> None:
     assert each.kept <= len(BLOCKS) * given < without.kept / 3
 
 
+def test_a_selective_checkpoint_keeps_what_it_chooses() -> None:
+    """A block has a product of 5 x 32 numbers, and one of 5 x 8, of which nothing is computed again."""
+    each, some, first = map(planned, (of_each, of_products, of_first_products))
+    assert each.kept < first.kept <= some.kept
+    assert first.kept - each.kept == len(BLOCKS) * 5 * 32 * 4
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"use_reentrant": True},
         {"context_fn": lambda: (torch.no_grad(), torch.no_grad())},
-        {"preserve_rng_state": False},
+        {"debug": True},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -148,3 +203,18 @@ def test_a_break_inside_ends_the_graph_in_front() -> None:
 
     expected = outcome(f)
     torch.testing.assert_close(outcome(onegraph.compile(f)), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_random_numbers_that_eager_draws_anew_break_the_graph() -> None:
+    def f(x: Tensor) -> Tensor:
+        return checkpoint(nn.functional.dropout, x, preserve_rng_state=False)
+
+    with pytest.raises(onegraph.GraphBreakError, match="of a function that draws random numbers"):
+        onegraph.compile(f, fullgraph=True)(torch.ones(3, requires_grad=True))
+
+
+def test_each_function_is_on_the_page() -> None:
+    page = Path(onegraph.__file__).parent / "docs" / "programming_model" / "control_flow.md"
+    rows = re.findall(r"^\| (`.*?) \|", page.read_text(), re.M)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {name for name in checkpoints.__all__} <= named

@@ -46,8 +46,9 @@ SAVED_TENSOR_HOOKS = _define(
 CHECKPOINT = _define(
     "activation-checkpoint",
     "call of {name} {why}",
-    "A checkpoint in the graph has no reentrant autograd, and computes its function again with the same numbers.",
-    "pass use_reentrant=False, and no context_fn, no debug, and preserve_rng_state as it is",
+    "A checkpoint in the graph records gradients of all that its function uses, and computes it again with the same"
+    " numbers.",
+    "pass use_reentrant=False, and no debug, and preserve_rng_state as it is",
     "apply the checkpoint around the compiled function, with use_reentrant=True",
 )
 REQUIRES_GRAD = _define(

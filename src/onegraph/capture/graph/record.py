@@ -47,7 +47,7 @@ from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
-from onegraph.torchlib.graph import CHECKPOINT
+from onegraph.torchlib.graph import CHECKPOINT, Checkpoint
 from onegraph.torchlib.histories import is_recorded, refuse_view_of_leaf, storage_of, version_of
 from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
 from onegraph.torchlib.selection import selection
@@ -104,7 +104,7 @@ class Recorder(TorchFunctionMode):
         self.sizes_made: Callable[[Recorder, Any, Any, Any], None]
         self.copied = CopiedItems()
         self.writes = 0  # how often operators have written to tensors, whatever their memory
-        self.checkpoint: int | None = None  # the one that runs now
+        self.checkpoint: Checkpoint | None = None  # the one that runs now
         self._locate = locate
         self._lift = lift
         self._symbol_node = symbol_node
