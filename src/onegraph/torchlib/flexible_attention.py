@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.torchlib.private import safe_softmax
+
 Modification = Callable[..., Tensor]
 
 #: For each `torch.vmap` around the functions of the user, which of b, h, q and k it goes over; the inner one first.
@@ -56,7 +58,7 @@ def attention(
     sums = scores.logsumexp(dim=-1)
     sums = torch.where(torch.all(scores == -float("inf"), dim=-1), -float("inf"), sums)
     largest = torch.max(scores, dim=-1)[0]
-    weights = torch._safe_softmax(scores, dim=-1).to(query.dtype)
+    weights = safe_softmax(scores, dim=-1).to(query.dtype)
     return laid_out_as(query, weights @ value.to(query.dtype)), sums / math.log(2), largest / math.log(2)
 
 

@@ -341,6 +341,7 @@ WHILE_LOOP = optional("torch.ops.higher_order.while_loop", _NO_CONTROL_FLOW)
 SCAN = optional("torch.ops.higher_order.scan", _NO_CONTROL_FLOW)
 MAP = optional("torch.ops.higher_order.map_impl", _NO_CONTROL_FLOW)
 FLEX_ATTENTION = optional("torch.ops.higher_order.flex_attention", _NO_CONTROL_FLOW)
+safe_softmax = optional("torch._safe_softmax", _NO_CONTROL_FLOW)
 create_mask = optional("torch.nn.attention.flex_attention.create_mask", _NO_CONTROL_FLOW)
 kind_of_modification = optional("torch.nn.attention.flex_attention._get_mod_type", _NO_CONTROL_FLOW)
 #: What calls them for functions that take containers apart: in eager mode, through torch's own compiler.

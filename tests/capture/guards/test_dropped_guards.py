@@ -233,7 +233,7 @@ EFFECTS: dict[str, tuple[Any, str, Any, str]] = {
     "place of an iterator": (
         iterators, "write_place", nothing, program("i = iter([1, 2, 3])\nnext(i)\nreturn i, x", (ONE, ONE))
     ),
-    "written input": (runtime, "write", nothing, program("x.add_(1)\nreturn x + 1", (ONE, ONE))),
+    "written input": (runtime, "write_unrecorded", nothing, program("x.add_(1)\nreturn x + 1", (ONE, ONE))),
     "messages": (
         trace.Trace, "effects", nothing,
         effect("log.warning('said')", "import logging\nSAID = []\nclass H(logging.Handler):\n    def emit(self, record): SAID.append(record.msg)\nlog = logging.Logger('p')\nlog.addHandler(H())"),

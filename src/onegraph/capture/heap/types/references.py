@@ -1,9 +1,11 @@
-"""What refers to another object: weak references and proxies, read-only views of mappings."""
+"""What refers to another object: weak references and proxies, read-only views of mappings, views of dicts."""
 
 from __future__ import annotations
 
 import types
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
@@ -75,6 +77,34 @@ class MappingProxies(TypeRule):
         shadow = types.MappingProxyType(world.admit(behind_proxy(real), Through(source, behind_proxy), guarded))
         world.adopt(real, shadow, source)
         return shadow
+
+    def members(self, value: Any) -> list[Any]:
+        return [behind_proxy(value)]
+
+
+#: The methods that make views of dicts, by the class of the view.
+VIEW_MAKERS: dict[type, Callable[[Any], Any]] = {
+    type(make(kind())): make for kind in (dict, OrderedDict) for make in (kind.keys, kind.values, kind.items)
+}
+
+
+@rule_for(*VIEW_MAKERS)
+class DictViews(TypeRule):
+    """A view of the shadow of the dict behind it."""
+
+    def admit(self, world: World, real: Any, source: Source, guarded: bool) -> Any:
+        if guarded:
+            world.guard(source, "type", type(real))
+        mapping = world.admit(behind_proxy(real), Through(source, behind_proxy), guarded)
+        if id(mapping) in world.opaque:
+            return admit_opaque(world, real, source, guarded)
+        world.realize(mapping)  # a view is native, and asks nobody for what it shows
+        shadow = VIEW_MAKERS[type(real)](mapping)
+        world.adopt(real, shadow, source)
+        return shadow
+
+    def rebuild(self, rebuild: Rebuilding, value: Any) -> str:
+        return rebuild.assign(f"{rebuild.const(VIEW_MAKERS[type(value)])}({rebuild.value(behind_proxy(value))})")
 
     def members(self, value: Any) -> list[Any]:
         return [behind_proxy(value)]

@@ -58,7 +58,7 @@ breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
 breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, make_wrapper_subclass)
 breaks(b.PARAMETER_MADE, make_subclass)
-native("deep", torch.broadcast_shapes, torch.is_tensor, torch.is_floating_point, torch.finfo, torch.iinfo)
+native("deep", torch.broadcast_shapes, torch.is_floating_point, torch.finfo, torch.iinfo)
 
 
 @policy(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, is_compiling)
@@ -69,6 +69,13 @@ def compiling(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def is_layer_of_torch(module: Any) -> bool:
     return isinstance(module, str) and module.startswith("torch.nn.modules.")
+
+
+@policy(torch.is_tensor)
+def is_tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """What has a `__torch_function__` is not asked for it."""
+    (value,) = (*args, *kwargs.values())
+    return isinstance(value, torch.Tensor)
 
 
 @policy(torch.Tensor.tolist, FakeTensor.tolist)
