@@ -168,10 +168,10 @@ def test_what_is_freed_in_part(program: Program, backend: str) -> None:
 
 def test_the_name_of_the_node_is_eagers() -> None:
     names = [
-        function(torch.ones(4, 4), torch.ones(4, 4).requires_grad_(), torch.ones(4, 4)).grad_fn.name()
+        function(torch.ones(4, 4), torch.ones(4, 4).requires_grad_(), torch.ones(4, 4)).grad_fn
         for function in (loss_of_step, onegraph.compile(loss_of_step, options={"smallest_recorded_graph": 0}))
     ]
-    assert names == ["MeanBackward0", "MeanBackward0"]
+    assert [type(node).__name__ for node in names] == ["MeanBackward0", "MeanBackward0"]
 
 
 def test_a_step_of_training_that_returns_its_loss() -> None:

@@ -342,8 +342,6 @@ SCAN = optional("torch.ops.higher_order.scan", _NO_CONTROL_FLOW)
 MAP = optional("torch.ops.higher_order.map_impl", _NO_CONTROL_FLOW)
 FLEX_ATTENTION = optional("torch.ops.higher_order.flex_attention", _NO_CONTROL_FLOW)
 safe_softmax = optional("torch._safe_softmax", _NO_CONTROL_FLOW)
-create_mask = optional("torch.nn.attention.flex_attention.create_mask", _NO_CONTROL_FLOW)
-kind_of_modification = optional("torch.nn.attention.flex_attention._get_mod_type", _NO_CONTROL_FLOW)
 #: What calls them for functions that take containers apart: in eager mode, through torch's own compiler.
 call_control_flow = optional("torch._higher_order_ops.utils._maybe_compile_and_run_fn", _NO_CONTROL_FLOW)
 #: The functions that call them, by their names for the user.
@@ -352,7 +350,6 @@ CONTROL_FLOW_FUNCTIONS = {
     "torch.while_loop": optional("torch._higher_order_ops.while_loop.while_loop", _NO_CONTROL_FLOW),
     "scan": optional("torch._higher_order_ops.scan.scan", _NO_CONTROL_FLOW),
     "map": optional("torch._higher_order_ops.map.map", _NO_CONTROL_FLOW),
-    "flex_attention": optional("torch.nn.attention.flex_attention.flex_attention", _NO_CONTROL_FLOW),
     "associative_scan": optional("torch._higher_order_ops.associative_scan.associative_scan", _NO_CONTROL_FLOW),
 }
 #: The classes of these operators, of which there is one each.

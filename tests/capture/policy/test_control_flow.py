@@ -46,14 +46,12 @@ def python_while(goes_on: Callable[..., Any], turn: Callable[..., Any], carried:
     return carried
 
 
-def python_scan(turn: Callable[..., Any], carry: Any, xs: Any, dim: int = 0, reverse: bool = False) -> Any:
-    items, count = [], pytree.tree_leaves(xs)[0].shape[dim]
+def python_scan(turn: Callable[..., Any], carry: Any, xs: Any, reverse: bool = False) -> Any:
+    items, count = [], pytree.tree_leaves(xs)[0].shape[0]
     for n in reversed(range(count)) if reverse else range(count):
-        carry, item = turn(carry, pytree.tree_map(lambda x, n=n: x.select(dim, n), xs))
+        carry, item = turn(carry, pytree.tree_map(lambda x, n=n: x[n], xs))
         items.append(item)
-    return carry, pytree.tree_map(
-        lambda *each: torch.stack(each[::-1] if reverse else each, min(dim, each[0].dim())), *items
-    )
+    return carry, pytree.tree_map(lambda *each: torch.stack(each[::-1] if reverse else each), *items)
 
 
 def python_map(function: Callable[..., Any], xs: Any, *args: Any) -> Any:
@@ -130,7 +128,7 @@ def recurrence(x: Tensor, ops: Operators) -> Any:
 
 
 def recurrence_from_the_end(x: Tensor, ops: Operators) -> Any:
-    return ops.scan(lambda c, y: (c + y, c * y), x[:, 0] * 0, x, dim=1, reverse=True)
+    return ops.scan(lambda c, y: (c + y, c * y), x[:, 0] * 0, x.t(), reverse=True)
 
 
 def recurrence_with_choices(x: Tensor, ops: Operators) -> Any:

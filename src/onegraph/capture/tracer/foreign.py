@@ -21,6 +21,7 @@ from onegraph.capture.directives import hatches, stance, treatment, triton
 from onegraph.capture.directives.function_marks import SAID
 from onegraph.capture.interp.functions import NOTHING_KNOWN, Mark, Row
 from onegraph.capture.interp.rests import Rest
+from onegraph.capture.policy.torch import flexible_attention
 from onegraph.capture.residual.rebuild import compile_residual
 from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.tracer.comptime import MARKS_OF, call_while_tracing
@@ -136,6 +137,9 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     **dict.fromkeys(triton.LAUNCHERS, triton.launch),
     ("torch._library.triton", "wrap_triton"): unwrapped_kernel,
     ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): call_first,
+    (flexible_attention.MODULE, "flex_attention"): flexible_attention.attend,
+    (flexible_attention.MODULE, "create_mask"): flexible_attention.make_mask,
+    ("torch.fx.experimental.symbolic_shapes", "has_free_unbacked_symbols"): flexible_attention.has_no_symbols,
     ("torch.compiler", "set_stance"): policy.forbidden,
     (EVAL_FRAME, "_set_stance"): policy.forbidden,
     (DECORATORS, "run"): spelled(stance.run),
