@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops import scan
 from torch.func import functional_call, grad, jvp, vmap
 
 from benchmarks.contenders import CONTENDERS, reset
-from benchmarks.measure import Result, Settings, interleaved
+from benchmarks.measure import Result, Run, Settings, interleaved
 
 Case = tuple[Callable[..., object], tuple[Any, ...]]
 
@@ -129,15 +130,36 @@ def routed_experts() -> Case:
     return run, (torch.randn(512, 128),)
 
 
+def recurrence() -> Case:
+    """A scan of 1,000 steps of a recurrent layer."""
+    weight = torch.randn(64, 64) / 8
+
+    def step(state: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.tanh(state @ weight + x)
+        return state, state * 2
+
+    return (lambda state, xs: scan(step, state, xs)), (torch.zeros(8, 64), torch.randn(1000, 8, 64))
+
+
 CASES: tuple[Callable[[], Case], ...] = (
     per_sample_gradients,
     hessian_vector_product,
     residual_of_a_wave,
     graph_layer,
     routed_experts,
+    recurrence,
     kmeans,
     mandelbrot,
 )
+
+
+def failure(run: Run) -> str | None:
+    """The name of the error that a contender's first call raises, if it does."""
+    try:
+        run()
+    except Exception as error:
+        return type(error).__name__
+    return None
 
 
 def run(settings: Settings) -> Iterator[Result]:
@@ -149,5 +171,9 @@ def run(settings: Settings) -> Iterator[Result]:
         target, args = case()
         with torch.no_grad():
             runs = {key: partial(compile(target), *args) for key, compile in CONTENDERS.items()}
-            yield Result("transforms", name, "ms", interleaved(runs, settings.rounds(15), settings.clock))
+            failed = {key: error for key, run in runs.items() if (error := failure(run)) is not None}
+            note = "; ".join(f"{name}: {key} fails ({error})" for key, error in failed.items())
+            able = {key: run for key, run in runs.items() if key not in failed}
+            samples = interleaved(able, settings.rounds(15), settings.clock)
+            yield Result("transforms", name, "ms", samples, note)
         reset()

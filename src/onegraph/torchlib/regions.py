@@ -111,10 +111,6 @@ class Region:
         """What a region takes that has gradients of the given results beside the values."""
         return (*self.takes, *([True] * sum(given)))
 
-    def held(self) -> list[Region]:
-        """The region, and those of backward passes over it."""
-        return [self, *(region for backward in self._backwards.values() for region in backward.held())]
-
 
 #: The regions that somebody holds, by their numbers.
 REGIONS: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
