@@ -30,11 +30,11 @@ def freed_among(
     for number, result in results.items():
         passes = passes_over([result])
         reached = {index: leaf for index, leaf in leaves.items() if edge_of(leaf)[0] in passes}
-        refused = [is_refused(result, leaf) for leaf in reached.values()]
-        if any(refused):
-            if not all(refused):
-                raise CompileError("joint graph", "a backward pass has freed a part of what a result is computed by")
-            found.append(Freed(number, tuple(reached), node_name(result)))
+        if not is_refused(result, [*reached.values()]):
+            continue
+        if not all(is_refused(result, [leaf]) for leaf in reached.values()):
+            raise CompileError("joint graph", "a backward pass has freed a part of what a result is computed by")
+        found.append(Freed(number, tuple(reached), node_name(result)))
     freed = {item.result for item in found}
     kept = {edge_of(result) for number, result in results.items() if number not in freed}
     behind = edges_behind([results[number] for number in freed])
@@ -43,10 +43,12 @@ def freed_among(
     return tuple(found)
 
 
-def is_refused(result: Tensor, leaf: Tensor) -> bool:
-    """Whether eager refuses a pass from the one to the other, since an earlier one has freed what it needs."""
+def is_refused(result: Tensor, leaves: Sequence[Tensor]) -> bool:
+    """Whether eager refuses a pass from the one to the others, since an earlier one has freed what it needs."""
+    if not leaves:
+        return False
     try:
-        torch.autograd.grad(result, leaf, torch.ones_like(result), allow_unused=True, retain_graph=True)
+        torch.autograd.grad(result, leaves, torch.ones_like(result), allow_unused=True, retain_graph=True)
     except RuntimeError as error:
         if str(error) != FREED:
             raise
