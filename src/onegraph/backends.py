@@ -34,6 +34,7 @@ from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
 from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
+from onegraph.torchlib.state import without_autocast
 from onegraph.torchlib.warned import ruled
 
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
@@ -174,7 +175,10 @@ def recorded(
 
 
 def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
-    run = (lambda inputs: graph.forward(*inputs)) if consumes else graph.forward
+    def run(*inputs: Any) -> Any:
+        with without_autocast():  # the graph has the casts in it
+            return graph.forward(*(inputs[0] if consumes else inputs))
+
     return with_regions(graph, run, cx, lambda body: by_operators(cx, body, False))
 
 

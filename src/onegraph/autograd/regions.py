@@ -15,6 +15,7 @@ from onegraph.autograd.spec import Computed
 from onegraph.base.context import Context
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.regions import OPERATORS, REGIONS, Body, Region
+from onegraph.torchlib.state import without_autocast
 
 
 def with_regions(graph: GraphModule, run: Run, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
@@ -39,8 +40,9 @@ class Holding:
 
 
 def made(body: Body, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
-    graph = functional_graph(module_of(body), list(body.examples), cx)
-    run = bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
+    with without_autocast():  # a body has its own in it
+        graph = functional_graph(module_of(body), list(body.examples), cx)
+        run = bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
     return run if is_apart(graph) else apart(run, graph)
 
 

@@ -213,7 +213,7 @@ class Backward(Region):
         *others, body = loop.bodies
         self.loop, self.carried, self.wanted, self.given, self.count = loop, carried, wanted, given, len(values)
         self.name = f"{loop.name}_backward"
-        self.passed = tuple(n for n, v in enumerate(values) if isinstance(v, Tensor) and v.is_floating_point())
+        self.passed = tuple(n for n, v in enumerate(values) if isinstance(v, Tensor) and is_differentiable(v))
         self.flows = tuple(n in self.passed for n in range(carried)) + given[carried:]
         tangents = [shape.made() for shape, flows in zip(results, self.flows, strict=True) if flows]
         gradients = Gradients(body.function, self.count, self.count, self.passed, self.flows)
@@ -322,6 +322,10 @@ class Gradients:
             torch.zeros_like(values[n]) if gradient is None else gradient.contiguous()
             for n, gradient in zip(self.wanted, gradients_of, strict=True)
         ]
+
+
+def is_differentiable(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
 
 
 def contiguous(value: Any) -> Any:

@@ -147,3 +147,19 @@ def test_custom_functions_that_cast() -> None:
     found = trained(onegraph.compile(function, fullgraph=True, backend="eager"))
     assert found[0] == types
     torch.testing.assert_close(found[1], gradient)
+
+
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_a_block_without_autocast_in_one_with_it(backend: str, records: bool) -> None:
+    """The graph has its casts in it: the autocast around its call casts nothing more."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast("cpu", enabled=False):
+            y = x.float() @ x.float().t()
+        return y, x @ x.t()
+
+    compiled = onegraph.compile(program, backend=backend, fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        x = torch.randn(3, 4, requires_grad=records)
+        assert [y.dtype for y in compiled(x)] == [torch.float32, torch.bfloat16]

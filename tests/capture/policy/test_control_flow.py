@@ -238,3 +238,33 @@ def test_regions_live_as_long_as_their_graphs() -> None:
     onegraph.reset()
     gc.collect()
     assert len(REGIONS) == before
+
+
+def under_autocast(x: Tensor, ops: Operators) -> Any:
+    with torch.autocast("cpu", torch.bfloat16):
+        y = ops.cond(x.sum() > 0, lambda a: a @ WEIGHT, lambda a: (a @ WEIGHT) * 2, (x,))
+        with torch.autocast("cpu", enabled=False):
+            z = ops.map(lambda row: row.float() @ WEIGHT, y)
+        return y, z, ops.scan(lambda c, row: (c + (row @ WEIGHT).float(), row @ WEIGHT), x[0] * 1, x)
+
+
+@pytest.mark.parametrize("entered", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_types_of_autocast(backend: str, entered: bool) -> None:
+    compiled = onegraph.compile(under_autocast, backend=backend, fullgraph=True)
+    found = []
+    for program, ops in ((compiled, TORCH), (under_autocast, PYTHON)):
+        x = given(6, 1, True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=entered):
+            leaves = pytree.tree_leaves(program(x, ops))
+        torch.stack([leaf.float().square().sum() for leaf in leaves]).sum().backward()
+        found.append([*[leaf.detach() for leaf in leaves], x.grad])
+    torch.testing.assert_close(*found, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inference_mode(backend: str) -> None:
+    with torch.inference_mode():
+        x = given(6, 1, False)
+        ours = onegraph.compile(recurrence_with_choices, backend=backend, fullgraph=True)(x, TORCH)
+        torch.testing.assert_close(ours, recurrence_with_choices(x, PYTHON))

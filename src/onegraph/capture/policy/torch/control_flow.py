@@ -29,6 +29,7 @@ from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.pytree import flattened, unflattened
 from onegraph.torchlib.regions import Body, Choice, Region, Repetition, Scan, Shape, shape_of
+from onegraph.torchlib.state import AUTOCAST_DEVICES
 
 
 @policy(private.COND)
@@ -184,6 +185,7 @@ class Bodies:
             node = recorder.graph.placeholder("value")
             node.meta["example_value"] = value
             recorder.bind(value, node)
+        around = [recorder.graph.call_function(private.enter_autocast, values) for values in autocasts()]
         try:
             with self.changing_nothing():
                 found = tracer.call(function, tuple(args), {})
@@ -194,6 +196,8 @@ class Bodies:
             raise
         except GraphBreak as inner:
             raise self.refused(f"whose function breaks the graph: {inner.summary}") from None
+        for node in reversed(around):
+            recorder.graph.call_function(private.exit_autocast, (node,))
         with DisableTorchFunction():
             shapes = [shape_of(leaf) for leaf in leaves]
         graph = cut(self.slots, start, leaves)
@@ -234,6 +238,13 @@ class Bodies:
         node = recorder.graph.call_function(region, (*map(recorder.as_argument, first), *self.slots.nodes))
         recorder.bind_result(node, results)
         return list(results)
+
+
+def autocasts() -> list[tuple[Any, ...]]:
+    """The autocasts that are on, by what enters them: a body has them in it, wherever it runs."""
+    devices = [device for device in AUTOCAST_DEVICES if torch.is_autocast_enabled(device)]
+    cached = torch.is_autocast_cache_enabled()
+    return [(device, torch.get_autocast_dtype(device), True, cached) for device in devices]
 
 
 NOTHING: Any = SimpleNamespace()

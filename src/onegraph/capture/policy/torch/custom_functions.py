@@ -25,7 +25,7 @@ from onegraph.capture.graph.late_guards import relates_to_call
 from onegraph.capture.graph.slots import Slots, cut
 from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.torchlib.custom_function import Applied, CustomFunction, Pattern, TracedBackward
-from onegraph.torchlib.histories import is_recorded
+from onegraph.torchlib.histories import is_recorded, version_of
 from onegraph.torchlib.primals import tangent
 from onegraph.torchlib.private import DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.state import without_autocast
@@ -271,8 +271,7 @@ def backward_mode() -> Iterator[None]:
 def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple[Any, ...]:
     """What the program has changed so far."""
     world = tracer.world
-    with DisableTorchFunction():
-        versions = [value._version for value in tensors if isinstance(value, torch.Tensor)]
+    versions = [version_of(value) for value in tensors if isinstance(value, torch.Tensor)]
     return (
         versions,
         {given.name: given.written for given in tracer.recorder.inputs if given.written is not None},
