@@ -268,3 +268,18 @@ def test_inference_mode(backend: str) -> None:
         x = given(6, 1, False)
         ours = onegraph.compile(recurrence_with_choices, backend=backend, fullgraph=True)(x, TORCH)
         torch.testing.assert_close(ours, recurrence_with_choices(x, PYTHON))
+
+
+def test_an_error_in_a_body_is_that_of_the_program() -> None:
+    """The call runs as it was written, where the program's own handlers see it."""
+
+    def program(x: Tensor, places: Tensor) -> Any:
+        try:
+            return torch.cond(x.sum() > 0, lambda a, p: a[p], lambda a, p: a[p] * 2, (x, places))
+        except IndexError:
+            return "caught"
+
+    compiled = onegraph.compile(program)
+    x = torch.ones(3)
+    torch.testing.assert_close(compiled(x, torch.tensor([0, 2])), x[:2])
+    assert compiled(x, torch.tensor([0, 7])) == program(x, torch.tensor([0, 7])) == "caught"

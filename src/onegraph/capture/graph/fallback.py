@@ -21,6 +21,7 @@ from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 from onegraph.torchlib.data_sizes import UNEXPECTED, is_expected
 from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
+from onegraph.torchlib.regions import Region
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
 from onegraph.torchlib.transforms import OPENING_LEVELS
 
@@ -127,7 +128,7 @@ def is_marking(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in MARKING
     own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
-    own = own and node.target is not is_expected
+    own = own and node.target is not is_expected and not isinstance(node.target, Region)
     return own or node.target is setattr
 
 
