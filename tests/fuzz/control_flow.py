@@ -23,23 +23,8 @@ from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
 from tests.control_flow import PYTHON, TORCH, Operators
 from tests.fuzz import command
-from tests.fuzz.transforms import difference
+from tests.fuzz.transforms import COMMON, difference
 
-PRELUDE = """
-LAYER = torch.nn.Linear(3, 3, dtype=torch.float64)
-
-
-def written(x):
-    y = x.clone()
-    y[..., 1:] = x[..., :-1].sin()
-    return y.mul_(0.5).add_(x)
-
-
-def without(x):
-    with torch.no_grad():
-        constant = x.cos()
-    return x * constant
-"""
 #: Functions of tensors whose last dimension has three elements, to one of the sizes of the first.
 ALIKE = (
     "{x}.sin()", "{x}.tanh() + {z}", "{x} * {z}.sigmoid()", "{x}.softmax(-1) * 2", "{x}.cumsum(-1).cos()",
@@ -153,7 +138,7 @@ def check(number: int, **options: Any) -> str:
     """How the program of this number differs when it is compiled; empty if it does not."""
     torch.manual_seed(number)
     space: dict[str, Any] = {"torch": torch}
-    exec(compile(PRELUDE + draw(number), f"<program {number}>", "exec"), space)
+    exec(compile(COMMON + draw(number), f"<program {number}>", "exec"), space)
     backend = ("eager", "aot_eager", "native", "native")[number % 4]
     settings = {"smallest_recorded_graph": 0, **options} if backend == "native" else {}
     compiled = onegraph.compile(space["f"], backend=backend, fullgraph=True, options=settings)

@@ -25,17 +25,9 @@ from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
 from tests.fuzz import command
 
-PRELUDE = """
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
-from torch.utils.checkpoint import checkpoint
-
+#: What programs of other fuzzers call, too.
+COMMON = """
 LAYER = torch.nn.Linear(3, 3, dtype=torch.float64)
-SEEN = []
-
-
-def noted(x):
-    SEEN.append(tuple(x.shape))
-    return x
 
 
 def written(x):
@@ -48,6 +40,19 @@ def without(x):
     with torch.no_grad():
         constant = x.cos()
     return x * constant
+"""
+PRELUDE = (
+    COMMON
+    + """
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.utils.checkpoint import checkpoint
+
+SEEN = []
+
+
+def noted(x):
+    SEEN.append(tuple(x.shape))
+    return x
 
 
 def slope(function, x):
@@ -63,6 +68,7 @@ def of_parameters(x):
     found = grad(lambda p, x: functional_call(LAYER, p, (x,)).sin().sum())(dict(LAYER.named_parameters()), x)
     return found["bias"] * x
 """
+)
 #: Functions of a tensor whose last dimension has three elements, to one of the same sizes.
 ALIKE = (
     "{x}.sin()", "{x}.tanh()", "{x} * {x}", "{x}.sigmoid() * 2", "{x}.softmax(-1)", "{x}.cumsum(-1)", "{x}.flip(-1)",
