@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule
 
-from onegraph.autograd import FunctionalGraph, functional_graph
+from onegraph.autograd import functional_graph
 from onegraph.autograd.runtime import Run, bind
-from onegraph.autograd.spec import Computed
 from onegraph.base.context import Context
 from onegraph.torchlib.graph import LazyGraphModule
 from onegraph.torchlib.regions import OPERATORS, REGIONS, Body, Region
@@ -42,25 +40,7 @@ class Holding:
 def made(body: Body, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
     with without_autocast():  # a body has its own in it
         graph = functional_graph(module_of(body), list(body.examples), cx)
-        run = bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
-    return run if is_apart(graph) else apart(run, graph)
-
-
-def is_apart(graph: FunctionalGraph) -> bool:
-    """Whether the outputs share no memory."""
-    outputs = graph.spec.outputs
-    return all(isinstance(output, Computed) for output in outputs) and len(set(outputs)) == len(outputs)
-
-
-def apart(run: Run, graph: FunctionalGraph) -> Run:
-    """`run`, of whose outputs some are copied, so that they share no memory with others, or with what is given."""
-    outputs = graph.spec.outputs
-    copied = [not isinstance(output, Computed) or output in outputs[:n] for n, output in enumerate(outputs)]
-
-    def call(*values: Any) -> list[Tensor]:
-        return [item.clone() if copies else item for item, copies in zip(run(*values), copied, strict=True)]
-
-    return call
+        return bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
 
 
 def module_of(body: Body) -> GraphModule:

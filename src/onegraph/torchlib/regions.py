@@ -24,6 +24,7 @@ from torch import Tensor
 from onegraph.torchlib.aten import LIBRARY, define
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.given import plain
+from onegraph.torchlib.histories import storage_of
 
 Function = Callable[..., Sequence[Tensor]]
 
@@ -47,7 +48,7 @@ def shape_of(tensor: Tensor) -> Shape:
 class Body:
     """A function of values. `examples` are contiguous fakes of them, and symbolic numbers.
 
-    `run` is what a backend has made of it. It takes contiguous tensors, and gives such that share no memory.
+    `run` is what a backend has made of it, for contiguous tensors.
     """
 
     def __init__(self, function: Function, examples: Sequence[Any]) -> None:
@@ -55,7 +56,9 @@ class Body:
         self.run: Function | None = None
 
     def __call__(self, *values: Any) -> Sequence[Tensor]:
-        return self.function(*values) if self.run is None else self.run(*values)
+        if self.run is None:
+            return self.function(*values)
+        return [result.contiguous() for result in self.run(*values)]  # the next turn takes it
 
 
 class Region:
@@ -77,8 +80,7 @@ class Region:
     def __call__(self, *values: Any) -> tuple[Tensor, ...]:
         """The results for real values, or fakes of them."""
         if not any(isinstance(value, FakeTensor) for value in values):
-            found = self.computed([body.function for body in self.bodies], values)
-            return tuple([result.contiguous() for result in found])
+            return tuple(apart(self.computed([body.function for body in self.bodies], values), values))
         tensors = [value for value in values if isinstance(value, Tensor)]
         numbers = [value for value in values if not isinstance(value, Tensor)]
         operator = torch.ops.onegraph.random_region if self.is_random else torch.ops.onegraph.region
@@ -143,8 +145,7 @@ class Repetition(Region):
     name = "while_loop"
 
     def computed(self, bodies: Sequence[Function], values: Sequence[Any]) -> Sequence[Tensor]:
-        carry = self.carries(bodies, values)[-1]
-        return [new.clone() if new is old else new for new, old in zip(carry, values, strict=False)]
+        return self.carries(bodies, values)[-1]
 
     def carries(self, bodies: Sequence[Function], values: Sequence[Any], keeps: bool = False) -> list[Sequence[Any]]:
         """What each turn has taken of what is carried, and what the last one has given; that alone if none `keeps`."""
@@ -154,7 +155,9 @@ class Repetition(Region):
         asked = values[count : len(self.bodies[0].examples)]  # by the condition
         while goes_on(*found[-1], *asked)[0]:
             carry = turn(*found[-1], *others)
-            found = [*found, carry] if keeps else [carry]
+            if not keeps:
+                found.clear()
+            found.append(carry)
         return found
 
     def differentiated(self, wanted: tuple[int, ...], given: tuple[bool, ...], values: Sequence[Any]) -> Region:
@@ -279,11 +282,8 @@ class ScanBackward(Backward):
             for parts_of in of_parts.values():
                 parts_of.append(next(of_turn))
             sums = {n: sums[n] + next(of_turn) for n in sums}
-        whole = dict(
-            zip(
-                self.passed, [*flowing, *(torch.stack(p[::-1]) for p in of_parts.values()), *sums.values()], strict=True
-            )
-        )
+        stacked = [torch.stack(parts[::-1]) for parts in of_parts.values()]
+        whole = dict(zip(self.passed, [*flowing, *stacked, *sums.values()], strict=True))
         return [whole[n] for n in self.wanted]
 
 
@@ -328,6 +328,17 @@ def is_differentiable(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
 
 
+def apart(results: Sequence[Tensor], values: Sequence[Any]) -> list[Tensor]:
+    """The results as contiguous tensors, of which none shares memory with another one, or with a value."""
+    taken = {storage_of(value) for value in values if isinstance(value, Tensor)}
+    found = []
+    for result in results:
+        own = result.contiguous()
+        found.append(own.clone() if storage_of(own) in taken else own)
+        taken.add(storage_of(found[-1]))
+    return found
+
+
 def contiguous(value: Any) -> Any:
     """A fake of a tensor that is contiguous; a number as it is."""
     return shape_of(value).made() if isinstance(value, Tensor) else value
@@ -339,7 +350,7 @@ def contiguous(value: Any) -> Any:
 def run(tensors: Sequence[Tensor], numbers: Sequence[int], number: int) -> list[Tensor]:
     """Run the bodies on real tensors."""
     region = REGIONS[number]
-    return [*region.computed(region.bodies, region.joined(tensors, numbers))]
+    return apart(region.computed(region.bodies, region.joined(tensors, numbers)), tensors)
 
 
 def run_on_meta(tensors: Sequence[Tensor], numbers: Sequence[Any], number: int) -> list[Tensor]:

@@ -283,3 +283,63 @@ def test_an_error_in_a_body_is_that_of_the_program() -> None:
     x = torch.ones(3)
     torch.testing.assert_close(compiled(x, torch.tensor([0, 2])), x[:2])
     assert compiled(x, torch.tensor([0, 7])) == program(x, torch.tensor([0, 7])) == "caught"
+
+
+def operand(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    return (ops.cond(x.sum() > 0, lambda a: a, lambda a: a * 2, (x,)),)
+
+
+def part_of_an_operand(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    return (ops.cond(x.sum() > 0, lambda a: a[:2], lambda a: a[1:3], (x,)),)
+
+
+def one_value_twice(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    return ops.cond(x.sum() > 0, lambda a: (a.sin(),) * 2, lambda a: (a, a), (x,))
+
+
+def exchanged(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    return ops.while_loop(lambda p, q: p.sum() < q.sum(), lambda p, q: (q, p), (x, w))
+
+
+def none_at_all(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    return ops.while_loop(lambda p, q: p.sum() > 1e9, lambda p, q: (q, p), (x, w))
+
+
+def given_on(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    carry, rows = ops.scan(lambda c, row: (row, c), x[0] * 1.0, x)
+    return carry, rows
+
+
+def in_another_order(x: Tensor, w: Tensor, ops: Operators) -> Any:
+    """What is carried is not contiguous where the body gives it."""
+    turn = lambda c, y: ((c.t() + y).t().cos().t(), c.sin().t())  # noqa: E731
+    return ops.scan(turn, x[:2, :2] * 1.0, x.reshape(6, 2, 2))
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "program",
+    [operand, part_of_an_operand, one_value_twice, exchanged, none_at_all, given_on, in_another_order],
+    ids=lambda program: program.__name__,
+)
+def test_results_are_tensors_of_their_own(program: Program, backend: str, recorded: bool) -> None:
+    """They may be written to: no operand changes, and no other result."""
+
+    def written(x: Tensor, w: Tensor, ops: Operators) -> list[Tensor]:
+        found = [result if ops is TORCH else result.clone() for result in program(x, w, ops)]
+        for factor, result in enumerate(found, 2):
+            result.mul_(factor)
+        return found
+
+    small = {"smallest_recorded_graph": 0} if backend == "native" else {}
+    compiled = onegraph.compile(written, backend=backend, fullgraph=True, options=small)
+    seen = []
+    for function, ops in ((compiled, TORCH), (written, PYTHON)):
+        x, w = given(6, 1, recorded), (given(6, 1, False) + 1).requires_grad_(recorded)
+        found = function(x, w, ops)
+        if recorded:
+            sum((result * result).sum() for result in found).backward()
+        gradients = [torch.zeros_like(v) if v.grad is None else v.grad for v in (x, w)]
+        seen.append([*(result.detach() for result in found), x.detach(), w.detach(), *gradients])
+    torch.testing.assert_close(*seen)

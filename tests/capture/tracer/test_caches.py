@@ -365,10 +365,17 @@ def test_what_only_gives_a_message_is_asked_behind_the_graph(caplog: pytest.LogC
     assert said(onegraph.compile(speaks, fullgraph=True, backend="eager")) == said(speaks)
 
 
-def test_what_does_more_than_give_a_message_is_not_put_off() -> None:
+@functools.cache
+def told_and_made(text):
+    LOGGER.warning(text)
+    return [text]
+
+
+@pytest.mark.parametrize("called", [told_and_written, told_and_made], ids=lambda called: called.__name__)
+def test_what_does_more_than_give_a_message_is_not_put_off(called: Callable[..., Any]) -> None:
     def function(x):
         y = torch.nn.functional.dropout(x, 0.5)
-        told_and_written("x")
+        called("x")
         return y * len(LOG)
 
     with pytest.raises(onegraph.GraphBreakError, match="cache of a function"):

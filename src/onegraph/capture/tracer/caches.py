@@ -207,6 +207,8 @@ def say_once(tracer: Any, function: Wrapper[Any], args: tuple[Any, ...], kwargs:
     before = len(tracer.effects)
     result = tracer.call(function.__wrapped__, args, kwargs)
     del tracer.effects[before:]
+    if type(result) not in ATOMS:  # the cache gives the same object each time
+        raise GraphBreak(CACHED_FUNCTION, name=function.__qualname__)
     tracer.effects.append((called_from(tracer, function), args, kwargs))
     return result
 
