@@ -16,6 +16,7 @@ import torch
 from torch import _C
 from torch._C import (
     DisableTorchFunction,
+    DisableTorchFunctionSubclass,
     DispatchKey,
     DispatchKeySet,
     ScriptFunction,
@@ -72,6 +73,7 @@ __all__ = [
     "DeviceContext",
     "DisableTorchDispatch",
     "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
     "DispatchKey",
     "DispatchKeySet",
     "DynamicOutputShapeException",
@@ -169,6 +171,7 @@ has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic
 is_jit_tracing = _C._is_tracing
+is_torch_function_enabled = _C._is_torch_function_enabled
 #: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.
 python_composites = _C._EnablePythonDispatcher if torch.__version__ < (2, 12) else None  # type: ignore[operator]
 parse_dispatch_key = _C._parse_dispatch_key

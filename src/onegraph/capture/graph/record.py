@@ -39,6 +39,7 @@ from onegraph.capture.breaks.operator_reasons import (
 )
 from onegraph.capture.graph.copied_items import CopiedItems
 from onegraph.capture.guards.source import Source
+from onegraph.capture.heap.subclass_tensors import Handles
 from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
 from onegraph.capture.pyobject.contents import ATOMS, holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
@@ -49,7 +50,12 @@ from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, Fa
 from onegraph.torchlib.given import bounded, indexed
 from onegraph.torchlib.graph import CHECKPOINT, Checkpoint
 from onegraph.torchlib.histories import is_recorded, refuse_view_of_leaf, storage_of, version_of
-from onegraph.torchlib.private import DisableTorchFunction, custom_function_call, is_functorch_wrapped_tensor
+from onegraph.torchlib.private import (
+    DisableTorchFunction,
+    custom_function_call,
+    is_functorch_wrapped_tensor,
+    is_torch_function_enabled,
+)
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
@@ -103,6 +109,11 @@ class Recorder(TorchFunctionMode):
         #: Told of an operator that has made sizes which only the data say, and its arguments and result.
         self.sizes_made: Callable[[Recorder, Any, Any, Any], None]
         self.copied = CopiedItems()
+        #: The tensors of subclasses, and the modes of the program, outermost first.
+        self.handles = Handles(fake)
+        self.modes: list[Any] = []
+        #: What the program makes of a call that its classes or modes take over: the function, types, arguments.
+        self.override: Callable[[Any, Any, Any, Any], Any]
         self.writes = 0  # how often operators have written to tensors, whatever their memory
         self.checkpoint: Checkpoint | None = None  # the one that runs now
         self._locate = locate
@@ -180,6 +191,12 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
+        if self.modes or types and is_torch_function_enabled():
+            with self:
+                return self.override(func, types, args, kwargs)
+        if self.handles and (handles := self.handles.among((args, kwargs))):
+            given = self.handles.without(args), self.handles.without(kwargs)
+            return self.handles.given_back(self.__torch_function__(func, (), *given), handles)
         refused = refused_at_once(func, args, kwargs, self.is_input)
         if refused is not None:
             raise refused

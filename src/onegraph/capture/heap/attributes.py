@@ -18,6 +18,7 @@ from onegraph.capture.breaks import (
     TENSOR_ATTRIBUTE,
     TENSOR_HISTORY,
     TENSOR_MEMORY,
+    TENSOR_SUBCLASS,
     GraphBreak,
 )
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
@@ -25,6 +26,7 @@ from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
 from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, Through, base_of, member_at
 from onegraph.capture.heap.class_facts import ANNOTATIONS, counts
+from onegraph.capture.heap.subclass_tensors import is_handle
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
 from onegraph.capture.interp.machine import Machine
@@ -61,6 +63,8 @@ class Attributes(Machine):
             real = self.world.real(obj)
             if real is not obj:
                 return type(real)
+            if is_handle(obj):
+                return type(obj)
             return torch.nn.Parameter if builtins.isinstance(obj, torch.nn.Parameter) else torch.Tensor
         if isinstance(obj, torch.SymInt):
             return int
@@ -72,7 +76,7 @@ class Attributes(Machine):
 
     def read_attribute(self, obj: Any, name: str) -> Any:
         if isinstance(obj, torch.Tensor):
-            return self._tensor_attribute(obj, name)
+            return self._handle_attribute(obj, name) if is_handle(obj) else self._tensor_attribute(obj, name)
         if isinstance(obj, SHARED):
             return self._shared_attribute(obj, name)
         if type(obj) is threading.local and id(obj) in self.world.opaque:
@@ -302,6 +306,17 @@ class Attributes(Machine):
             raise refused_object(found)
         return found
 
+    def _handle_attribute(self, obj: torch.Tensor, name: str) -> Any:
+        """An attribute of a tensor of a subclass: what torch has defined, the recorder or the class is asked for."""
+        if name in HIDDEN_OF_HANDLES:
+            raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+        if name in SPECIAL_OF_TENSORS:
+            return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
+        if defined(type(obj), name) is defined(torch.Tensor, name) and name not in ("__class__", "__dict__"):
+            if defines(type(obj), name):
+                return getattr(obj, name)
+        return super().read_attribute(obj, name)
+
     def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
         if name == "__class__":
             return self.type_of(obj)
@@ -424,6 +439,10 @@ class Attributes(Machine):
         self._refuse_shared(obj, name)
         if not isinstance(obj, torch.Tensor):
             return super().write_generic(obj, name, *value)
+        if is_handle(obj):
+            if defines(torch.Tensor, name):
+                raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+            return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
         is_field = self._is_field(cls, name)
         if name == "grad" and value:
@@ -466,6 +485,8 @@ class Attributes(Machine):
         super().write_natively(obj, name, *value)
 
 
+#: What the plain tensor that a handle stands for does not know of the real one.
+HIDDEN_OF_HANDLES = frozenset("grad _grad grad_fn is_leaf _base _version __getstate__ __sizeof__ __reduce_ex__".split())
 #: What the class of a class tells of it, and not what the class has inherited.
 OWN_OF_CLASSES = frozenset(
     """__dict__ __mro__ __bases__ __base__ __name__ __qualname__ __module__ __doc__ __annotations__ __abstractmethods__

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from onegraph.capture.breaks import TENSOR_LIKE, UNTRACEABLE_OPERATOR, GraphBreak
+from onegraph.capture.breaks import UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
 from onegraph.capture.calls.registry import MODULES, is_library, refusal_of
 from onegraph.capture.interp.functions import NOTHING_KNOWN, Depth, row_for, row_of
@@ -54,7 +54,7 @@ def taken(native: Callable[[Any], T], name: str, owner: type, result: Any) -> T:
 
 
 def refuse_tensor_like(value: Any) -> None:
-    """Break the graph where torch would hand an operation to the program, or ask it which number an object is."""
+    """Break the graph where torch would ask the program which number an object is, or for its items."""
     match plain(value):
         case tuple() | list():
             refuse_asked(type(value), ITEMS)
@@ -66,9 +66,8 @@ def refuse_tensor_like(value: Any) -> None:
         case torch.Tensor():
             pass
         case _ if type(value) not in ATOMS and not is_library(type(value).__module__ or ""):
-            if defines(type(value), "__torch_function__"):
-                raise GraphBreak(TENSOR_LIKE, name=type(value).__qualname__)
-            refuse_asked(type(value), NUMBERS)
+            if not defines(type(value), "__torch_function__"):
+                refuse_asked(type(value), NUMBERS)
 
 
 def refuse_asked(cls: type, methods: Sequence[str]) -> None:

@@ -42,6 +42,7 @@ from onegraph.capture.guards.source import (
     TypeOf,
     root_of,
 )
+from onegraph.capture.heap.subclass_tensors import as_tensor_of
 from onegraph.capture.heap.tensor_texts import Printed, is_marked, refuse_pieces
 from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
@@ -246,6 +247,8 @@ class Rebuild:
         origin = self.world.origin.get(id(value))
         if origin is not None:
             return self.source(origin)
+        if (elements := self.recorder.handles.plain_of(value)) is not None:
+            return self._of_subclass(value, elements)
         node = self.recorder.nodes.get(id(value))
         if node is None:
             raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
@@ -258,6 +261,15 @@ class Rebuild:
             self.lines.append(f"{self.const(setattr)}({name}, 'grad', {self.value(gradient)})")
         for attribute, held in self.world.tensor_names.get(id(value), {}).items():
             self.lines.append(f"{self.const(setattr)}({name}, {attribute!r}, {self.value(held)})")
+        return name
+
+    def _of_subclass(self, handle: torch.Tensor, elements: torch.Tensor) -> str:
+        """A tensor of a subclass that the program has made, with its attributes."""
+        cls = type(handle)
+        name = self.assign(f"{self.const(as_tensor_of)}({self.value(elements)}, {self.known(cls)})")
+        self.remember(handle, name)
+        for attribute, held in vars(handle).items():
+            self.lines.append(f"{self.instance_dict(name, cls)}[{attribute!r}] = {self.value(held)}")
         return name
 
     def number(self, node: torch.fx.Node) -> str:

@@ -27,9 +27,10 @@ from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.recompiling import value_at
-from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, placeholder_name
+from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, Through, placeholder_name
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.fingerprints import Fingerprints
+from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, as_plain, is_transparent
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.numpy import arrays, scalars
 from onegraph.capture.policy.python import (
@@ -53,6 +54,7 @@ from onegraph.capture.policy.torch import (
     flexible_attention,
     gradients,
     module,
+    overrides,
     questions,
     randomness,
     tensors,
@@ -109,6 +111,7 @@ POLICIES = (
     library,
     module,
     operations,
+    overrides,
     pickles,
     questions,
     randomness,
@@ -303,8 +306,10 @@ class Trace:
     def _admit_tensor(self, real: torch.Tensor, source: Source, guarded: bool) -> Any:
         if is_lazy(real):
             raise Unready("it is the first call of a lazy module, which gives its parameters their sizes")
-        if isinstance(real, FakeTensor) or type(real) not in PLAIN_TENSORS:
+        if isinstance(real, FakeTensor):
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        if type(real) not in PLAIN_TENSORS:
+            return self._admit_subclass(real, source, guarded)
         if is_functorch_wrapped_tensor(real):  # in code that runs without being looked at
             raise GraphBreak(FUNCTION_TRANSFORM, name="a function of torch.func")
         if real.is_nested:
@@ -326,6 +331,18 @@ class Trace:
             self.world.guard(source, "tensor", _C.TensorSpec(real))
         self.recorder.add_input(fake, placeholder_name(source), source, real)
         return fake
+
+    def _admit_subclass(self, real: torch.Tensor, source: Source, guarded: bool) -> torch.Tensor:
+        """A handle for the plain tensor with its elements, which is an input of the graph."""
+        if not is_transparent(type(real)):
+            raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
+        elements = self.world.admit(self.world.keep(as_plain(real)), Through(source, as_plain), guarded)
+        handle = self.recorder.handles.make(elements, type(real))
+        if guarded:
+            self.world.guard(source, "type", type(real))
+        self.world.adopt(real, handle, source)
+        self.world.attributes_record(handle, real, source, guarded)
+        return handle
 
     def _lift(self, real: torch.Tensor) -> Any:
         """A real tensor inside of native code: a constant of a library."""
@@ -382,9 +399,6 @@ class Trace:
         """With the debug switch on, prove that tracing changed nothing real."""
         if self.fingerprints is not None:
             self.fingerprints.verify()
-
-
-PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def user_steps(raised: BaseException) -> list[traceback.FrameSummary]:

@@ -60,6 +60,7 @@ from onegraph.capture.policy.numpy.arrays import FUNCTIONS_OF_ARRAYS, call_unkno
 from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.policy.torch.module import NoGlobalHooks
+from onegraph.capture.policy.torch.overrides import overridden, taken_over
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
@@ -137,6 +138,7 @@ class Tracer(Frames, Containers):
         self.unhandled: Unhandled | None = None
         self._reentry = Reentry(self)
         world.natively = self.natively
+        recorder.override = functools.partial(overridden, self)
 
     # ---- exceptions --------------------------------------------------------------------------------------------------
 
@@ -235,6 +237,9 @@ class Tracer(Frames, Containers):
             self.world.guard(self.world.origin[id(function)], "is", real)
             return mark(self, rest, real, args, kwargs)
         if row.handler is not None:
+            taken = taken_over(self, function, args, kwargs)
+            if taken is not NotImplemented:
+                return taken
             return row.handler(self, args, kwargs, rest) if row.passes_rest else row.handler(self, args, kwargs)
         if row.refuse is not None:
             row.refuse()

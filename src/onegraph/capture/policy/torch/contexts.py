@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch.amp import autocast_mode
+from torch.overrides import TorchFunctionMode
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
@@ -23,6 +25,7 @@ from onegraph.torchlib.private import (
     NATIVE,
     DeviceContext,
     DisableTorchFunction,
+    DisableTorchFunctionSubclass,
     count_function_modes,
     has_function_modes,
 )
@@ -73,7 +76,31 @@ def enter_device(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any])
     return torch.device.__enter__(device)
 
 
-@policy(autocast.__exit__, torch.device.__exit__)
+@policy(DisableTorchFunctionSubclass.__enter__)
+def enter_plain(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Within, tensors of subclasses are what they are without their class. Modes are asked still."""
+    (context,) = args
+    kind = DisableTorchFunctionSubclass
+    tracer.open_contexts.append(OpenContext(context, kind.__enter__, kind.__exit__))
+    return kind.__enter__(context)
+
+
+@policy(TorchFunctionMode.__enter__)
+def enter_mode(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A mode of the program sees the functions that the program calls, and is interpreted."""
+    (mode,) = args
+    modes = tracer.recorder.modes
+    modes.append(mode)
+    leave = partial(leave_mode, modes)
+    tracer.open_contexts.append(OpenContext(mode, TorchFunctionMode.__enter__, leave))
+    return mode
+
+
+def leave_mode(modes: list[Any], mode: Any, *raised: Any) -> None:
+    modes.remove(mode)
+
+
+@policy(autocast.__exit__, torch.device.__exit__, DisableTorchFunctionSubclass.__exit__, TorchFunctionMode.__exit__)
 def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     manager, *raised = args
     if not tracer.open_contexts or tracer.open_contexts[-1].manager is not manager:
@@ -84,6 +111,8 @@ def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 def left(tracer: Tracing, context: OpenContext, raised: list[Any]) -> Any:
     if context.node is not None:
         tracer.recorder.graph.call_function(private.exit_autocast, (context.node,))
+    if context.node is None:
+        return context.leave(context.manager, *raised)
     with DisableTorchFunction():
         return context.leave(context.manager, *raised)
 
@@ -98,7 +127,7 @@ def leave_open_contexts(tracer: Tracing) -> Calls:
 @policy(count_function_modes)
 def count_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """The recorder is no mode of the program."""
-    return sum(mode is not tracer.recorder for mode in function_modes())
+    return len(tracer.recorder.modes) + sum(mode is not tracer.recorder for mode in function_modes())
 
 
 @policy(has_function_modes)
@@ -108,6 +137,7 @@ def has_modes(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 #: It goes below other modes, where the recorder does not see what it does.
 breaks(b.TORCH_CONTEXT, DeviceContext.__enter__, DeviceContext.__exit__)
+FOLLOWED = (torch.device, torch.Stream, DisableTorchFunctionSubclass)
 for _context in vars(NATIVE).values():
-    if isinstance(_context, type) and _context not in (torch.device, torch.Stream) and hasattr(_context, "__enter__"):
+    if isinstance(_context, type) and _context not in FOLLOWED and hasattr(_context, "__enter__"):
         breaks(b.TORCH_CONTEXT, _context.__enter__, _context.__exit__)  # type: ignore[attr-defined]

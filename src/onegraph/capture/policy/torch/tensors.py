@@ -15,6 +15,7 @@ from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.heap.subclass_tensors import is_handle
 from onegraph.capture.heap.tensor_texts import MARK
 from onegraph.capture.pyobject.exact_types import defines
 from onegraph.torchlib import recurrent
@@ -27,6 +28,7 @@ from onegraph.torchlib.private import (
     has_torch_function_variadic,
     is_compiling,
     is_scripting,
+    is_torch_function_enabled,
     is_tracing,
     make_subclass,
     make_wrapper_subclass,
@@ -56,7 +58,7 @@ breaks(b.REQUIRES_GRAD, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.de
 breaks(b.TENSOR_MEMORY, to_dlpack, typed_storage, torch.Tensor.storage_type)
 breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
-breaks(b.SUBCLASS_MADE, torch.Tensor.as_subclass, make_wrapper_subclass)
+breaks(b.SUBCLASS_MADE, make_wrapper_subclass)
 breaks(b.PARAMETER_MADE, make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_floating_point, torch.finfo, torch.iinfo)
 
@@ -109,11 +111,21 @@ def any_torch_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str,
 
 @policy(has_torch_function_unary, has_torch_function_variadic)
 def has_own_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """The recorder is no mode of the program, and the traced tensors are of no class of it."""
-    if any(mode is not tracer.recorder for mode in function_modes()):
+    """The recorder is no mode of the program, and the traced tensors are of no class of it, but for handles."""
+    if tracer.recorder.modes or any(mode is not tracer.recorder for mode in function_modes()):
         return bool(args)
-    kinds = (value if isinstance(value, type) else type(value) for value in args)
-    return any(defines(kind, "__torch_function__") and not issubclass(kind, torch.Tensor) for kind in kinds)
+    return is_torch_function_enabled() and any(overrides(value) for value in args)
+
+
+def overrides(value: Any) -> bool:
+    """Whether torch would ask the class of a value."""
+    if isinstance(value, torch.Tensor):
+        return is_handle(value) and type(value).__torch_function__ is not NO_FUNCTION
+    return defines(value if isinstance(value, type) else type(value), "__torch_function__")
+
+
+#: What a class has that does not want to be asked.
+NO_FUNCTION = torch.nn.Parameter.__torch_function__
 
 
 @policy(is_scripting, is_tracing)

@@ -1,0 +1,124 @@
+"""Torch functions that the program takes over: `__torch_function__` of its classes, and its modes.
+
+The protocol is torch's (`torch.overrides`): the innermost mode is asked first, while it is out of the way, then the
+classes of the arguments, each in its turn, until one does not answer NotImplemented. What they run is interpreted, and
+ends at plain tensors, of which the graph is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import get_default_nowrap_functions, get_ignored_functions
+
+from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
+from onegraph.capture.calls.registry import policy
+from onegraph.capture.calls.tracing import Tracing
+from onegraph.capture.heap.native_calls import NATIVE_FUNCTIONS, is_torch
+from onegraph.capture.heap.subclass_tensors import is_transparent
+from onegraph.capture.pyobject.exact_types import isinstance, plain
+from onegraph.torchlib.private import DisableTorchFunctionSubclass, is_torch_function_enabled
+
+_alias = torch.ops.aten.alias.default
+
+
+def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwargs: Any) -> Any:
+    """What the program makes of a call of a torch function: its innermost mode, or else the classes of the arguments.
+
+    Raises:
+        GraphBreak: all of them answer NotImplemented, for which torch raises a TypeError that names them.
+    """
+    given = (func, tuple(types), args) if kwargs is None else (func, tuple(types), args, kwargs)
+    modes = tracer.recorder.modes
+    if modes:
+        mode = modes.pop()
+        try:
+            return tracer.call(tracer.getattr(mode, "__torch_function__"), given, {})
+        finally:
+            modes.append(mode)
+    for owner in owners(types, (args, kwargs)):
+        result = tracer.call(tracer.getattr(owner, "__torch_function__"), given, {})
+        if result is not NotImplemented:
+            return result
+    raise GraphBreak(b.TENSOR_LIKE, name=types[0].__qualname__)
+
+
+def owners(types: Sequence[type], value: Any) -> Iterator[Any]:
+    """The first argument of each of the classes, in their order, which is that in which torch asks them."""
+    leaves = list(leaves_of(value))
+    return (next(leaf for leaf in leaves if type(leaf) is kind) for kind in types)
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    match plain(value):
+        case tuple() | list():
+            for item in value:
+                yield from leaves_of(item)
+        case dict():
+            yield from leaves_of(list(value.values()))
+        case _:
+            yield value
+
+
+def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What becomes of a call of a native function that has a handler; NotImplemented if that is all there is to it."""
+    recorder = tracer.recorder
+    handles = recorder.handles.among((args, kwargs))
+    if not handles and not recorder.modes:
+        return NotImplemented
+    if not isinstance(function, NATIVE_FUNCTIONS) or not is_torch(function) or function in get_ignored_functions():
+        return NotImplemented
+    types = list(dict.fromkeys(map(type, handles))) if is_torch_function_enabled() else []
+    if types or recorder.modes:
+        return overridden(tracer, function, types, args, kwargs)
+    if not handles:
+        return NotImplemented
+    result = tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
+    return recorder.handles.given_back(result, handles)
+
+
+@policy(torch.Tensor.__torch_function__.__func__)
+def default_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """That of `torch.Tensor`: the function itself, whose tensors become ones of the class."""
+    cls, func, types, given, *rest = args
+    named = rest[0] if rest else kwargs.get("kwargs")
+    types = tracer.world.realize(types)
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = tracer.call(func, tuple(tracer.world.realize(given)), dict(tracer.world.realize(named or {})))
+    return result if func in get_default_nowrap_functions() else converted(tracer, result, cls)
+
+
+def converted(tracer: Tracing, result: Any, cls: type) -> Any:
+    """A result with its tensors as ones of a class."""
+    if cls is torch.Tensor:
+        return result
+    match plain(result):
+        case torch.Tensor():
+            return result if issubclass(tracer.type_of(result), cls) else of_class(tracer, result, cls)
+        case tuple() | list():
+            items = [converted(tracer, item, cls) for item in result]
+            return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
+
+
+@policy(torch.Tensor.as_subclass)
+def as_subclass(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Another tensor with the same elements. It is a view, through which gradients are recorded."""
+    tensor, cls = (*args, *kwargs.values())
+    return of_class(tracer, tensor, cls)
+
+
+def of_class(tracer: Tracing, tensor: torch.Tensor, cls: Any) -> torch.Tensor:
+    handles = tracer.recorder.handles
+    if not isinstance(cls, type) or not issubclass(cls, torch.Tensor) or not is_transparent(cls):
+        raise GraphBreak(b.SUBCLASS_MADE, what="Tensor.as_subclass")
+    if handles.plain_of(tensor) is not None:
+        tensor = handles.plain_of(tensor)
+    with DisableTorchFunctionSubclass():
+        alias: torch.Tensor = _alias(tensor)
+    return alias if cls is torch.Tensor else handles.make(alias, cls)
