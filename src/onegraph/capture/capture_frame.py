@@ -30,9 +30,9 @@ from onegraph.capture.graph.late_guards import backwards_of
 from onegraph.capture.graph.memory import guard_bases, guard_histories, guard_memory, guard_places
 from onegraph.capture.graph.record import Recorder
 from onegraph.capture.guards.program import refuse_too_many
-from onegraph.capture.heap.bound_names import guards_of_names
 from onegraph.capture.heap.class_facts import guards_of_classes
 from onegraph.capture.heap.distinct import guard_distinct
+from onegraph.capture.heap.namespaces import guards_of_names
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.residual.generators import waiting

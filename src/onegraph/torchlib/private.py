@@ -16,7 +16,6 @@ import torch
 from torch import _C
 from torch._C import (
     DisableTorchFunction,
-    DisableTorchFunctionSubclass,
     DispatchKey,
     DispatchKeySet,
     ScriptFunction,
@@ -73,7 +72,6 @@ __all__ = [
     "DeviceContext",
     "DisableTorchDispatch",
     "DisableTorchFunction",
-    "DisableTorchFunctionSubclass",
     "DispatchKey",
     "DispatchKeySet",
     "DynamicOutputShapeException",
@@ -157,6 +155,7 @@ AutoDispatchBelowAutograd = _C._AutoDispatchBelowAutograd
 PreserveDispatchKeyGuard = _C._PreserveDispatchKeyGuard
 #: What is asked of a fake tensor itself, by operator: each function takes the arguments of the call in a tuple.
 META_HANDLERS: Mapping[Any, Callable[[Any], Any]] = _DISPATCH_META_HANDLERS
+DisableTorchFunctionSubclass: Any = _C.DisableTorchFunctionSubclass
 FAKE_MODE_KEY = _C._TorchDispatchModeKey.FAKE
 count_dispatch_modes = _C._len_torch_dispatch_stack
 count_function_modes = _C._len_torch_function_stack

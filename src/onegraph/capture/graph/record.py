@@ -7,7 +7,6 @@ see (autocast, RNG state, transforms ...) is handled by `onegraph.capture.policy
 
 from __future__ import annotations
 
-import enum
 import operator
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -38,13 +37,13 @@ from onegraph.capture.breaks.operator_reasons import (
     refused_result,
 )
 from onegraph.capture.graph.copied_items import CopiedItems
+from onegraph.capture.graph.spelling import ELEMENT_TYPES, GRAPH_CONSTANTS, as_plain, spelled
 from onegraph.capture.guards.source import Source
-from onegraph.capture.heap.subclass_tensors import Handles
+from onegraph.capture.heap.subclass_tensors import Handles, asks_classes
 from onegraph.capture.heap.tensor_texts import Texts, refuse_marked
-from onegraph.capture.pyobject.contents import ATOMS, holds
+from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib import warned
-from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.composites import call_composite
 from onegraph.torchlib.fake import DATA_DEPENDENT_ERRORS, UNSUPPORTED_ERRORS, FakeMode, FakeTensor
 from onegraph.torchlib.given import bounded, indexed
@@ -54,7 +53,6 @@ from onegraph.torchlib.private import (
     DisableTorchFunction,
     custom_function_call,
     is_functorch_wrapped_tensor,
-    is_torch_function_enabled,
 )
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
@@ -191,7 +189,7 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a torch function on fakes, and record it when it makes or changes a tensor."""
-        if self.modes or types and is_torch_function_enabled():
+        if self.modes or types and asks_classes(types):
             with self:
                 return self.override(func, types, args, kwargs)
         if self.handles and (handles := self.handles.among((args, kwargs))):
@@ -339,7 +337,7 @@ class Recorder(TorchFunctionMode):
             return
         if func is torch.Tensor.new and isinstance(args[-1], torch.Size) and len(args) == 2:
             args, kwargs = args[:1], {**kwargs, "size": args[-1]}  # graphs have tuples, which are taken for contents
-        kind, target, node_args = self._spelling(func, args)
+        kind, target, node_args = spelled(func, args)
         node = self.graph.create_node(kind, target, self.as_argument(node_args), self.as_argument(kwargs))
         node.meta["location"] = self._locate()
         if self.checkpoint is not None:
@@ -372,18 +370,6 @@ class Recorder(TorchFunctionMode):
         self.nodes = {key: node for key, node in self.nodes.items() if node not in nodes}
         for node in sorted(nodes, reverse=True):
             self.graph.erase_node(node)
-
-    def _spelling(self, func: Any, args: tuple[Any, ...]) -> tuple[str, Any, tuple[Any, ...]]:
-        """The node kind, target and arguments that reproduce the call: methods and properties by name."""
-        name = getattr(func, "__name__", "")
-        if name == "__get__" and hasattr(func, "__self__"):
-            return "call_function", getattr, (args[0], func.__self__.__name__)
-        if name == "__set__" and hasattr(func, "__self__"):
-            return "call_function", setattr, (args[0], func.__self__.__name__, *args[1:])
-        method = METHOD_NAMES.get(func)
-        if method is not None and args and isinstance(args[0], torch.Tensor):
-            return "call_method", method, args
-        return "call_function", func, args
 
     def as_argument(self, value: Any) -> Any:
         """A value as an FX argument: tensors and symbolic integers by their nodes."""
@@ -462,37 +448,9 @@ def is_recording() -> bool:
     return any(isinstance(mode, Recorder) for mode in function_modes())
 
 
-#: What a graph's code can show, and what its nodes may refer to.
-GRAPH_CONSTANTS = (*torch.fx.node.base_types, torch.fx.Node, OpOverload, bytes, enum.Enum)
-#: What operators take Python's types of numbers for, as the type of their result's elements.
-ELEMENT_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-#: The functions that tensors have as methods, by the name of the method.
-METHOD_NAMES: dict[Any, str] = {
-    getattr(torch.Tensor, name): name
-    for name in sorted(dir(torch.Tensor), key=lambda name: name.startswith("_"), reverse=True)
-    if callable(getattr(torch.Tensor, name)) and name not in ("__class__", "__init_subclass__", "__subclasshook__")
-}
-
-
 def has_storage(value: Any) -> bool:
     """Whether the value is a tensor of its own: those of `vmap` are others in disguise."""
     return isinstance(value, torch.Tensor) and not is_functorch_wrapped_tensor(value)
-
-
-#: What a text or a number of a class of the program is as a plain one.
-PLAIN: dict[type, Callable[[Any], Any]] = {
-    str: str.__str__,
-    int: int.__int__,
-    float: float.__float__,
-    complex: complex.__pos__,
-}
-
-
-def as_plain(value: Any) -> Any:
-    """What operators see of a text or a number: a graph's code cannot show what the program has made of its class."""
-    if type(value) in ATOMS or isinstance(value, enum.Enum):
-        return value
-    return next(made(value) for kind, made in PLAIN.items() if isinstance(value, kind))
 
 
 def contains_real(value: Any) -> bool:

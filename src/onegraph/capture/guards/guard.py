@@ -336,7 +336,7 @@ class OfClass(OfFact):
 
 
 class OfNames(OfFact):
-    """The names of a module are as its `heap.bound_names.AsBound` says."""
+    """The names of a module are as its `heap.namespaces.AsBound` says."""
 
     def text(self, guard: Guard, what: str) -> str:
         return str(guard.arg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import enum
 import threading
 import types
@@ -15,9 +14,6 @@ from onegraph.capture.breaks import (
     CLASS_WRITE,
     GRAD_WRITE,
     OBSERVABLE_WRITE,
-    TENSOR_ATTRIBUTE,
-    TENSOR_HISTORY,
-    TENSOR_MEMORY,
     TENSOR_SUBCLASS,
     GraphBreak,
 )
@@ -27,6 +23,13 @@ from onegraph.capture.calls.registry import is_library
 from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, Through, base_of, member_at
 from onegraph.capture.heap.class_facts import ANNOTATIONS, counts
 from onegraph.capture.heap.subclass_tensors import is_handle
+from onegraph.capture.heap.tensor_attributes import (
+    handle_attribute,
+    is_field,
+    names_of_made,
+    names_of_tensor,
+    tensor_attribute,
+)
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
 from onegraph.capture.interp.machine import Machine
@@ -36,7 +39,6 @@ from onegraph.capture.pyobject.exact_types import (
     defined,
     defines,
     dict_of,
-    is_data_descriptor,
     isinstance,
     mro_of,
 )
@@ -44,12 +46,9 @@ from onegraph.capture.pyobject.layout import HEAP_TYPE, behind_proxy, instance_d
 from onegraph.capture.pyobject.native_members import KEYWORDS_OF, TRACEBACK_OF, wrapped_member
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
-from onegraph.torchlib.private import DisableTorchFunction
 
 #: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
 SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)  # type: ignore[attr-defined]
-#: The functions that ask a tensor for these, and whose policies know how.
-SPECIAL_OF_TENSORS: dict[str, Any] = {f"__{kind.__name__}__": kind for kind in (repr, str, format, hash, dir)}
 
 
 class Attributes(Machine):
@@ -76,7 +75,10 @@ class Attributes(Machine):
 
     def read_attribute(self, obj: Any, name: str) -> Any:
         if isinstance(obj, torch.Tensor):
-            return self._handle_attribute(obj, name) if is_handle(obj) else self._tensor_attribute(obj, name)
+            if not is_handle(obj):
+                return tensor_attribute(self, obj, name)
+            known = handle_attribute(self, obj, name)
+            return super().read_attribute(obj, name) if known is NULL else known
         if isinstance(obj, SHARED):
             return self._shared_attribute(obj, name)
         if type(obj) is threading.local and id(obj) in self.world.opaque:
@@ -306,77 +308,6 @@ class Attributes(Machine):
             raise refused_object(found)
         return found
 
-    def _handle_attribute(self, obj: torch.Tensor, name: str) -> Any:
-        """An attribute of a tensor of a subclass: what torch has defined, the recorder or the class is asked for."""
-        if name in HIDDEN_OF_HANDLES:
-            raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
-        if name in SPECIAL_OF_TENSORS:
-            return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
-        if defined(type(obj), name) is defined(torch.Tensor, name) and name not in ("__class__", "__dict__"):
-            if defines(type(obj), name):
-                return getattr(obj, name)
-        return super().read_attribute(obj, name)
-
-    def _tensor_attribute(self, obj: torch.Tensor, name: str) -> Any:
-        if name == "__class__":
-            return self.type_of(obj)
-        if name in SPECIAL_OF_TENSORS:  # those of the fake tell of the fake
-            return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
-        cls = self.type_of(obj)
-        method = vars(torch.nn.Parameter).get(name) if cls is torch.nn.Parameter else None
-        if isinstance(method, types.FunctionType):
-            return types.MethodType(method, obj)
-        if name == "__dict__":
-            return self._names_of_tensor(obj, name)
-        if name in ("__getstate__", "__sizeof__"):
-            raise GraphBreak(TENSOR_MEMORY, what=f"Tensor.{name}")
-        if (known := self.world.gradients.read(obj, name)) is not NULL:
-            return known
-        real = self.world.real(obj)
-        if name in ("grad", "_grad") and real is not obj:
-            with DisableTorchFunction():
-                gradient = real.grad
-            return self.world.admit(gradient, Attr(self.world.origin[id(obj)], "grad"))
-        if name == "is_leaf" and real is not obj:  # not among what is guarded of each tensor
-            try:
-                with DisableTorchFunction():
-                    was_leaf = real.is_leaf
-            except RuntimeError:  # autograd refuses to tell the history of a view
-                raise GraphBreak(TENSOR_HISTORY, what="is_leaf") from None
-            self.world.admit(was_leaf, Attr(self.world.origin[id(obj)], "is_leaf"))
-        if self._is_field(cls, name):
-            return getattr(obj, name)
-        own = getattr(real, "__dict__", None)
-        known = self.world.shadow_of.get(id(own))
-        if real is obj and name in self.world.tensor_names.get(id(obj), ()):
-            return self.world.tensor_names[id(obj)][name]
-        if known is not None:
-            with contextlib.suppress(KeyError):
-                return self.world.lookup(known, name)
-        elif real is not obj and own and name in own:
-            return self.world.admit(own[name], Item(DictOf(self.world.origin[id(obj)]), name))
-        if self.type_lookup(cls, name) is not NULL:
-            return getattr(obj, name)
-        if known is None and real is not obj:
-            self.world.guard(self.world.origin[id(obj)], "lacks_attr", name)
-        raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
-
-    def _is_field(self, cls: type, name: str) -> bool:
-        """Whether the class answers for the name, whatever an instance has under it."""
-        return defines(cls, name) and is_data_descriptor(defined(cls, name))
-
-    def _names_of_tensor(self, obj: torch.Tensor, name: str) -> dict[str, Any]:
-        """What a tensor from outside has in Python. What the fake of one that the graph makes has is our own."""
-        real = self.world.real(obj)
-        if real is obj:
-            raise GraphBreak(TENSOR_ATTRIBUTE, name=name)
-        names: dict[str, Any] = self.world.admit(real.__dict__, DictOf(self.world.origin[id(obj)]))
-        return names
-
-    def _names_of_made(self, obj: torch.Tensor) -> dict[str, Any]:
-        """What the program has set on a tensor that the graph makes."""
-        return self.world.tensor_names.setdefault(id(self.world.keep(obj)), {})
-
     def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
         """The read-only `__dict__` of a class from outside, a new one each time."""
         source = names_of_class(cls)
@@ -444,17 +375,17 @@ class Attributes(Machine):
                 raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
-        is_field = self._is_field(cls, name)
+        of_class = is_field(cls, name)
         if name == "grad" and value:
             self.world.gradients[obj] = value[0]
-        elif name in ("grad", "requires_grad") or (is_field and not value):
+        elif name in ("grad", "requires_grad") or (of_class and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
-        elif is_field:
+        elif of_class:
             setattr(obj, name, *value)
         else:
             alike = type(cls.__name__, (), {})()
             made = self.world.real(obj) is obj
-            names = self._names_of_made(obj) if made else self._names_of_tensor(obj, name)
+            names = names_of_made(self, obj) if made else names_of_tensor(self, obj, name)
             self._write_name(names, alike, name, *value)
 
     def write_descriptor(self, found: Entry, obj: Any, *value: Any) -> None:
@@ -485,8 +416,6 @@ class Attributes(Machine):
         super().write_natively(obj, name, *value)
 
 
-#: What the plain tensor that a handle stands for does not know of the real one.
-HIDDEN_OF_HANDLES = frozenset("grad _grad grad_fn is_leaf _base _version __getstate__ __sizeof__ __reduce_ex__".split())
 #: What the class of a class tells of it, and not what the class has inherited.
 OWN_OF_CLASSES = frozenset(
     """__dict__ __mro__ __bases__ __base__ __name__ __qualname__ __module__ __doc__ __annotations__ __abstractmethods__

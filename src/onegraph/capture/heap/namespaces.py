@@ -7,11 +7,12 @@ dict, and names are read and written in it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from onegraph.capture.guards.guard import Guard
 from onegraph.capture.guards.source import Globals, Item, Source
 from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.pyobject.contents import DELETED
@@ -157,3 +158,37 @@ class Namespaces:
         self.present(shadow, name)
         self.touch(shadow)
         dict.__delitem__(shadow, name)
+
+
+#: How many names a guard of names shows.
+SHOWN = 3
+
+
+class AsBound:
+    """Whether a namespace has the same objects under some names.
+
+    Functions, classes and modules of a library may be replaced (`torch.sin = ...`). It is not guarded name by name, a
+    check for each in each call: while nobody changes a module, the guard on all of its names is one comparison of the
+    version of its dict.
+    """
+
+    __slots__ = ("module", "names")
+
+    def __init__(self, space: Namespace) -> None:
+        self.module = space.source.module
+        # (A module that fills its names as they are asked has done so while it was traced.)
+        self.names = {name: space.real.get(name, DELETED) for name in space.bound}
+
+    def __call__(self, namespace: dict[str, Any]) -> bool:
+        return all(namespace.get(name, DELETED) is value for name, value in self.names.items())
+
+    def __str__(self) -> str:
+        names = list(self.names)
+        more = f" and {len(names) - SHOWN} more names" if len(names) > SHOWN else ""
+        same = "are what they were" if len(names) > 1 else "is what it was"
+        return f"{', '.join(names[:SHOWN])}{more} of {self.module} {same}"
+
+
+def guards_of_names(namespaces: Iterable[Namespace]) -> list[Guard]:
+    """A guard for each library module in which a trace has found code by its name."""
+    return [Guard(space.source, "names", AsBound(space)) for space in namespaces if space.bound]

@@ -120,7 +120,9 @@ def is_torch(function: Any) -> bool:
     if module is None:  # of a method; a class is not asked for more, which might run code of its own
         module = getattr(getattr(function, "__objclass__", None), "__module__", "")
     named = isinstance(module, str) and module.partition(".")[0] == "torch"
-    return named or isinstance(bound_to(function), torch.Tensor)
+    owner = bound_to(function)
+    of_tensors = isinstance(owner, types.GetSetDescriptorType) and issubclass(torch.Tensor, owner.__objclass__)
+    return named or of_tensors or isinstance(owner, torch.Tensor)
 
 
 def receiver_of(function: Any) -> Any:

@@ -6,13 +6,14 @@ computed with handles is computed with the plain tensors, once the class has bee
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib.fake import FakeMode, FakeTensor
-from onegraph.torchlib.private import make_subclass
+from onegraph.torchlib.private import is_torch_function_enabled, make_subclass
 from onegraph.torchlib.state import untraced
 
 #: A class that overrides this does as it likes with operators.
@@ -23,7 +24,11 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 def is_transparent(cls: type[torch.Tensor]) -> bool:
     """Whether tensors of the class are elements like those of any other: only functions in Python can see the class."""
     slots = any("__slots__" in vars(kind) for kind in cls.__mro__ if issubclass(kind, torch.Tensor))
-    return type(cls) is type(torch.Tensor) and cls.__torch_dispatch__ == NO_DISPATCH and not slots
+    return (
+        type(cls) in (type(torch.Tensor), type(torch.nn.Parameter))
+        and cls.__torch_dispatch__ == NO_DISPATCH
+        and not slots
+    )
 
 
 def as_plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,6 +99,11 @@ class Handles:
                 items = [self.given_back(item, handles) for item in result]
                 return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
         return result
+
+
+def asks_classes(kinds: Iterable[type]) -> bool:
+    """Whether torch asks these classes of arguments of a function. (Of attributes it names the class in any case.)"""
+    return is_torch_function_enabled() and any(kind is not FakeTensor and kind not in PLAIN_TENSORS for kind in kinds)
 
 
 def is_handle(value: Any) -> bool:

@@ -237,9 +237,10 @@ class Tracer(Frames, Containers):
             self.world.guard(self.world.origin[id(function)], "is", real)
             return mark(self, rest, real, args, kwargs)
         if row.handler is not None:
-            taken = taken_over(self, function, args, kwargs)
-            if taken is not NotImplemented:
-                return taken
+            if self.recorder.modes or self.recorder.handles:
+                taken = taken_over(self, function, args, kwargs)
+                if taken is not NotImplemented:
+                    return taken
             return row.handler(self, args, kwargs, rest) if row.passes_rest else row.handler(self, args, kwargs)
         if row.refuse is not None:
             row.refuse()

@@ -18,7 +18,7 @@ import torch
 from onegraph.capture.breaks import NUMPY_ARRAY, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.graph.record import ELEMENT_TYPES
+from onegraph.capture.graph.spelling import ELEMENT_TYPES
 from onegraph.capture.interp.functions import row_of
 from onegraph.capture.policy.python.iteration import StandIn, hidden
 from onegraph.capture.policy.torch.copied_tensors import copied

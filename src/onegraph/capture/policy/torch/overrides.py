@@ -20,7 +20,7 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.native_calls import NATIVE_FUNCTIONS, is_torch
 from onegraph.capture.heap.subclass_tensors import is_transparent
 from onegraph.capture.pyobject.exact_types import isinstance, plain
-from onegraph.torchlib.private import DisableTorchFunctionSubclass, is_torch_function_enabled
+from onegraph.torchlib.private import DisableTorchFunctionSubclass, FakeTensor, is_torch_function_enabled
 
 _alias = torch.ops.aten.alias.default
 
@@ -31,7 +31,9 @@ def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwa
     Raises:
         GraphBreak: all of them answer NotImplemented, for which torch raises a TypeError that names them.
     """
-    given = (func, tuple(types), args) if kwargs is None else (func, tuple(types), args, kwargs)
+    asked = list(zip(types, owners(types, (args, kwargs)), strict=True))
+    kinds = tuple(tracer.type_of(owner) if kind is FakeTensor else kind for kind, owner in asked)
+    given = (func, kinds, args) if kwargs is None else (func, kinds, args, kwargs)
     modes = tracer.recorder.modes
     if modes:
         mode = modes.pop()
@@ -39,11 +41,11 @@ def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwa
             return tracer.call(tracer.getattr(mode, "__torch_function__"), given, {})
         finally:
             modes.append(mode)
-    for owner in owners(types, (args, kwargs)):
+    for _, owner in asked:
         result = tracer.call(tracer.getattr(owner, "__torch_function__"), given, {})
         if result is not NotImplemented:
             return result
-    raise GraphBreak(b.TENSOR_LIKE, name=types[0].__qualname__)
+    raise GraphBreak(b.TENSOR_LIKE, name=kinds[0].__qualname__)
 
 
 def owners(types: Sequence[type], value: Any) -> Iterator[Any]:
@@ -80,7 +82,7 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
     return recorder.handles.given_back(result, handles)
 
 
-@policy(torch.Tensor.__torch_function__.__func__)
+@policy(vars(torch.Tensor)["__torch_function__"].__func__)
 def default_function(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """That of `torch.Tensor`: the function itself, whose tensors become ones of the class."""
     cls, func, types, given, *rest = args
