@@ -18,6 +18,7 @@ from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.foreach import over_each
 from onegraph.torchlib.private import TorchDispatchMode
 from onegraph.torchlib.shapes import Condition, Float, SizeNode, Sizes
+from onegraph.torchlib.wrappers import is_wrapper_class
 
 aten = torch.ops.aten
 Rule = Callable[..., Any]
@@ -132,6 +133,8 @@ class AtenRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if any(kind is not private.FakeTensor and is_wrapper_class(kind) for kind in types):
+            return NotImplemented  # its class is asked, and what that calls is recorded
         if func in _QUERIES:
             return func(*args, **kwargs)
         if func is aten._to_copy.default and isinstance(args[0], torch.SymInt | torch.SymFloat):

@@ -57,6 +57,7 @@ from onegraph.torchlib.private import (
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
+from onegraph.torchlib.wrappers import Wrapping
 
 
 @dataclass(slots=True, eq=False)
@@ -358,6 +359,29 @@ class Recorder(TorchFunctionMode):
                 for index, item in enumerate(result):
                     if contains_tensor(item):
                         self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
+
+    def wrapped(self, wrapping: Wrapping, parts: tuple[Any, ...]) -> torch.Tensor:
+        """A wrapper of these parts."""
+        with DisableTorchFunction():
+            made = wrapping(*parts)
+        self.record(wrapping, parts, {}, made)
+        return made
+
+    def unwrapped(self, wrapper: torch.Tensor) -> tuple[Wrapping, tuple[torch.Tensor, ...]]:
+        """The parts of a wrapper, and how it is made of them."""
+        with DisableTorchFunction():
+            wrapping = Wrapping.of(wrapper)
+            parts = wrapping.parts_of(wrapper)
+        self.record(wrapping.parts_of, (wrapper,), {}, parts)
+        return wrapping, parts
+
+    def part(self, wrapper: torch.Tensor, name: str) -> Any:
+        """What a wrapper holds under a name: it has no history of the wrapper's."""
+        with DisableTorchFunction():
+            held = getattr(wrapper, name)
+        if id(held) not in self.nodes:
+            self.bind_result(self.graph.call_function(getattr, (self.nodes[id(wrapper)], name)), held)
+        return held
 
     def rebind(self, node: torch.fx.Node, results: Sequence[Any]) -> None:
         """The node gives these results anew, some of which others have given."""

@@ -29,6 +29,7 @@ from onegraph.capture.heap.tensor_attributes import (
     names_of_made,
     names_of_tensor,
     tensor_attribute,
+    wrapper_attribute,
 )
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.lookup import Entry
@@ -46,6 +47,7 @@ from onegraph.capture.pyobject.layout import HEAP_TYPE, behind_proxy, instance_d
 from onegraph.capture.pyobject.native_members import KEYWORDS_OF, TRACEBACK_OF, wrapped_member
 from onegraph.capture.pyobject.special_methods import is_stateful
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
+from onegraph.torchlib.wrappers import is_wrapper
 
 #: Kinds whose objects are used as they are: their attributes too, with what they remember of them.
 SHARED = (enum.Enum, OpOverload, OpOverloadPacket, torch.library.CustomOpDef)  # type: ignore[attr-defined]
@@ -55,6 +57,7 @@ class Attributes(Machine):
     """The part of the tracer that reads and writes attributes."""
 
     world: World
+    recorder: Any
 
     def type_of(self, obj: Any) -> type:
         """type(obj) as the program sees it: a fake tensor has the type of the tensor that it stands for."""
@@ -62,7 +65,7 @@ class Attributes(Machine):
             real = self.world.real(obj)
             if real is not obj:
                 return type(real)
-            if is_handle(obj):
+            if is_handle(obj) or is_wrapper(obj):
                 return type(obj)
             return torch.nn.Parameter if builtins.isinstance(obj, torch.nn.Parameter) else torch.Tensor
         if isinstance(obj, torch.SymInt):
@@ -75,9 +78,12 @@ class Attributes(Machine):
 
     def read_attribute(self, obj: Any, name: str) -> Any:
         if isinstance(obj, torch.Tensor):
-            if not is_handle(obj):
+            if is_wrapper(obj):
+                known = wrapper_attribute(self, obj, name)
+            elif is_handle(obj):
+                known = handle_attribute(self, obj, name)
+            else:
                 return tensor_attribute(self, obj, name)
-            known = handle_attribute(self, obj, name)
             return super().read_attribute(obj, name) if known is NULL else known
         if isinstance(obj, SHARED):
             return self._shared_attribute(obj, name)
@@ -370,8 +376,8 @@ class Attributes(Machine):
         self._refuse_shared(obj, name)
         if not isinstance(obj, torch.Tensor):
             return super().write_generic(obj, name, *value)
-        if is_handle(obj):
-            if defines(torch.Tensor, name):
+        if is_handle(obj) or is_wrapper(obj):
+            if defines(torch.Tensor, name) or is_wrapper(obj):
                 raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)

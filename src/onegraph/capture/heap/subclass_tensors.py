@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.private import is_torch_function_enabled, make_subclass
 from onegraph.torchlib.state import untraced
+from onegraph.torchlib.wrappers import Wrapping, is_wrapper_class
 
 #: A class that overrides this does as it likes with operators.
 NO_DISPATCH = torch.Tensor.__torch_dispatch__
@@ -41,6 +43,20 @@ def as_tensor_of(tensor: torch.Tensor, cls: type) -> torch.Tensor:
     """The elements of a plain tensor as a tensor of a class; its constructor does not run."""
     with untraced():
         return torch.Tensor.as_subclass(tensor, cls)
+
+
+class WrappedAlike(Predicate):
+    """A wrapper is made as it was, of whatever parts."""
+
+    def __init__(self, wrapping: Wrapping) -> None:
+        self.wrapping = wrapping
+
+    def __call__(self, value: Any) -> bool:
+        with untraced():
+            return self.wrapping.fits(value)
+
+    def text(self, *what: str) -> str:
+        return f"{what[0]} is a {self.wrapping.cls.__qualname__} of the same layout and context"
 
 
 class Handles:
@@ -103,9 +119,15 @@ class Handles:
 
 def asks_classes(kinds: Iterable[type]) -> bool:
     """Whether torch asks these classes of arguments of a function. (Of attributes it names the class in any case.)"""
-    return is_torch_function_enabled() and any(kind is not FakeTensor and kind not in PLAIN_TENSORS for kind in kinds)
+    return is_torch_function_enabled() and any(map(is_asked, kinds))
+
+
+def is_asked(kind: type) -> bool:
+    """Whether functions of a class are interpreted. Those of wrappers are run as they are, on wrappers of fakes."""
+    return kind is not FakeTensor and kind not in PLAIN_TENSORS and not is_wrapper_class(kind)
 
 
 def is_handle(value: Any) -> bool:
     """Whether a tensor of a trace is a handle."""
-    return not isinstance(value, FakeTensor) and type(value) not in PLAIN_TENSORS
+    kind: Any = type(value)
+    return not issubclass(kind, FakeTensor) and kind not in PLAIN_TENSORS and not is_wrapper_class(kind)

@@ -11,6 +11,7 @@ import torch
 from onegraph.capture.breaks import TENSOR_ATTRIBUTE, TENSOR_HISTORY, TENSOR_MEMORY, TENSOR_SUBCLASS, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.guards.source import Attr, DictOf, Item
+from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import defined, defines, is_data_descriptor, isinstance
 from onegraph.torchlib.private import DisableTorchFunction
 
@@ -19,6 +20,7 @@ class Asked(Protocol):
     """What is asked of the tracer."""
 
     world: Any
+    recorder: Any
     type_lookup: Any
 
     def type_of(self, obj: Any) -> type: ...
@@ -43,6 +45,30 @@ def handle_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
         if defines(type(obj), name):
             return getattr(obj, name)
     return NULL
+
+
+def wrapper_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
+    """An attribute of a wrapper: a part, what torch has defined, or what it was given by the program.
+
+    NULL of what the class has beside it, which is read as that of any other object.
+    """
+    if name in HIDDEN_OF_HANDLES or name == "__dict__":
+        raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+    if name in SPECIAL_OF_TENSORS:
+        return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
+    if name == "__class__":
+        return type(obj)
+    own = vars(obj)
+    if isinstance(own.get(name), torch.Tensor):
+        return tracer.recorder.part(obj, name)
+    if defines(type(obj), name):
+        return getattr(obj, name) if defined(type(obj), name) is defined(torch.Tensor, name) else NULL
+    real = tracer.world.real(obj)
+    if real is not obj and name in vars(real):
+        return tracer.world.admit(vars(real)[name], Item(DictOf(tracer.world.origin[id(obj)]), name))
+    if name in own and not holds(own[name], lambda each: isinstance(each, torch.Tensor)):
+        return own[name]
+    raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
 
 
 def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:

@@ -48,12 +48,13 @@ from onegraph.capture.heap.type_rules import rule_of
 from onegraph.capture.heap.world import World
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.interp.tracebacks import pass_through, stand_ins
-from onegraph.capture.pyobject.contents import DELETED, UNFILLED
+from onegraph.capture.pyobject.contents import DELETED, UNFILLED, holds
 from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
 from onegraph.capture.residual.iterators import write_draws
+from onegraph.torchlib.wrappers import is_wrapper
 
 
 class Rebuild:
@@ -249,6 +250,8 @@ class Rebuild:
             return self.source(origin)
         if (elements := self.recorder.handles.plain_of(value)) is not None:
             return self._of_subclass(value, elements)
+        if is_wrapper(value):
+            return self._wrapper(value)
         node = self.recorder.nodes.get(id(value))
         if node is None:
             raise GraphBreak(CANNOT_REBUILD, what="tensor that was not made by a recorded operator")
@@ -270,6 +273,16 @@ class Rebuild:
         self.remember(handle, name)
         for attribute, held in vars(handle).items():
             self.lines.append(f"{self.instance_dict(name, cls)}[{attribute!r}] = {self.value(held)}")
+        return name
+
+    def _wrapper(self, wrapper: torch.Tensor) -> str:
+        """A tensor that holds others, which the graph gives."""
+        wrapping, parts = self.recorder.unwrapped(wrapper)
+        known = (*wrapping.size, *wrapping.stride, wrapping.context)
+        if holds(known, lambda each: isinstance(each, torch.Tensor | torch.SymInt)):
+            raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} of a size that changes")
+        name = self.assign(f"{self.const(wrapping)}({self.values(parts)})")
+        self.remember(wrapper, name)
         return name
 
     def number(self, node: torch.fx.Node) -> str:

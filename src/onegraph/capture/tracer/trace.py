@@ -27,10 +27,10 @@ from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.recompiling import value_at
-from onegraph.capture.guards.source import Arg, Const, FreeCell, Source, Through, placeholder_name
+from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Source, Through, placeholder_name
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.fingerprints import Fingerprints
-from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, as_plain, is_transparent
+from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.numpy import arrays, scalars
 from onegraph.capture.policy.python import (
@@ -90,7 +90,8 @@ from onegraph.torchlib.private import (
     without_transforms,
 )
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
-from onegraph.torchlib.state import GlobalState, surely
+from onegraph.torchlib.state import GlobalState, surely, untraced
+from onegraph.torchlib.wrappers import Wrapping, is_wrapper_class
 
 POLICIES = (
     arrays,
@@ -334,6 +335,8 @@ class Trace:
 
     def _admit_subclass(self, real: torch.Tensor, source: Source, guarded: bool) -> torch.Tensor:
         """A handle for the plain tensor with its elements, which is an input of the graph."""
+        if is_wrapper_class(type(real)):
+            return self._admit_wrapper(real, source, guarded)
         if not is_transparent(type(real)):
             raise GraphBreak(TENSOR_SUBCLASS, name=type(real).__qualname__)
         elements = self.world.admit(self.world.keep(as_plain(real)), Through(source, as_plain), guarded)
@@ -343,6 +346,20 @@ class Trace:
         self.world.adopt(real, handle, source)
         self.world.attributes_record(handle, real, source, guarded)
         return handle
+
+    def _admit_wrapper(self, real: torch.Tensor, source: Source, guarded: bool) -> torch.Tensor:
+        """A wrapper of fakes: the parts of the real one are inputs of the graph."""
+        with untraced():
+            wrapping = Wrapping.of(real)
+            parts = self.world.keep(wrapping.parts_of(real))
+        if guarded:
+            self.world.guard(source, "type", type(real))
+            self.world.guard(source, "check", WrappedAlike(wrapping))
+        place = Through(source, wrapping.parts_of)
+        fakes = tuple(self.world.admit(part, Item(place, index), guarded) for index, part in enumerate(parts))
+        made = self.recorder.wrapped(wrapping, fakes)
+        self.world.adopt(real, made, source)
+        return made
 
     def _lift(self, real: torch.Tensor) -> Any:
         """A real tensor inside of native code: a constant of a library."""
