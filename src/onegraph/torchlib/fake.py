@@ -61,6 +61,7 @@ from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Condition, NumbersWanted, Sizes
 from onegraph.torchlib.side_effects import SideEffects
 from onegraph.torchlib.strides import extent_of, symbolic_strides
+from onegraph.torchlib.wrappers import ragged_size
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "DynamicOutputShapeException", "FakeMode", "FakeTensor",
@@ -110,6 +111,10 @@ class FakeMode(FakeTensorMode):
         self._known: dict[Key, Result] = {}
         self._states: dict[torch.device, dict[str, Any]] = {}
         self.gives_numbers = True
+
+    def create_symbolic_nested_int(self, *, nt_tensor_id: int | None = None) -> torch.SymInt:
+        """The length of sequences that only a fake of offsets knows: equal to itself alone."""
+        return ragged_size()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

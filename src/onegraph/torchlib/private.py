@@ -188,6 +188,13 @@ has_names: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "has_names", l
 is_alias_of = _C._is_alias_of  # type: ignore[attr-defined]
 make_subclass = torch.Tensor._make_subclass
 is_functional_tensor = torch._is_functional_tensor
+
+
+def nested_int_node() -> Any:
+    """The class of a ragged size's node, imported where a program has nested tensors."""
+    return pkgutil.resolve_name("torch.nested._internal.nested_int.NestedIntNode")
+
+
 set_conj = _C._set_conj
 set_neg = _C._set_neg
 set_throw_on_mutable_data_ptr = _C._set_throw_on_mutable_data_ptr

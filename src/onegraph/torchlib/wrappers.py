@@ -8,12 +8,15 @@ Source: torch.utils._python_dispatch, "traceable wrapper subclass".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from onegraph.torchlib import private
 
 
 def is_wrapper_class(cls: type) -> bool:
@@ -31,12 +34,14 @@ class Wrapping:
 
     Fields:
         names: the attributes that hold the parts.
+        others: the attributes, and their values, that the class counts among the parts and are no tensors.
         context: what the class needs beside them.
         carries: whether gradients are recorded for it.
     """
 
     cls: type
     names: tuple[str, ...]
+    others: tuple[tuple[str, Any], ...]
     context: Any
     size: tuple[Any, ...]
     stride: tuple[Any, ...]
@@ -44,15 +49,24 @@ class Wrapping:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Wrapping:
-        names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+        names, others, context = flattened(tensor)
         size, stride = tuple(tensor.shape), tuple(tensor.stride())
-        return cls(type(tensor), tuple(names), context, size, stride, tensor.requires_grad)
+        return cls(type(tensor), names, others, context, size, stride, tensor.requires_grad)
 
     def fits(self, tensor: Tensor) -> bool:
         """Whether a tensor of the class is made in this way, of whatever parts."""
-        names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-        layout = (tuple(names), tuple(tensor.shape), tuple(tensor.stride()), tensor.requires_grad)
-        return layout == (self.names, self.size, self.stride, self.carries) and bool(context == self.context)
+        layout = measured(tensor.shape), measured(tensor.stride()), tensor.requires_grad
+        expected = measured(self.size), measured(self.stride), self.carries
+        return layout == expected and self.is_context_of(tensor)
+
+    @property
+    def is_of_known_size(self) -> bool:
+        """Whether the layout can be written down: its numbers are known, or ragged, which the parts say."""
+        return not any(isinstance(size, torch.SymInt) for size in (*measured(self.size), *measured(self.stride)))
+
+    def is_context_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor of the class has such parts, and the same beside them."""
+        return bool(flattened(tensor) == (self.names, self.others, self.context))
 
     @property
     def __name__(self) -> str:
@@ -60,7 +74,7 @@ class Wrapping:
 
     def made(self, parts: Sequence[Tensor]) -> Tensor:
         """A wrapper of these parts, of which autograd knows nothing."""
-        held = dict(zip(self.names, parts, strict=True))
+        held = {**dict(zip(self.names, parts, strict=True)), **dict(self.others)}
         made: Tensor = self.cls.__tensor_unflatten__(held, self.context, self.size, self.stride)  # type: ignore[attr-defined]
         return made
 
@@ -86,8 +100,7 @@ class Wrapping:
         """A gradient of a wrapper, as those of what `parts_of` gives."""
         if type(gradient) is not self.cls:
             return (gradient, *[None] * len(self.names))
-        names, context = gradient.__tensor_flatten__()  # type: ignore[attr-defined]
-        if tuple(names) != self.names or context != self.context:
+        if not self.is_context_of(gradient):
             raise RuntimeError(
                 f"the gradient of a {self.cls.__qualname__} is one of other parts or another context: call what "
                 "computes with it in onegraph.disable"
@@ -100,6 +113,29 @@ class Wrapping:
         if all(part is None for part in parts):
             return whole
         return self.made([part for part in parts if part is not None])
+
+
+def ragged_size() -> torch.SymInt:
+    """The length of several sequences, of which nothing is known, and which no other nested tensor has."""
+    node = private.nested_int_node()
+    return torch.SymInt(node(next(_RAGGED), 1))
+
+
+#: Torch counts those of real tensors from 0.
+_RAGGED = itertools.count(1 << 40)
+
+
+def measured(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Sizes or strides with None for those that depend on how long each of several sequences is."""
+    return tuple(None if isinstance(n, torch.SymInt) and n.node.is_nested_int() else n for n in sizes)
+
+
+def flattened(tensor: Tensor) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...], Any]:
+    """The names of a wrapper's parts, what else it counts among them, and its context."""
+    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    held = [(name, getattr(tensor, name)) for name in names]
+    parts = tuple(name for name, value in held if isinstance(value, Tensor))
+    return parts, tuple(item for item in held if not isinstance(item[1], Tensor)), context
 
 
 class _Wrap(torch.autograd.Function):

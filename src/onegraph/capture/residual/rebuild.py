@@ -24,6 +24,7 @@ from typing import Any, assert_never
 
 import torch
 
+from onegraph import _C
 from onegraph.base.gone import when_gone
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
@@ -278,10 +279,9 @@ class Rebuild:
     def _wrapper(self, wrapper: torch.Tensor) -> str:
         """A tensor that holds others, which the graph gives."""
         wrapping, parts = self.recorder.unwrapped(wrapper)
-        known = (*wrapping.size, *wrapping.stride, wrapping.context)
-        if holds(known, lambda each: isinstance(each, torch.Tensor | torch.SymInt)):
+        if not wrapping.is_of_known_size or holds(wrapping.context, lambda each: isinstance(each, torch.Tensor)):
             raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} of a size that changes")
-        name = self.assign(f"{self.const(wrapping)}({self.values(parts)})")
+        name = self.assign(f"{self.const(_C.disabled(wrapping))}({self.values(parts)})")
         self.remember(wrapper, name)
         return name
 

@@ -60,7 +60,7 @@ from onegraph.capture.policy.numpy.arrays import FUNCTIONS_OF_ARRAYS, call_unkno
 from onegraph.capture.policy.python.classes import AbstractAnswers
 from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.policy.torch.module import NoGlobalHooks
-from onegraph.capture.policy.torch.overrides import overridden, taken_over
+from onegraph.capture.policy.torch.overrides import made_wrapper, overridden, taken_over
 from onegraph.capture.pyobject.contents import ATOMS, members_of
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, plain
 from onegraph.capture.pyobject.layout import behind_proxy, native_method
@@ -76,6 +76,7 @@ from onegraph.capture.tracer.foreign import SETTINGS, foreign_class_mark, foreig
 from onegraph.capture.tracer.frames import Frames
 from onegraph.capture.tracer.reentry import Reentry
 from onegraph.torchlib.arrays.array import Array
+from onegraph.torchlib.wrappers import is_wrapper_class
 
 T = TypeVar("T")
 
@@ -260,6 +261,8 @@ class Tracer(Frames, Containers):
                 named = {**KEYWORDS_OF(function), **kwargs}
                 return self.call(FUNC_OF(function), (*ARGS_OF(function), *args), named, rest)
             case type():
+                if is_wrapper_class(function):
+                    return made_wrapper(self, function, args, kwargs)
                 self._refuse_making(function)
                 return self.call_type(function, args, kwargs, rest)
         if isinstance(function, NATIVE_FUNCTIONS):

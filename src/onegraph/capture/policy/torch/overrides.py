@@ -20,7 +20,12 @@ from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.native_calls import NATIVE_FUNCTIONS, is_torch
 from onegraph.capture.heap.subclass_tensors import is_transparent
 from onegraph.capture.pyobject.exact_types import isinstance, plain
-from onegraph.torchlib.private import DisableTorchFunctionSubclass, FakeTensor, is_torch_function_enabled
+from onegraph.torchlib.private import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    FakeTensor,
+    is_torch_function_enabled,
+)
 
 _alias = torch.ops.aten.alias.default
 
@@ -113,6 +118,15 @@ def as_subclass(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     """Another tensor with the same elements. It is a view, through which gradients are recorded."""
     tensor, cls = (*args, *kwargs.values())
     return of_class(tracer, tensor, cls)
+
+
+def made_wrapper(tracer: Tracing, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """A wrapper that the program makes of tensors: its class runs as it is, as for all that it computes."""
+    args, kwargs = tracer.recorder.as_traced(args), tracer.recorder.as_traced(kwargs)
+    with DisableTorchFunction():
+        made: torch.Tensor = cls(*args, **kwargs)
+    tracer.recorder.record(cls, args, kwargs, made)
+    return made
 
 
 def of_class(tracer: Tracing, tensor: torch.Tensor, cls: Any) -> torch.Tensor:
