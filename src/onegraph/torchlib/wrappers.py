@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ def is_wrapper(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wrapping:
-    """How a wrapper is made of its parts: what `__tensor_flatten__` says of one, and its layout.
+    """How a wrapper is made of its parts: what `__tensor_flatten__` says of one without history, and its layout.
 
     Fields:
         names: the attributes that hold the parts.
@@ -53,24 +53,26 @@ class Wrapping:
         size, stride = tuple(tensor.shape), tuple(tensor.stride())
         return cls(type(tensor), names, others, context, size, stride, tensor.requires_grad)
 
-    def fits(self, tensor: Tensor) -> bool:
-        """Whether a tensor of the class is made in this way, of whatever parts."""
-        layout = measured(tensor.shape), measured(tensor.stride()), tensor.requires_grad
-        expected = measured(self.size), measured(self.stride), self.carries
-        return layout == expected and self.is_context_of(tensor)
-
-    @property
-    def is_of_known_size(self) -> bool:
-        """Whether the layout can be written down: its numbers are known, or ragged, which the parts say."""
-        return not any(isinstance(size, torch.SymInt) for size in (*measured(self.size), *measured(self.stride)))
-
-    def is_context_of(self, tensor: Tensor) -> bool:
-        """Whether a tensor of the class has such parts, and the same beside them."""
-        return bool(flattened(tensor) == (self.names, self.others, self.context))
-
     @property
     def __name__(self) -> str:
         return self.cls.__name__
+
+    @property
+    def measures(self) -> tuple[Any, ...]:
+        """Sizes and strides, with None for those that depend on how long each of several sequences is."""
+        return measured((*self.size, *self.stride))
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Whether a tensor of the class is made in this way, of whatever parts."""
+        layout = measured((*tensor.shape, *tensor.stride())), tensor.requires_grad
+        names, others, context = flattened(tensor)
+        return layout == (self.measures, self.carries) and names == self.names and self.is_beside(others, context)
+
+    def is_beside(self, others: Any, context: Any) -> bool:
+        """Whether a wrapper of the class has the same beside its parts."""
+        return bool(others == self.others and context == self.context)
+
+    # ---- wrapping ----------------------------------------------------------------------------------------------------
 
     def made(self, parts: Sequence[Tensor]) -> Tensor:
         """A wrapper of these parts, of which autograd knows nothing."""
@@ -79,7 +81,7 @@ class Wrapping:
         return made
 
     def __call__(self, *parts: Tensor) -> Tensor:
-        """A wrapper of the parts that `parts_of` has given; gradients are recorded through it."""
+        """A wrapper of the parts that `parts_of` or `taken` has given; gradients are recorded through it."""
         if not self.carries:
             return self.made(parts)
         wrapper: Tensor = _Wrap.apply(self, *parts)  # type: ignore[no-untyped-call]
@@ -88,54 +90,58 @@ class Wrapping:
     def parts_of(self, wrapper: Tensor) -> tuple[Tensor, ...]:
         """The parts of a wrapper like this one.
 
-        Where gradients are recorded, one more stands in front: a tensor of the wrapper's size without memory of its
-        own. A gradient that is no wrapper of this class is that one's, and others are those of the parts.
+        Where gradients are recorded, one more stands in front: a tensor of the wrapper's size that nobody reads. A
+        gradient that is no wrapper of this class is that one's, and others are those of the parts.
         """
         if not self.carries:
             return tuple(getattr(wrapper, name) for name in self.names)
-        parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper)  # type: ignore[no-untyped-call]
+        parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, False)  # type: ignore[no-untyped-call]
         return parts
 
+    def taken(self, wrapper: Tensor) -> tuple[Tensor, ...]:
+        """The same of a result of a graph. Parts for which gradients are recorded are tensors of their own."""
+        if not self.carries:
+            return self.parts_of(wrapper)
+        parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, True)  # type: ignore[no-untyped-call]
+        return parts
+
+    # ---- gradients ---------------------------------------------------------------------------------------------------
+
     def gradients_of(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """A gradient of a wrapper, as those of what `parts_of` gives."""
+        """A gradient of a wrapper, as those of what `parts_of` gives.
+
+        Raises:
+            RuntimeError: it is a wrapper of the class that has something else beside its parts.
+        """
         if type(gradient) is not self.cls:
             return (gradient, *[None] * len(self.names))
-        if not self.is_context_of(gradient):
+        names, others, context = flattened(gradient)
+        found = [getattr(gradient, name) if name in names else None for name in self.names]
+        if not self.is_beside(others, context) or not any(part is not None and is_float(part) for part in found):
             raise RuntimeError(
-                f"the gradient of a {self.cls.__qualname__} is one of other parts or another context: call what "
-                "computes with it in onegraph.disable"
+                f"the gradient of a {self.cls.__qualname__} has another context than the tensor: call what computes "
+                "with it in a function that onegraph.disable marks"
             )
-        return (None, *(getattr(gradient, name) for name in self.names))
+        return (None, *(part if part is not None and is_float(part) else None for part in found))
 
-    def gradient_of(self, gradients: Sequence[Tensor | None]) -> Tensor | None:
-        """The gradient of a wrapper, of those of what `parts_of` has given."""
+    def gradient_of(self, gradients: Sequence[Tensor | None], held: Sequence[Tensor]) -> Tensor | None:
+        """The gradient of a wrapper that holds these parts, of those of what `parts_of` has given."""
         whole, *parts = gradients
         if all(part is None for part in parts):
             return whole
-        return self.made([part for part in parts if part is not None])
+        filled = [part if part is not None else without_gradient(of) for part, of in zip(parts, held, strict=True)]
+        made = self.made(filled)
+        return made if whole is None else made + whole
 
 
-def ragged_size() -> torch.SymInt:
-    """The length of several sequences, of which nothing is known, and which no other nested tensor has."""
-    node = private.nested_int_node()
-    return torch.SymInt(node(next(_RAGGED), 1))
+def is_float(part: Tensor) -> bool:
+    """Whether gradients are computed for a part."""
+    return part.is_floating_point() or part.is_complex()
 
 
-#: Torch counts those of real tensors from 0.
-_RAGGED = itertools.count(1 << 40)
-
-
-def measured(sizes: Sequence[Any]) -> tuple[Any, ...]:
-    """Sizes or strides with None for those that depend on how long each of several sequences is."""
-    return tuple(None if isinstance(n, torch.SymInt) and n.node.is_nested_int() else n for n in sizes)
-
-
-def flattened(tensor: Tensor) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...], Any]:
-    """The names of a wrapper's parts, what else it counts among them, and its context."""
-    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-    held = [(name, getattr(tensor, name)) for name in names]
-    parts = tuple(name for name, value in held if isinstance(value, Tensor))
-    return parts, tuple(item for item in held if not isinstance(item[1], Tensor)), context
+def without_gradient(part: Tensor) -> Tensor:
+    """What the gradient of a wrapper has in the place of a part that has none."""
+    return torch.zeros_like(part) if is_float(part) else part
 
 
 class _Wrap(torch.autograd.Function):
@@ -154,14 +160,49 @@ class _Wrap(torch.autograd.Function):
 
 class _Unwrap(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, wrapping: Wrapping, wrapper: Tensor) -> Any:
-        ctx.wrapping = wrapping
+    def forward(ctx: Any, wrapping: Wrapping, wrapper: Tensor, is_result: bool) -> Any:
+        # Ragged sizes are equal to themselves alone, and others each time that a graph is run on fakes.
+        ctx.wrapping = replace(wrapping, size=tuple(wrapper.shape), stride=tuple(wrapper.stride()))
         ctx.set_materialize_grads(False)
-        parts = [getattr(wrapper, name).detach() for name in wrapping.names]
-        carrier = parts[0].new_empty(()).to(wrapper.dtype).expand(wrapping.size)
-        ctx.mark_non_differentiable(*(p for p in parts if not (p.is_floating_point() or p.is_complex())))
+        ctx.held = [getattr(wrapper, name) for name in wrapping.names]
+        parts = [part.clone() if is_result and is_float(part) else part.detach() for part in ctx.held]
+        size = () if None in wrapping.measures else wrapping.size
+        carrier = parts[0].new_empty(size if is_result else (), dtype=wrapper.dtype)
+        carrier = carrier if is_result else carrier.expand(size)
+        ctx.mark_non_differentiable(*(part for part in parts if not is_float(part)))
         return (carrier, *parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return None, ctx.wrapping.gradient_of(gradients)
+        return None, ctx.wrapping.gradient_of(gradients, ctx.held), None
+
+
+# ---- layouts -----------------------------------------------------------------------------------------------------
+
+
+def ragged_size() -> torch.SymInt:
+    """The length of several sequences, of which nothing is known, and which no other nested tensor has."""
+    node = private.nested_int_node()
+    return torch.SymInt(node(next(_RAGGED), 1))
+
+
+#: Torch counts those of real tensors from 0.
+_RAGGED = itertools.count(1 << 40)
+
+
+def is_ragged(size: Any) -> bool:
+    """Whether a size is that of each of several sequences, which no number says."""
+    return isinstance(size, torch.SymInt) and size.node.is_nested_int()
+
+
+def measured(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(None if is_ragged(size) else size for size in sizes)
+
+
+def flattened(tensor: Tensor) -> tuple[tuple[str, ...], tuple[tuple[str, Any], ...], Any]:
+    """The names of a wrapper's parts, what else it counts among them, and its context."""
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
+    held = [(name, getattr(tensor, name)) for name in names]
+    parts = tuple(name for name, value in held if isinstance(value, Tensor))
+    return parts, tuple(item for item in held if not isinstance(item[1], Tensor)), context

@@ -18,8 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
-from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import (
+    CANNOT_REBUILD,
     GENERATOR_ARGUMENT,
     OPERATOR_WARNING,
     SHARED_HISTORY,
@@ -27,6 +27,7 @@ from onegraph.capture.breaks import (
     UNTRACEABLE_OPERATOR,
     GraphBreak,
 )
+from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks.operator_reasons import (
     contains_tensor,
     depends_on_place,
@@ -57,7 +58,7 @@ from onegraph.torchlib.private import (
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
-from onegraph.torchlib.wrappers import Wrapping
+from onegraph.torchlib.wrappers import Wrapping, is_float
 
 
 @dataclass(slots=True, eq=False)
@@ -371,8 +372,13 @@ class Recorder(TorchFunctionMode):
         """The parts of a wrapper, and how it is made of them."""
         with DisableTorchFunction():
             wrapping = Wrapping.of(wrapper)
-            parts = wrapping.parts_of(wrapper)
-        self.record(wrapping.parts_of, (wrapper,), {}, parts)
+            held = [getattr(wrapper, name) for name in wrapping.names]
+            if wrapping.carries and (
+                wrapper._is_view() or any(is_float(part) and self.inputs_in(part) for part in held)
+            ):
+                raise GraphBreak(CANNOT_REBUILD, what=f"view that is a {wrapping.cls.__qualname__} with gradients")
+            parts = wrapping.taken(wrapper)
+        self.record(wrapping.taken, (wrapper,), {}, parts)
         return wrapping, parts
 
     def part(self, wrapper: torch.Tensor, name: str) -> Any:

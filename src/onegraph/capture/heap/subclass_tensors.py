@@ -15,7 +15,7 @@ from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib.fake import FakeMode, FakeTensor
 from onegraph.torchlib.private import is_torch_function_enabled, make_subclass
-from onegraph.torchlib.state import untraced
+from onegraph.torchlib.state import tracing_suspended, untraced
 from onegraph.torchlib.wrappers import Wrapping, is_wrapper_class
 
 #: A class that overrides this does as it likes with operators.
@@ -52,7 +52,7 @@ class WrappedAlike(Predicate):
         self.wrapping = wrapping
 
     def __call__(self, value: Any) -> bool:
-        with untraced():
+        with tracing_suspended():
             return self.wrapping.fits(value)
 
     def text(self, *what: str) -> str:

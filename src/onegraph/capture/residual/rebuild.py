@@ -279,7 +279,8 @@ class Rebuild:
     def _wrapper(self, wrapper: torch.Tensor) -> str:
         """A tensor that holds others, which the graph gives."""
         wrapping, parts = self.recorder.unwrapped(wrapper)
-        if not wrapping.is_of_known_size or holds(wrapping.context, lambda each: isinstance(each, torch.Tensor)):
+        symbols = any(isinstance(size, torch.SymInt) for size in wrapping.measures)
+        if symbols or holds(wrapping.context, lambda each: isinstance(each, torch.Tensor)):
             raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} of a size that changes")
         name = self.assign(f"{self.const(_C.disabled(wrapping))}({self.values(parts)})")
         self.remember(wrapper, name)

@@ -22,6 +22,7 @@ from onegraph.capture.pyobject.native_members import ARGUMENTS_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.resume.instruction_rest import taken_by
 from onegraph.torchlib.private import DisableTorchFunction
+from onegraph.torchlib.wrappers import is_ragged
 
 _MANY = 5
 _LONG = 40
@@ -136,7 +137,7 @@ def shown(value: Any, type_of: TypeOf) -> str:
 
 def of_data(size: Any) -> bool:
     """Whether only the data say what the size is."""
-    return isinstance(size, torch.SymInt) and size.node.sizes.data.are_in(size.node.value)
+    return isinstance(size, torch.SymInt) and not is_ragged(size) and size.node.sizes.data.are_in(size.node.value)
 
 
 def shown_tensor(value: torch.Tensor) -> str:

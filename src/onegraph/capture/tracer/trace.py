@@ -90,7 +90,7 @@ from onegraph.torchlib.private import (
     without_transforms,
 )
 from onegraph.torchlib.shapes import LARGEST, Computed, Float
-from onegraph.torchlib.state import GlobalState, surely, untraced
+from onegraph.torchlib.state import GlobalState, surely, tracing_suspended
 from onegraph.torchlib.wrappers import Wrapping, is_wrapper_class
 
 POLICIES = (
@@ -349,7 +349,7 @@ class Trace:
 
     def _admit_wrapper(self, real: torch.Tensor, source: Source, guarded: bool) -> torch.Tensor:
         """A wrapper of fakes: the parts of the real one are inputs of the graph."""
-        with untraced():
+        with tracing_suspended():
             wrapping = Wrapping.of(real)
             parts = self.world.keep(wrapping.parts_of(real))
         if guarded:
