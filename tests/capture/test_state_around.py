@@ -228,6 +228,7 @@ CHANGES = [
     Change("filters of warnings", lambda: warnings.catch_warnings(action="error"), warned),
     Change("standard output", lambda: contextlib.redirect_stdout(io.StringIO()), printed),
     Change("hooks for saved tensors", lambda: torch.autograd.graph.save_on_cpu(), lambda x: sine(x.requires_grad_())),
+    Change("operators in the place of others", torch._C._AutoDispatchBelowAutograd, sine),
     Change("anomaly mode", lambda: torch.autograd.set_detect_anomaly(True), squared),
     Change("precision of products", lambda: setting(torch.set_float32_matmul_precision, "medium", "highest"), product),
     Change("precision of products", lambda: torch.backends.mkldnn.flags(enabled=False), product),

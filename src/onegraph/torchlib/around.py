@@ -74,6 +74,13 @@ STATES: tuple[State, ...] = (
         is_there=has_dispatch_modes,
     ),
     State(
+        "operators in the place of others",
+        ("__torch_dispatch__",),
+        EAGER,
+        "autograd has done its part, and does not look at what a class computes there",
+        is_there=private.is_below_autograd,
+    ),
+    State(
         "tracing by TorchScript",
         ("torch.jit.trace",),
         EAGER,

@@ -170,6 +170,13 @@ has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
 has_torch_function_variadic = _C._has_torch_function_variadic
 is_jit_tracing = _C._is_tracing
+
+
+def is_below_autograd() -> bool:
+    """Whether operators that run now are called by another one, of which autograd has done its part."""
+    return _C._dispatch_tls_is_dispatch_key_excluded(DispatchKey.AutogradFunctionality)
+
+
 is_torch_function_enabled = _C._is_torch_function_enabled
 #: While it is entered, composite operators that torch has in Python, too, run there. None: native ones take symbols.
 python_composites = _C._EnablePythonDispatcher if torch.__version__ < (2, 12) else None  # type: ignore[operator]

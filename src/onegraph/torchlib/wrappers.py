@@ -135,8 +135,8 @@ class Wrapping:
 
 
 def is_float(part: Tensor) -> bool:
-    """Whether gradients are computed for a part."""
-    return part.is_floating_point() or part.is_complex()
+    """Whether gradients are computed for a part. One without elements may stand for a number, which is its size."""
+    return (part.is_floating_point() or part.is_complex()) and 0 not in list(part.shape)
 
 
 def without_gradient(part: Tensor) -> Tensor:

@@ -153,6 +153,58 @@ def gradient_outside(graph, x):
     return graph(lambda x: x + 1)(x)
 
 
+class Doubled(torch.Tensor):
+    """A tensor that holds another one, of which it shows the double."""
+
+    @staticmethod
+    def __new__(cls, half):
+        return torch.Tensor._make_wrapper_subclass(cls, half.shape, dtype=half.dtype)
+
+    def __init__(self, half):
+        self.half = half
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        plain = [value.half * 2 if isinstance(value, Doubled) else value for value in args]
+        return function(*plain, **(kwargs or {}))
+
+
+class Described(Doubled):
+    """One that says what it is made of."""
+
+    def __tensor_flatten__(self):
+        return ["half"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts, context, size, stride):
+        return Described(parts["half"])
+
+
+def doubled():
+    return (Doubled(torch.linspace(0.5, 2.0, 4)),)
+
+
+@breaks(b.TENSOR_SUBCLASS, doubled, uses=(Doubled,))
+def of_subclass(x):
+    return x + 1
+
+
+@of_subclass.fixed("give the class __tensor_flatten__", uses=(Described,))
+def of_described(graph, x):
+    return graph(lambda x: x + 1)(Described(x.half))
+
+
+@breaks(b.SUBCLASS_MADE, uses=(Doubled,))
+def subclass_made(x):
+    return Doubled(x) + 1
+
+
+@subclass_made.fixed("make it outside")
+def subclass_made_outside(graph, x):
+    y = Doubled(x) + 1
+    return graph(lambda y: y * 1)(y)
+
+
 class Tagged(torch.Tensor):
     """A subclass without behaviour of its own."""
 
@@ -161,24 +213,15 @@ def tagged():
     return (torch.linspace(0.5, 2.0, 4).as_subclass(Tagged),)
 
 
-@breaks(b.TENSOR_SUBCLASS, tagged, uses=(Tagged,))
-def of_subclass(x):
-    return (x + 1).as_subclass(torch.Tensor)
+@breaks(b.SUBCLASS_ATTRIBUTE, tagged, uses=(Tagged,))
+def leafness(x):
+    return (x * (2 if x.is_leaf else 1)).as_subclass(torch.Tensor)
 
 
-@of_subclass.fixed("pass a plain tensor")
-def of_plain(graph, x):
-    return graph(lambda x: x + 1)(x.as_subclass(torch.Tensor))
-
-
-@breaks(b.SUBCLASS_MADE, uses=(Tagged,))
-def subclass_made(x):
-    return (x + 1).as_subclass(Tagged)
-
-
-@subclass_made.fixed("make it outside")
-def subclass_made_outside(graph, x):
-    return graph(lambda x: x + 1)(x).as_subclass(Tagged)
+@leafness.fixed("ask for it")
+def leafness_outside(graph, x):
+    scale = 2 if x.is_leaf else 1
+    return graph(lambda x: (x * scale).as_subclass(torch.Tensor))(x)
 
 
 @breaks(b.PARAMETER_MADE)
@@ -191,32 +234,6 @@ def parameter(x):
 def parameter_outside(graph, x):
     scale = torch.nn.Parameter(torch.ones(4))
     return graph(lambda x, scale: (x * scale).detach())(x, scale)
-
-
-class Wrapped:
-    """Looks like a tensor to torch."""
-
-    def __init__(self, data: torch.Tensor) -> None:
-        self.data = data
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        plain = [value.data if isinstance(value, Wrapped) else value for value in args]
-        return function(*plain, **(kwargs or {}))
-
-
-def wrapped():
-    return torch.linspace(0.5, 2.0, 4), Wrapped(torch.ones(4))
-
-
-@breaks(b.TENSOR_LIKE, wrapped, uses=(Wrapped,))
-def like_a_tensor(x, other):
-    return torch.add(x, other)
-
-
-@like_a_tensor.fixed("hand the operator the tensor")
-def tensor_inside(x, other):
-    return torch.add(x, other.data)
 
 
 def sparse():

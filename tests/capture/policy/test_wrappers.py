@@ -141,6 +141,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
         lambda v, o: torch.nested.nested_tensor_from_jagged(v * 2, o).sin(),
         lambda: (plain(5, 4, grad=True), torch.tensor([0, 2, 5])),
     ),
+    "sequences in a module": (
+        torch.nn.Linear(4, 3),
+        lambda: (jagged(2, 3),),
+    ),
     "padded": (lambda x: x.to_padded_tensor(0.0) + 1, lambda: (jagged(2, 3),)),
 }  # fmt: skip
 
@@ -200,3 +204,62 @@ def test_a_program_is_one_graph_and_equals_eager(name: str, backend: str) -> Non
     if name in BY_OPERATOR:
         return
     assert not [each.event for each in seen if getattr(each.event, "operator", WHOLE[0]) in WHOLE]
+
+
+def test_what_else_is_in_a_wrapper_is_guarded() -> None:
+    compiled = onegraph.compile(lambda x: (x + x.scale).a, fullgraph=True)
+    for scale in (1.0, 2.0, 1.0):
+        x = Pair(torch.ones(2), torch.ones(2), scale=scale)
+        torch.testing.assert_close(compiled(x), torch.full((2,), 1.0 + scale))
+    for shape in ((3,), (2, 2)):
+        x = pair(*shape)
+        torch.testing.assert_close(compiled(x), x.a + 1)
+    torch.testing.assert_close(compiled(Named(torch.ones(2), torch.ones(2))), torch.full((2,), 2.0))
+
+
+class Named(Pair):
+    pass
+
+
+def test_sequences_of_other_lengths() -> None:
+    compiled = onegraph.compile(lambda x: (x * 2).sum(1), fullgraph=True)
+    for lengths in ((2, 3), (1, 3), (3, 7), (5, 5)):
+        x = jagged(*lengths)
+        torch.testing.assert_close(compiled(x), (x * 2).sum(1))
+
+
+def test_sequences_that_have_the_same_lengths_are_told_from_others() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return (x + y).values()
+
+    compiled = onegraph.compile(f)
+    x = jagged(2, 3)
+    torch.testing.assert_close(compiled(x, x * 2), f(x, x * 2))
+    with pytest.raises(RuntimeError):
+        f(x, jagged(2, 3))
+    with pytest.raises(RuntimeError):
+        compiled(x, jagged(2, 3))
+
+
+def test_views_of_one_wrapper_stay_views() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y, y.view(2, 2)
+
+    for grad in (False, True):
+        x = pair(grad=grad)
+        y, view = onegraph.compile(f)(x)
+        with torch.no_grad():
+            y.add_(1)
+        torch.testing.assert_close(view.a.flatten(), y.a)
+
+
+def test_what_breaks_equals_eager() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        onegraph.graph_break()
+        return y + x
+
+    x = pair()
+    result, expected = onegraph.compile(f)(x), f(x)
+    torch.testing.assert_close((result.a, result.b), (expected.a, expected.b))

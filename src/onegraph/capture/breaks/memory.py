@@ -69,13 +69,19 @@ GRAD_WRITE = _define(
 TENSOR_SUBCLASS = _define(
     "tensor-subclass",
     "a tensor of the subclass {name}",
-    "Only plain tensors and parameters are captured: a subclass may do anything in the place of an operator.",
-    "pass a plain tensor: x.as_subclass(torch.Tensor)",
+    "It does as it likes in the place of operators, and does not say what it is made of.",
+    "give the class __tensor_flatten__ and __tensor_unflatten__",
+)
+SUBCLASS_ATTRIBUTE = _define(
+    "tensor-subclass-attribute",
+    "the attribute {name} of a tensor of the subclass {cls}",
+    "The graph has the elements of such a tensor, which have a history of their own.",
+    "ask for it, or set it, outside of the compiled function",
 )
 SUBCLASS_MADE = _define(
     "tensor-subclass-made",
     "{what} makes a tensor of a subclass",
-    "Only plain tensors and parameters are captured: a subclass may do anything in the place of an operator.",
+    "It does as it likes in the place of operators, and does not say what it is made of.",
     "make it outside of the compiled function",
 )
 PARAMETER_MADE = _define(
@@ -83,12 +89,6 @@ PARAMETER_MADE = _define(
     "a parameter is made by {name}",
     "A parameter is known by its identity, and would be another one at each call.",
     "make modules and parameters outside of the compiled function",
-)
-TENSOR_LIKE = _define(
-    "tensor-like-object",
-    "{name} has its own __torch_function__",
-    "The operator would be handed to the object, which may do anything.",
-    "hand the operator the tensor that the object holds",
 )
 TENSOR_LAYOUT = _define(
     "tensor-layout",

@@ -127,6 +127,9 @@ class Recorder(TorchFunctionMode):
         #: The storages in which the program has asked where its tensors are.
         self.placed: set[int] = set()
         self._inputs_on: dict[int, list[GraphInput]] = {}  # by the address of their storage
+        self._unwrapped: set[int] = (
+            set()
+        )  # the storages of parts that results with gradients have been taken apart into
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
@@ -372,11 +375,11 @@ class Recorder(TorchFunctionMode):
         """The parts of a wrapper, and how it is made of them."""
         with DisableTorchFunction():
             wrapping = Wrapping.of(wrapper)
-            held = [getattr(wrapper, name) for name in wrapping.names]
-            if wrapping.carries and (
-                wrapper._is_view() or any(is_float(part) and self.inputs_in(part) for part in held)
-            ):
-                raise GraphBreak(CANNOT_REBUILD, what=f"view that is a {wrapping.cls.__qualname__} with gradients")
+            held = [getattr(wrapper, name) for name in wrapping.names if wrapping.carries]
+            shared = {storage_of(part) for part in held if is_float(part)}
+            if shared & (self._inputs_on.keys() | self._unwrapped):
+                raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} with gradients that is a view")
+            self._unwrapped |= shared
             parts = wrapping.taken(wrapper)
         self.record(wrapping.taken, (wrapper,), {}, parts)
         return wrapping, parts

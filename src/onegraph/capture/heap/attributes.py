@@ -14,7 +14,7 @@ from onegraph.capture.breaks import (
     CLASS_WRITE,
     GRAD_WRITE,
     OBSERVABLE_WRITE,
-    TENSOR_SUBCLASS,
+    SUBCLASS_ATTRIBUTE,
     GraphBreak,
 )
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
@@ -378,7 +378,7 @@ class Attributes(Machine):
             return super().write_generic(obj, name, *value)
         if is_handle(obj) or is_wrapper(obj):
             if defines(torch.Tensor, name) or is_wrapper(obj):
-                raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+                raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
             return super().write_generic(obj, name, *value)
         cls = self.type_of(obj)
         of_class = is_field(cls, name)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from onegraph.capture.breaks import TENSOR_ATTRIBUTE, TENSOR_HISTORY, TENSOR_MEMORY, TENSOR_SUBCLASS, GraphBreak
+from onegraph.capture.breaks import SUBCLASS_ATTRIBUTE, TENSOR_ATTRIBUTE, TENSOR_HISTORY, TENSOR_MEMORY, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.guards.source import Attr, DictOf, Item
 from onegraph.capture.pyobject.contents import holds
@@ -38,7 +38,7 @@ def handle_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
     NULL of what the program has defined, which is read as that of any other object.
     """
     if name in HIDDEN_OF_HANDLES:
-        raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+        raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
     if name in SPECIAL_OF_TENSORS:
         return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
     if defined(type(obj), name) is defined(torch.Tensor, name) and name not in ("__class__", "__dict__"):
@@ -53,7 +53,7 @@ def wrapper_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
     NULL of what the class has beside it, which is read as that of any other object.
     """
     if name in HIDDEN_OF_HANDLES or name == "__dict__":
-        raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+        raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
     if name in SPECIAL_OF_TENSORS:
         return types.MethodType(SPECIAL_OF_TENSORS[name], obj)
     if name == "__class__":
@@ -68,7 +68,7 @@ def wrapper_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
         return tracer.world.admit(vars(real)[name], Item(DictOf(tracer.world.origin[id(obj)]), name))
     if name in own and not holds(own[name], lambda each: isinstance(each, torch.Tensor)):
         return own[name]
-    raise GraphBreak(TENSOR_SUBCLASS, name=type(obj).__qualname__)
+    raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
 
 
 def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:

@@ -229,6 +229,10 @@ class Tracer(Frames, Containers):
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], rest: Rest | None = None) -> Any:
         """A frame that the call enters can resume behind a break, if it is known what follows."""
         row = self.row_of(function)
+        if (row.mark or row.handler) and (self.recorder.modes or self.recorder.handles):
+            taken = taken_over(self, function, args, kwargs)
+            if taken is not NotImplemented:
+                return taken
         if row.mark is not None:
             if not row.by_name:
                 keep_identity(self, function)
@@ -238,10 +242,6 @@ class Tracer(Frames, Containers):
             self.world.guard(self.world.origin[id(function)], "is", real)
             return mark(self, rest, real, args, kwargs)
         if row.handler is not None:
-            if self.recorder.modes or self.recorder.handles:
-                taken = taken_over(self, function, args, kwargs)
-                if taken is not NotImplemented:
-                    return taken
             return row.handler(self, args, kwargs, rest) if row.passes_rest else row.handler(self, args, kwargs)
         if row.refuse is not None:
             row.refuse()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.overrides import get_default_nowrap_functions, get_ignored_functions
+from torch.overrides import get_default_nowrap_functions, get_ignored_functions, resolve_name
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
@@ -34,7 +34,7 @@ def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwa
     """What the program makes of a call of a torch function: its innermost mode, or else the classes of the arguments.
 
     Raises:
-        GraphBreak: all of them answer NotImplemented, for which torch raises a TypeError that names them.
+        TypeError: all of them answer NotImplemented.
     """
     asked = list(zip(types, owners(types, (args, kwargs)), strict=True))
     kinds = tuple(tracer.type_of(owner) if kind is FakeTensor else kind for kind, owner in asked)
@@ -50,7 +50,11 @@ def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwa
         result = tracer.call(tracer.getattr(owner, "__torch_function__"), given, {})
         if result is not NotImplemented:
             return result
-    raise GraphBreak(b.TENSOR_LIKE, name=kinds[0].__qualname__)
+    asked_in_vain = "".join(f"  - tensor subclass {kind!r}\n" for kind in kinds)
+    raise TypeError(
+        f"Multiple dispatch failed for '{resolve_name(func)}'; all __torch_function__ handlers returned "
+        f"NotImplemented:\n\n{asked_in_vain}\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
 
 
 def owners(types: Sequence[type], value: Any) -> Iterator[Any]:
