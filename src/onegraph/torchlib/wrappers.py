@@ -99,7 +99,7 @@ class Wrapping:
         return parts
 
     def taken(self, wrapper: Tensor) -> tuple[Tensor, ...]:
-        """The same of a result of a graph. Parts for which gradients are recorded are tensors of their own."""
+        """The parts of a result of a graph. Those for which gradients are recorded are tensors of their own."""
         if not self.carries:
             return self.parts_of(wrapper)
         parts: tuple[Tensor, ...] = _Unwrap.apply(self, wrapper, True)  # type: ignore[no-untyped-call]
@@ -107,26 +107,29 @@ class Wrapping:
 
     # ---- gradients ---------------------------------------------------------------------------------------------------
 
-    def gradients_of(self, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def gradients_of(self, gradient: Tensor, carries: bool) -> tuple[Tensor | None, ...]:
         """A gradient of a wrapper, as those of what `parts_of` gives.
 
         Raises:
-            RuntimeError: it is a wrapper of the class that has something else beside its parts.
+            RuntimeError: it is a wrapper of the class that has something else beside its parts, or none of it, and
+                nothing `carries` that.
         """
-        if type(gradient) is not self.cls:
+        if type(gradient) is not self.cls and carries:
             return (gradient, *[None] * len(self.names))
-        names, others, context = flattened(gradient)
+        names, others, context = flattened(gradient) if type(gradient) is self.cls else ((), (), None)
         found = [getattr(gradient, name) if name in names else None for name in self.names]
-        if not self.is_beside(others, context) or not any(part is not None and is_float(part) for part in found):
+        known = type(gradient) is self.cls and self.is_beside(others, context)
+        if not known or not any(part is not None and is_float(part) for part in found):
             raise RuntimeError(
-                f"the gradient of a {self.cls.__qualname__} has another context than the tensor: call what computes "
-                "with it in a function that onegraph.disable marks"
+                f"the gradient of a {self.cls.__qualname__} is none, or has another context than the tensor: call what "
+                "computes with it in a function that onegraph.disable marks"
             )
-        return (None, *(part if part is not None and is_float(part) else None for part in found))
+        parts = [part if part is not None and is_float(part) else None for part in found]
+        return (None, *parts) if carries else tuple(parts)
 
     def gradient_of(self, gradients: Sequence[Tensor | None], held: Sequence[Tensor]) -> Tensor | None:
-        """The gradient of a wrapper that holds these parts, of those of what `parts_of` has given."""
-        whole, *parts = gradients
+        """The gradient of a wrapper that holds these parts, of those of what `parts_of` or `taken` has given."""
+        whole, *parts = gradients if len(gradients) > len(held) else (None, *gradients)
         if all(part is None for part in parts):
             return whole
         filled = [part if part is not None else without_gradient(of) for part, of in zip(parts, held, strict=True)]
@@ -146,16 +149,16 @@ def without_gradient(part: Tensor) -> Tensor:
 
 class _Wrap(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, wrapping: Wrapping, carrier: Tensor, *parts: Tensor) -> Tensor:
-        ctx.wrapping = wrapping
+    def forward(ctx: Any, wrapping: Wrapping, *parts: Tensor) -> Tensor:
+        ctx.wrapping, ctx.count = wrapping, len(parts)
         ctx.set_materialize_grads(False)
-        return wrapping.made([part.detach() for part in parts])
+        return wrapping.made([part.detach() for part in parts[-len(wrapping.names) :]])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Any:
         if gradient is None:
-            return (None, None, *[None] * len(ctx.wrapping.names))
-        return (None, *ctx.wrapping.gradients_of(gradient))
+            return (None, *[None] * ctx.count)
+        return (None, *ctx.wrapping.gradients_of(gradient, ctx.count > len(ctx.wrapping.names)))
 
 
 class _Unwrap(torch.autograd.Function):
@@ -166,11 +169,12 @@ class _Unwrap(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.held = [getattr(wrapper, name) for name in wrapping.names]
         parts = [part.clone() if is_result and is_float(part) else part.detach() for part in ctx.held]
-        size = () if None in wrapping.measures else wrapping.size
-        carrier = parts[0].new_empty(size if is_result else (), dtype=wrapper.dtype)
-        carrier = carrier if is_result else carrier.expand(size)
         ctx.mark_non_differentiable(*(part for part in parts if not is_float(part)))
-        return (carrier, *parts)
+        if is_result and any(map(is_float, parts)):
+            return tuple(parts)
+        size = () if None in wrapping.measures else wrapping.size
+        empty = parts[0].new_empty(size if is_result else (), dtype=wrapper.dtype)
+        return (empty if is_result else empty.expand(size), *parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
