@@ -52,6 +52,7 @@ from onegraph.torchlib.graph import CHECKPOINT, Checkpoint
 from onegraph.torchlib.histories import is_recorded, refuse_view_of_leaf, storage_of, version_of
 from onegraph.torchlib.private import (
     DisableTorchFunction,
+    DisableTorchFunctionSubclass,
     custom_function_call,
     is_functorch_wrapped_tensor,
 )
@@ -391,6 +392,16 @@ class Recorder(TorchFunctionMode):
         if id(held) not in self.nodes:
             self.bind_result(self.graph.call_function(getattr, (self.nodes[id(wrapper)], name)), held)
         return held
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No mode and no class of the program sees what is called in here: it is none of its calls."""
+        modes, self.modes = self.modes, []
+        try:
+            with DisableTorchFunctionSubclass():
+                yield
+        finally:
+            self.modes = modes
 
     def rebind(self, node: torch.fx.Node, results: Sequence[Any]) -> None:
         """The node gives these results anew, some of which others have given."""

@@ -93,7 +93,8 @@ def compute(function: Any, meaning: Callable[..., Any], name: str) -> Callable[.
         if not tracer.world.captures_arrays:
             raise GraphBreak(NUMPY, name=name, what=f"call of {name}", why="the setting trace_numpy is off")
         try:
-            return call(meaning, args, kwargs)
+            with tracer.recorder.alone():
+                return call(meaning, args, kwargs)
         except Unsupported as why:
             raise GraphBreak(NUMPY, name=name, what=f"call of {name}", why=str(why)) from None
 

@@ -139,6 +139,6 @@ def of_class(tracer: Tracing, tensor: torch.Tensor, cls: Any) -> torch.Tensor:
         raise GraphBreak(b.SUBCLASS_MADE, what="Tensor.as_subclass")
     if handles.plain_of(tensor) is not None:
         tensor = handles.plain_of(tensor)
-    with DisableTorchFunctionSubclass():
+    with tracer.recorder.alone():
         alias: torch.Tensor = _alias(tensor)
     return alias if cls is torch.Tensor else handles.make(alias, cls)
