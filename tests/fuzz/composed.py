@@ -23,6 +23,7 @@ from onegraph.base import events as ev
 from onegraph.base.errors import InvalidAccess
 from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
+from onegraph.torchlib.data_sizes import UNEXPECTED
 from tests.control_flow import PYTHON, TORCH, Operators
 from tests.fuzz import command, control_flow, transforms
 from tests.fuzz.arrays import VALUES
@@ -247,6 +248,8 @@ def check(number: int, **options: Any) -> str:
         try:
             for call in range(CALLS):
                 theirs = run(space, space["f"], PYTHON, number, call)
+                if len(theirs) == 1 and "checkpoint(" in text:
+                    break  # it computes again in another state, which compiled code does not do
                 found = difference(run(space, compiled, TORCH, number, call), theirs)
                 if found:
                     found = f"call {call}{found}"
@@ -254,7 +257,8 @@ def check(number: int, **options: Any) -> str:
         except (Exception, InvalidAccess) as error:  # of onegraph: those of eager are results
             found = f": {type(error).__name__}: {error}"
     onegraph.reset()
-    return found or next((f": {item.event.error}" for item in failed if item.event.resolved), "")
+    errors = [item.event.error for item in failed if item.event.resolved]
+    return found or next((f": {error}" for error in errors if UNEXPECTED not in error), "")
 
 
 if __name__ == "__main__":

@@ -69,16 +69,20 @@ class FunctionalGraph:
 
 
 def functional_graph(
-    module: GraphModule, inputs: Sequence[Any], cx: Context, overlapping: Sequence[tuple[int, int]] = ()
+    module: GraphModule,
+    inputs: Sequence[Any],
+    cx: Context,
+    overlapping: Sequence[tuple[int, int]] = (),
+    is_inner: bool = False,
 ) -> FunctionalGraph:
     """The functional aten graph of a captured graph, for inference.
 
     `inputs` are the fake tensors (and symbolic integers) that stand for the captured graph's inputs; `overlapping` are
-    the pairs of them that have elements in common.
+    the pairs of them that have elements in common. One that `is_inner` is called by the graph of the same capture.
 
     Raises CompileError for a graph that has no functional form.
     """
-    functional, spec = trace(module, inputs, DECOMPOSITIONS, overlapping)
+    functional, spec = trace(module, inputs, DECOMPOSITIONS, overlapping, is_inner)
     functional = run_passes(functional, PASSES, cx, check, graph_text, "functionalize")
     functional.recompile()
     announce(functional, cx)

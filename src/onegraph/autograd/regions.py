@@ -39,7 +39,7 @@ class Holding:
 
 def made(body: Body, cx: Context, make: Callable[[GraphModule], Run]) -> Run:
     with without_autocast():  # a body has its own in it
-        graph = functional_graph(module_of(body), list(body.examples), cx)
+        graph = functional_graph(module_of(body), list(body.examples), cx, is_inner=True)
         return bind(graph.spec, make(graph.module), records_writes=False, records_views=False)
 
 

@@ -43,13 +43,21 @@ STAMPED = ("location", CHECKPOINT)
 
 
 def trace(
-    module: GraphModule, inputs: Sequence[Any], rules: Mapping[Any, Rule], overlapping: Sequence[tuple[int, int]]
+    module: GraphModule,
+    inputs: Sequence[Any],
+    rules: Mapping[Any, Rule],
+    overlapping: Sequence[tuple[int, int]],
+    is_inner: bool = False,
 ) -> tuple[GraphModule, CallSpec]:
-    """The functional aten graph of `module` on `inputs` (fake tensors and symbolic integers), and how to call it."""
+    """The functional aten graph of `module` on `inputs` (fake tensors and symbolic integers), and how to call it.
+
+    Of one that `is_inner`, another graph around it has made the checks of what was asked before.
+    """
     state = GlobalState.snapshot()
     # Some of what autograd records elsewhere may be written to here.
     counted = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in inputs)
     recorder = Functionalizer(fake_mode_of(module, inputs), rules)
+    recorder.checked = recorder.fake.sizes.checks if is_inner else ()
     recorder.fake.sizes.data.reopen()
     try:
         with torch.no_grad(), recorder.fake, recorder:
@@ -217,7 +225,8 @@ def close(recorder: Functionalizer, results: Sequence[Node | None]) -> GraphModu
     It checks what was asked of sizes that only the data say, while the program was captured and since.
     """
     for condition in recorder.fake.sizes.checks:
-        recorder.expect(condition)
+        if condition not in recorder.checked:
+            recorder.expect(condition)
     recorder.fake.sizes.data.close()
     recorder.graph.output(tuple(results))
     holder = torch.nn.Module()

@@ -45,6 +45,8 @@ class AtenRecorder(TorchDispatchMode):
         self._symbols: dict[Index, Node] = {}
         self._taken: dict[Float, Node] = {}
         self._dimensions: dict[Index, tuple[Node, int]] = {}  # where a symbol is the size of a tensor
+        #: What the graph around this one has checked, of sizes that only the data say.
+        self.checked: tuple[Condition, ...] = ()
         self._of_data: dict[Symbol, Node] = {}  # the nodes of numbers that only the data say
 
     @classmethod

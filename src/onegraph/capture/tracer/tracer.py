@@ -370,6 +370,11 @@ class Tracer(Frames, Containers):
         access = access_of_method(function.__name__)
         handler = self._method_handler(receiver, function)
         if handler is not None:
+            if self.recorder.modes or self.recorder.handles:
+                method = defined(type(receiver), function.__name__)
+                taken = taken_over(self, method, (receiver, *args), kwargs)
+                if taken is not NotImplemented:
+                    return taken
             if access.writes:
                 self.world.touch(receiver)
             return handler(self, (receiver, *args), kwargs)

@@ -198,4 +198,5 @@ def tensor_of_array(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, An
     if not isinstance(array, Array) or array.flipped or not array.is_writeable or array.is_scalar:
         tracer.world.refuse_opaque(array)
         raise GraphBreak(NUMPY_ARRAY, why="torch.from_numpy refuses it, or warns of it")
-    return array.tensor.detach()
+    with tracer.recorder.alone():
+        return array.tensor.detach()
