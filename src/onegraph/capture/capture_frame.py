@@ -166,6 +166,8 @@ def capture_prefix(start: FrameStart, cx: Context, shapes: ShapePolicy, stop: tu
             trace.guard_leniency()
             if trace.tracer.was_too_deep:
                 return "the program has come to its limit of recursion"
+            if trace.tracer.open_levels:
+                return "a transform of torch.func is open, which the frame that has called it enters again"
             continuation = plan_resume(stopped.frames)
             if isinstance(continuation, str):
                 return continuation

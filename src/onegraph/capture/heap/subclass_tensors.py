@@ -40,9 +40,9 @@ def as_plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_tensor_of(tensor: torch.Tensor, cls: type) -> torch.Tensor:
-    """The elements of a plain tensor as a tensor of a class; its constructor does not run."""
-    with untraced():
-        return torch.Tensor.as_subclass(tensor, cls)
+    """A plain tensor of the graph's own, as one of a class. It stays what others were computed from."""
+    tensor.__class__ = cls
+    return tensor
 
 
 class WrappedAlike(Predicate):

@@ -7,17 +7,19 @@ ends at plain tensors, of which the graph is made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
+from types import FunctionType, MethodWrapperType
 from typing import Any
 
 import torch
-from torch.overrides import get_default_nowrap_functions, get_ignored_functions, resolve_name
+from torch.overrides import get_default_nowrap_functions, get_overridable_functions, resolve_name
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
-from onegraph.capture.heap.native_calls import NATIVE_FUNCTIONS, is_torch
+from onegraph.capture.heap.native_calls import is_torch
 from onegraph.capture.heap.subclass_tensors import is_transparent
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib.private import (
@@ -80,7 +82,9 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
     handles = recorder.handles.among((args, kwargs))
     if not handles and not recorder.modes:
         return NotImplemented
-    if not isinstance(function, NATIVE_FUNCTIONS) or not is_torch(function) or function in get_ignored_functions():
+    if handles and forgets_classes(function):
+        return tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
+    if not is_overridable(function):
         return NotImplemented
     types = list(dict.fromkeys(map(type, handles))) if is_torch_function_enabled() else []
     if types or recorder.modes:
@@ -89,6 +93,28 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
         return NotImplemented
     result = tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
     return recorder.handles.given_back(result, handles)
+
+
+def is_overridable(function: Any) -> bool:
+    """Whether torch asks the classes of the arguments of a function."""
+    match plain(function):
+        case FunctionType():
+            return any(name.startswith("has_torch_function") for name in function.__code__.co_names)
+        case MethodWrapperType():
+            return is_torch(function)
+    return id(function) in overridable()
+
+
+@functools.cache
+def overridable() -> dict[int, Any]:
+    """The native functions of torch that ask classes, by their identity."""
+    return {id(function): function for group in get_overridable_functions().values() for function in group}
+
+
+def forgets_classes(function: Any) -> bool:
+    """Whether what a function makes of a tensor of a subclass is a plain tensor: levels of transforms are such."""
+    module = getattr(function, "__module__", None)
+    return isinstance(module, str) and module.startswith(("torch._functorch.", "torch._C._functorch"))
 
 
 @policy(vars(torch.Tensor)["__torch_function__"].__func__)
