@@ -36,7 +36,7 @@ from onegraph.base.stack import with_room
 from onegraph.base.work import interrupted_work
 from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.captured import Failing, FrameStart, Skipped
-from onegraph.capture.directives.skipped_code import BESIDE, OWN, has_builtins, is_skipped
+from onegraph.capture.directives.skipped_code import BESIDE, OWN, PROTOCOLS, has_builtins, is_skipped
 from onegraph.capture.directives.stance import may_compile
 from onegraph.capture.graph.record import is_recording
 from onegraph.capture.guards.program import GuardProgram
@@ -148,6 +148,8 @@ class Region:
                 return _C.EAGERLY
             replaced = foreign_replacement(code)
             return _C.SKIP if replaced is None else _C.Entry(replaced, None, self.context)
+        if code.co_name in PROTOCOLS:
+            return _C.EAGERLY
         if is_recording() or is_faking() or not has_builtins():  # a part of another trace, which records what it does
             return None
         around = eager_state()

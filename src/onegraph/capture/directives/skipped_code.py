@@ -59,6 +59,10 @@ def skip_reason(filename: str) -> str | None:
 BESIDE: set[CodeType] = set()
 
 
+#: What torch calls in the place of functions, another one each time: such frames would be compiled once for each.
+PROTOCOLS = frozenset({"__torch_function__", "__torch_dispatch__"})
+
+
 def is_skipped(code: CodeType) -> str | None:
     """Why the frames of this code are left alone, or None."""
     return skip_reason(code.co_filename)

@@ -145,13 +145,23 @@ class Rebuild:
         if not passes_away(value):
             return self.const(value)
         origin = self.world.origin.get(id(value)) or self.world.found_at.get(id(value))
-        if origin is not None and not (isinstance(origin, Const) and origin.value is value):
+        if origin is not None and not self._leads_back(origin, value):
             return self.source(origin)
         for guard in self.world.guards if isinstance(value, type) else ():
             if guard.kind == "type" and value in mro_of(guard.arg) and not isinstance(root_of(guard.source), Const):
                 of = self.source(TypeOf(guard.source))
                 return self._loaded(f"{self.const(mro_of)}({of})[{mro_of(guard.arg).index(value)}]")
         return self.const(value)
+
+    def _leads_back(self, origin: Source, value: Any) -> bool:
+        """Whether a place is found by way of the value itself: a class, in a cell of its own method."""
+        passed: list[Any] = []
+        root: Source | None = root_of(origin)
+        while isinstance(root, Const) and root.value is not value and not any(root.value is each for each in passed):
+            passed.append(root.value)
+            place = self.world.origin.get(id(root.value)) or self.world.found_at.get(id(root.value))
+            root = None if place is None else root_of(place)
+        return isinstance(root, Const)
 
     def _item(self, base: Source, key: Any) -> str:
         """An item, read without the methods of a subclass."""

@@ -231,7 +231,8 @@ def _number(kind: Any) -> None:
     def convert(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             if kind is kind_of(args[0].dtype):
-                return args[0].item()
+                with tracer.recorder.alone():
+                    return tracer.recorder.handles.without(args[0]).item()
             raise GraphBreak(b.TENSOR_TO_NUMBER, what=f"{kind.__name__}(tensor)")
         if len(args) == 1 and not kwargs and tracer.type_of(args[0]) is kind:
             return args[0]
