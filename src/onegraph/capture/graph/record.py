@@ -18,8 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from onegraph.base.events import Location
+from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import (
-    CANNOT_REBUILD,
     GENERATOR_ARGUMENT,
     OPERATOR_WARNING,
     SHARED_HISTORY,
@@ -27,7 +27,6 @@ from onegraph.capture.breaks import (
     UNTRACEABLE_OPERATOR,
     GraphBreak,
 )
-from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks.operator_reasons import (
     contains_tensor,
     depends_on_place,
@@ -59,7 +58,6 @@ from onegraph.torchlib.private import (
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
-from onegraph.torchlib.wrappers import Wrapping, is_float
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +111,8 @@ class Recorder(TorchFunctionMode):
         #: The tensors of subclasses, and the modes of the program, outermost first.
         self.handles = Handles(fake)
         self.modes: list[Any] = []
+        #: The storages of the parts of results that are wrappers with gradients.
+        self.unwrapped: set[int] = set()
         #: What the program makes of a call that its classes or modes take over: the function, types, arguments.
         self.override: Callable[[Any, Any, Any, Any], Any]
         self.writes = 0  # how often operators have written to tensors, whatever their memory
@@ -364,26 +364,6 @@ class Recorder(TorchFunctionMode):
                 for index, item in enumerate(result):
                     if contains_tensor(item):
                         self.bind_result(self.graph.call_function(operator.getitem, (node, index)), item)
-
-    def wrapped(self, wrapping: Wrapping, parts: tuple[Any, ...]) -> torch.Tensor:
-        """A wrapper of these parts."""
-        with DisableTorchFunction():
-            made = wrapping(*parts)
-        self.record(wrapping, parts, {}, made)
-        return made
-
-    def unwrapped(self, wrapper: torch.Tensor) -> tuple[Wrapping, tuple[torch.Tensor, ...]]:
-        """The parts of a wrapper, and how it is made of them."""
-        with DisableTorchFunction():
-            wrapping = Wrapping.of(wrapper)
-            held = [getattr(wrapper, name) for name in wrapping.names if wrapping.carries]
-            shared = {storage_of(part) for part in held if is_float(part)}
-            if shared & (self._inputs_on.keys() | self._unwrapped):
-                raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} with gradients that is a view")
-            self._unwrapped |= shared
-            parts = wrapping.taken(wrapper)
-        self.record(wrapping.taken, (wrapper,), {}, parts)
-        return wrapping, parts
 
     def part(self, wrapper: torch.Tensor, name: str) -> Any:
         """What a wrapper holds under a name: it has no history of the wrapper's."""

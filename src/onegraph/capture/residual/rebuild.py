@@ -29,6 +29,7 @@ from onegraph.base.gone import when_gone
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.record import Recorder
+from onegraph.capture.graph.wrapper_tensors import unwrapped
 from onegraph.capture.guards.source import (
     Arg,
     Attr,
@@ -288,7 +289,7 @@ class Rebuild:
 
     def _wrapper(self, wrapper: torch.Tensor) -> str:
         """A tensor that holds others, which the graph gives."""
-        wrapping, parts = self.recorder.unwrapped(wrapper)
+        wrapping, parts = unwrapped(self.recorder, wrapper)
         symbols = any(isinstance(size, torch.SymInt) for size in wrapping.measures)
         if symbols or holds(wrapping.context, lambda each: isinstance(each, torch.Tensor)):
             raise GraphBreak(CANNOT_REBUILD, what=f"{wrapping.cls.__qualname__} of a size that changes")

@@ -26,6 +26,7 @@ from onegraph.capture.calls.registry import is_library
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
+from onegraph.capture.graph.wrapper_tensors import wrapped
 from onegraph.capture.guards.recompiling import value_at
 from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Source, Through, placeholder_name
 from onegraph.capture.heap.admission import admit_object
@@ -357,7 +358,7 @@ class Trace:
             self.world.guard(source, "check", WrappedAlike(wrapping))
         place = Through(source, wrapping.parts_of)
         fakes = tuple(self.world.admit(part, Item(place, index), guarded) for index, part in enumerate(parts))
-        made = self.recorder.wrapped(wrapping, fakes)
+        made = wrapped(self.recorder, wrapping, fakes)
         self.world.adopt(real, made, source)
         return made
 
