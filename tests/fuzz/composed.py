@@ -166,6 +166,7 @@ class Drawing:
         self.rng = random.Random(number)
         self.control, self.transforms = control_flow.Drawing(number), transforms.Drawing(number)
         self.control.rng = self.transforms.rng = self.rng
+        self.control.is_random = False  # torch's own loops, which run at a break, differentiate other random numbers
         self.names = 0
 
     def value(self, x: str, depth: int) -> str:
@@ -223,13 +224,13 @@ def run(space: dict[str, Any], function: Callable[..., Any], ops: Operators, num
     torch.manual_seed(number)
     try:
         results = tree_leaves(function(x.as_subclass(cls), w, ops))
+        effects = [each for each in space["SEEN"] if type(each) is tuple or each[0] != "_" and each not in QUESTIONS]
+        seen = [each.as_subclass(torch.Tensor) for each in results]
+        loss = [(t * t.detach().cos()).sum() for t in seen if t.requires_grad]
+        if loss:
+            torch.stack(loss).sum().backward()
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         return [type(error).__name__]
-    effects = [each for each in space["SEEN"] if type(each) is tuple or each[0] != "_" and each not in QUESTIONS]
-    seen = [each.as_subclass(torch.Tensor) for each in results]
-    loss = [(t * t.detach().cos()).sum() for t in seen if t.requires_grad]
-    if loss:
-        torch.stack(loss).sum().backward()
     gradients = [torch.zeros_like(t) if t.grad is None else t.grad for t in leaves]
     kinds = [(type(each).__name__, tuple(each.shape), str(each.dtype)) for each in results]
     return [*seen, *gradients, kinds, torch.rand(1), effects]
