@@ -343,3 +343,17 @@ def test_results_are_tensors_of_their_own(program: Program, backend: str, record
         gradients = [torch.zeros_like(v) if v.grad is None else v.grad for v in (x, w)]
         seen.append([*(result.detach() for result in found), x.detach(), w.detach(), *gradients])
     torch.testing.assert_close(*seen)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_body_beside_sizes_that_only_the_data_say(backend: str) -> None:
+    def f(x: Tensor, ops: Operators) -> Any:
+        return x[x[:, 0] > 0] * 2, ops.map(lambda row: row.sin(), x), torch.unique((x > 0).long()).numel()
+
+    with Seen() as seen:
+        compiled = onegraph.compile(f, backend=backend, fullgraph=True, options={"smallest_recorded_graph": 0})
+        for seed in range(3):
+            torch.manual_seed(seed)
+            x = torch.randn(5, 3)
+            torch.testing.assert_close(compiled(x, TORCH), f(x, PYTHON))
+    assert not [each for each in seen.fallbacks if each.startswith(("all", "autograd"))]

@@ -11,6 +11,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 import onegraph
+from onegraph.base.events import FrameStarted
+from onegraph.compile import EVENTS
+from onegraph.tools.record import recording
 
 BACKENDS = ("eager", "aot_eager", "native")
 
@@ -182,6 +185,18 @@ def made_inside(x: torch.Tensor) -> Any:
     return unit * other, unit.sum(), (unit + 1).unit
 
 
+def sloped(x: torch.Tensor) -> torch.Tensor:
+    z = x.detach().requires_grad_()
+    return torch.autograd.grad(z.sin().sum(), z)[0]
+
+
+def noted(x: torch.Tensor) -> Any:
+    with Noting() as noting:
+        y = x.as_subclass(Tagged).numpy() * 2
+        z = torch.from_numpy(y) + 1
+    return z, noting.seen
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "no behaviour of its own": (lambda x: (x + 1).sin(), lambda: (t(cls=Tagged),)),
     "attributes, methods and properties": (branches, lambda: (t(cls=Tagged),)),
@@ -211,6 +226,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "several results": (lambda x: (x.split(2), x.max(0), torch.sort(x)), lambda: (t(cls=Tagged),)),
     "gradients": (lambda x: (x * 2).sin(), lambda: (t(cls=Tagged, grad=True),)),
     "gradients of a unit": (lambda x: (x * 2).sin(), lambda: (Unit(t(grad=True) * 1, "m"),)),
+    "transforms": (lambda x: torch.func.vmap(lambda y: y.sin() * 2)(x), lambda: (t(2, 3, cls=Tagged),)),
+    "gradients inside": (sloped, lambda: (t(cls=Tagged),)),
+    "what a mode does not see": (noted, lambda: (t(),)),
     "a parameter": (lambda p, x: (p * x).sum(), lambda: (ParameterOfOurs(t()), t())),
 }  # fmt: skip
 
@@ -348,3 +366,33 @@ def test_sizes_that_change() -> None:
     for size in (3, 5, 7):
         x = torch.randn(size, 2).as_subclass(Negated)
         assert_alike(described(compiled(x)), described((x.reshape(-1) * x.shape[0], x + 1)))
+
+
+def test_no_class_takes_a_function() -> None:
+    def f(x: torch.Tensor, d: Any) -> Any:
+        try:
+            return torch.add(x, d)
+        except TypeError as error:
+            return str(error)
+
+    assert onegraph.compile(f, fullgraph=True)(t(3), Diagonal(t(3))) == f(t(3), Diagonal(t(3)))
+
+
+def test_a_result_and_what_is_computed_from_it_have_one_history() -> None:
+    def f(x: torch.Tensor) -> Any:
+        z = (x * 2).as_subclass(Tagged)
+        return z, (z * 3).sum()
+
+    x = t(grad=True)
+    z, loss = onegraph.compile(f, fullgraph=True)(x)
+    assert torch.autograd.grad(loss, z)[0].tolist() == [3.0] * 4
+
+
+def test_code_that_torch_calls_for_functions_is_not_compiled() -> None:
+    def f(x: Any) -> Any:
+        onegraph.graph_break()
+        return sum(getattr(x, name)() for name in ("sin", "cos", "tanh", "exp", "neg", "abs", "sqrt", "square", "relu"))
+
+    with recording(EVENTS, (FrameStarted,)) as seen:
+        onegraph.compile(f)(torch.ones(2).as_subclass(Counting))
+    assert "__torch_function__" not in {each.event.frame.function for each in seen}
