@@ -27,6 +27,8 @@ from onegraph.torchlib.private import (
     DisableTorchFunctionSubclass,
     FakeTensor,
     is_torch_function_enabled,
+    make_dual,
+    unpack_dual,
 )
 
 _alias = torch.ops.aten.alias.default
@@ -82,6 +84,9 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
     handles = recorder.handles.among((args, kwargs))
     if not handles and not recorder.modes:
         return NotImplemented
+    if handles and function in (make_dual, unpack_dual):
+        name = f"forward_ad.{function.__name__.lstrip('_')}"
+        raise GraphBreak(b.GRADIENT_CALL, name=name, what=name, why="on a tensor of a subclass")
     if handles and forgets_classes(function):
         return tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
     if not is_overridable(function):
