@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 LOG = []
 KEPT = []
+HANDLES = []
 
 
 class Net(torch.nn.Module):
@@ -57,6 +58,12 @@ def unrecorded(t):
 def recorded(t):
     graph_break()
     return t * BIAS
+
+
+def hooked(t, hook):
+    if t.requires_grad:
+        HANDLES.append(t.register_hook(hook))
+    return t
 
 
 def seen(t):
@@ -104,13 +111,15 @@ VALUES = (
     "torch.nn.Parameter({t}.detach())", "{t} @ {u} * {t}", "F.dropout({t}, 0.5)", "identity({t})", "unrecorded({t})",
     "recorded({t})", "{t}.float().cumsum(0)", "torch.stack([{t}, {u}]).sum(0)",
     "checkpoint(torch.sin, {t}, use_reentrant=False)", "{t}.exp().clamp(max=2)", "{t} ** 2", "torch.softmax({t}, 0)",
-    "({t} if {u}.requires_grad else {u})", "{t}.to(torch.float64).float()",
+    "({t} if {u}.requires_grad else {u})", "{t}.to(torch.float64).float()", "hooked({t} * 2, lambda g: g * 3)",
+    "hooked({t} * {u}, lambda g: LOG.append(g.sum().item()))", "hooked({t}.sin(), lambda g, n=n: g + n)",
+    "hooked({t}.exp(), lambda g: g * {u})",
 )  # fmt: skip
 STATEMENTS = (
     "{t}.add_({u})", "{t}.mul_(2)", "{t}[0] = {u}[1]", "{t}[:2] += {u}[2:]", "{t}.copy_({u})", "{t}.zero_()",
     "{t}.sigmoid_()", "{t}.requires_grad_()", "{t}.requires_grad = True", "{t}.requires_grad_(False)",
     "{t}.detach_()", "{t}.retain_grad()", "{t}.sum().backward(retain_graph=True)", "({t} * {u}).sum().backward()",
-
+    "BIAS.requires_grad_(n > 1)", "[handle.remove() for handle in HANDLES]", "HANDLES.clear()",
     "LOG.append(torch.autograd.grad({t}.sum(), {u}, allow_unused=True, retain_graph=True))", "{t}.grad = None",
     "seen({t})", "seen({t})", "KEPT.append({t})", "LOG.append({t}.grad)", "NET.zero_grad()", "BIAS.data.mul_(1.5)",
     "torch.set_grad_enabled(n > 0)", "NET.train(n > 1)", "{t}.data.mul_(2)", "LOG.append({t}.sum().item())",

@@ -13,7 +13,7 @@ from onegraph import _C
 from onegraph.autograd import GraphPair
 from onegraph.autograd.costs import is_number
 from onegraph.autograd.freed import with_freed
-from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage
+from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage, note_hooks
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, Replayed, Strided
 from onegraph.torchlib.aten import is_random
@@ -107,7 +107,7 @@ def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Patter
         graph,
         {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
         specialize,
-        recorder(CompiledGraph if half.cut is None else Stage, half.name),
+        recorder(CompiledGraph if half.cut is None else Stage, half.name, note_hooks),
         tuple(n for n, at in enumerate(graph.saved) if isinstance(at, Computed) and at.index < grad.results),
     )
 

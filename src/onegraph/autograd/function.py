@@ -16,10 +16,10 @@ run had, seen by nobody, and differentiated.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,14 +27,13 @@ from torch import Tensor
 from onegraph import _C
 from onegraph.autograd.partition import BackwardGraph
 from onegraph.autograd.runtime import Run, add_views, as_laid_out, gradient, write
+from onegraph.autograd.second_run import Again, Hooked, intact, second_run
 from onegraph.autograd.spec import (
-    BaseOf,
     Computed,
     GradSpec,
     Half,
     Input,
     Mutation,
-    Origin,
     Output,
 )
 from onegraph.base.work import work
@@ -50,7 +49,7 @@ from onegraph.torchlib.primals import (
     version_probe,
     written_since,
 )
-from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under, unseen
+from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
 
 Pattern = tuple[bool, ...]
 
@@ -151,10 +150,10 @@ class Call:
 
     While the call runs, `given` are its inputs, and `values` what the forward graph gave. `probes` have the versions
     of those that are watched, and of watched inputs that the graph writes to. `left` counts the nodes over which passes
-    may still come.
+    may still come. `hooks` are those of results; `again` is the second run, if it can be differentiated.
     """
 
-    __slots__ = ("given", "graph", "inputs", "left", "probes", "random", "values", "versions")
+    __slots__ = ("again", "given", "graph", "hooks", "inputs", "left", "probes", "random", "values", "versions")
 
     def __init__(self, graph: Compiled, inputs: Sequence[Any]) -> None:
         self.graph, self.given = graph, inputs
@@ -166,6 +165,8 @@ class Call:
         self.left = len(graph.nodes)
         self.values: Sequence[Any] = ()
         self.probes: dict[Input | Computed, tuple[Tensor, int, torch.Size]] = {}
+        self.hooks = Hooked()
+        self.again: Again | None = None
 
     def run(self) -> None:
         graph, inputs = self.graph, self.given
@@ -342,7 +343,7 @@ def release(ctx: Any, half: Half, pattern: Pattern) -> None:
         wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
         ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
     if not call.left:
-        call.inputs = None
+        call.inputs = call.again = None
 
 
 #: The backward pass may run inside of a compiled function, and is no part of it: no frame of it is looked at.
@@ -384,6 +385,11 @@ def unfit(tangents: Sequence[Tensor | None]) -> str:
 # --- through eager ---------------------------------------------------------------------------------------------------
 
 
+def note_hooks(ctx: Any, result: Tensor) -> None:
+    """Higher derivatives come by the results of the second run, and call the hooks of the real ones."""
+    ctx.call.hooks.of[ctx.node.results[result.output_nr]] = result._backward_hooks
+
+
 def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """The gradients, by running the captured graph again as eager runs it. They can be differentiated if asked for."""
     graph = call.graph
@@ -391,64 +397,32 @@ def through_eager(call: Call, node: Node, tangents: Sequence[Tensor | None]) -> 
     if call.inputs is None:
         raise RuntimeError(FREED)
     given = [intact(value, version) for value, version in zip(call.inputs, call.versions, strict=True)]
-    wanted = [index for index, value in enumerate(given) if isinstance(value, Tensor) and value.requires_grad]
-    with unseen(), torch.enable_grad(), same_numbers(call.random), under(graph.state):
-        # Tensors of its own: gradients stop here, and go on from here when they are differentiated.
-        inputs = [value.view_as(value) if index in wanted else value for index, value in enumerate(given)]
-        for index in graph.written:
-            inputs[index] = given[index].clone()
-        leaves = [inputs[index] for index in wanted]
-        outputs = graph.eager(*inputs)
-    results = [shown(origin, inputs, outputs) for origin in graph.grad.origins]
+    second = (
+        call.again
+        if again and call.again is not None
+        else second_run(graph.eager, given, graph.written, graph.grad.origins, call.random, graph.state)
+    )
+    if again and call.again is None:
+        call.again = second
+        for n, result in enumerate(second.results[: len(graph.grad.followed)]):
+            result.register_hook(partial(call.hooks.called, n))
+    results, wanted = second.results, second.wanted
     own = [(n, tangent) for n, tangent in zip(node.half.tangents, tangents, strict=True) if tangent is not None]
     cut = node.half.cut
     instead = [(results[n], tangent) for n, tangent in own if n in graph.cuts]
     views = range(len(graph.grad.followed), len(results))
     instead += [(results[n], torch.zeros_like(results[n])) for n in views if n != cut]
-    with given_instead(instead):
+    with given_instead(instead), call.hooks.unused():
         found = torch.autograd.grad(
             [results[n] for n, _ in own],
-            leaves if cut is None else [results[cut]],
+            second.leaves if cut is None else [results[cut]],
             [tangent for _, tangent in own],
             create_graph=again,
             allow_unused=True,
         )
     if cut is not None:
         return found
-    gradients: list[Tensor | None] = [None] * len(inputs)
+    gradients: list[Tensor | None] = [None] * len(given)
     for index, value in zip(wanted, found, strict=True):
         gradients[index] = value
     return gradients
-
-
-def shown(origin: Origin, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-    """A result, in eager's run of the captured graph."""
-    match origin:
-        case Input(index):
-            return inputs[index]
-        case Computed(index):
-            return outputs[index]
-        case BaseOf(index):
-            return outputs[index]._base
-        case _:
-            assert_never(origin)
-
-
-def intact(value: Any, version: int) -> Any:
-    if isinstance(value, Tensor) and value._version != version:
-        raise RuntimeError(written_since(value, version, value.shape))
-    return value
-
-
-@contextlib.contextmanager
-def same_numbers(state: Tensor | None) -> Iterator[None]:
-    """Random numbers are drawn as from this state, and then as if none had been drawn."""
-    if state is None:
-        yield
-        return
-    now = torch.get_rng_state()
-    torch.set_rng_state(state)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(now)

@@ -8,7 +8,7 @@ trace once  ── returns ──────────────► the cap
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,6 +33,7 @@ from onegraph.capture.guards.program import refuse_too_many
 from onegraph.capture.heap.class_facts import guards_of_classes
 from onegraph.capture.heap.distinct import guard_distinct
 from onegraph.capture.heap.namespaces import guards_of_names
+from onegraph.capture.heap.types.handles import register_hooks
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.residual.generators import waiting
@@ -218,6 +219,7 @@ def finish(
     for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
         rebuild.value(generator)
     writes = rebuild.writes()
+    hooks = register_hooks(rebuild, partial(tensors_of, rebuild.outputs), trace.recorder.is_input)
     guard_distinct(trace.world)
     guard_places(trace.recorder, trace.world.guard)
     guard_bases(trace.recorder, trace.world.guard)
@@ -236,11 +238,16 @@ def finish(
         tuple(rebuild.consts),
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
-        effects=(*effects, *writes),
+        effects=(*effects, *writes, *hooks),
     )
     if graph is not None:
         trace.keep_fakes()
     return captured
+
+
+def tensors_of(nodes: Sequence[torch.fx.Node]) -> list[torch.Tensor]:
+    values = (node.meta.get("example_value") for node in nodes)
+    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def assumptions(trace: Trace, start: FrameStart) -> Assumptions:

@@ -202,13 +202,22 @@ def version_probe(tensor: Tensor) -> Tensor:
     return probe
 
 
-def recorder(function: type[torch.autograd.Function], name: str) -> Callable[..., Any]:
+def recorder(
+    function: type[torch.autograd.Function], name: str, noted: Callable[[Any, Tensor], object] = lambda *_: None
+) -> Callable[..., Any]:
     """Records a node of this name, whose hooks of a result are called where it has a gradient, as eager's are.
 
-    It is `function.apply` without its preparations for transforms of functions, of which there are none.
+    It is `function.apply` without its preparations for transforms of functions, of which there are none. `noted` is
+    told of each result that gets hooks, with its node.
     """
     made: Any = type(function.__name__, (function,), {})
     made._backward_cls.__name__ = name
+
+    def register_hooks(node: Any, tensor: Tensor) -> None:
+        tensor._backward_hooks = Hooks()
+        private.register_hook_dict(node, tensor)
+        noted(node, tensor)
+
     made._backward_cls._register_hook_dict = register_hooks
     record: Callable[..., Any] = super(torch.autograd.Function, made).apply
     return record
@@ -230,11 +239,6 @@ class Hooks(OrderedDict[int, Any]):
 
     def __setitem__(self, key: int, hook: Any) -> None:
         super().__setitem__(key, lambda gradient: None if gradient is None else hook(gradient))
-
-
-def register_hooks(node: Any, tensor: Tensor) -> None:
-    tensor._backward_hooks = Hooks()
-    private.register_hook_dict(node, tensor)
 
 
 def has_elements(tensor: Tensor) -> bool:

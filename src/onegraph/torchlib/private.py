@@ -173,8 +173,12 @@ is_jit_tracing = _C._is_tracing
 
 
 def is_below_autograd() -> bool:
-    """Whether operators that run now are called by another one, of which autograd has done its part."""
-    return _C._dispatch_tls_is_dispatch_key_excluded(DispatchKey.AutogradFunctionality)
+    """Whether operators that run now are called by another one, of which autograd has done its part.
+
+    In inference mode it has none.
+    """
+    excluded = _C._dispatch_tls_is_dispatch_key_excluded(DispatchKey.AutogradFunctionality)
+    return excluded and not torch.is_inference_mode_enabled()
 
 
 is_torch_function_enabled = _C._is_torch_function_enabled

@@ -90,3 +90,10 @@ def accumulate(leaf: torch.Tensor, gradient: torch.Tensor, is_dense: bool) -> No
             leaf.grad = gradient.clone(memory_format=torch.contiguous_format)
         else:
             leaf.grad += gradient
+
+
+def keep(tensor: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Add to the gradient of a tensor that is no leaf, as autograd does where that keeps it."""
+    with torch.no_grad():
+        before = tensor.grad
+        tensor.grad = gradient.clone(memory_format=torch.contiguous_format) if before is None else before + gradient

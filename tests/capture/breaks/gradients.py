@@ -63,6 +63,14 @@ def transformed_outside(graph, x):
 def hooked(x):
     y = x * 2
     y.register_hook(lambda gradient: gradient * 3)
+    return y.mul_(5)
+
+
+@hooked.fixed("register the hook behind the last write")
+def hooked_behind(x):
+    y = x * 2
+    y = y.mul_(5)
+    y.register_hook(lambda gradient: gradient * 3)
     return y
 
 
@@ -70,24 +78,30 @@ def hooked(x):
 def hooked_outside(graph, x):
     y = graph(lambda x: x * 2)(x)
     y.register_hook(lambda gradient: gradient * 3)
-    return y
+    return y.mul_(5)
 
 
-WATCHED = torch.nn.Linear(4, 2)
+class Two(torch.nn.Module):
+    def forward(self, x):
+        return x.sin(), x.cos()
+
+
+WATCHED = Two()
 WATCHED.register_full_backward_hook(lambda module, inputs, outputs: None)
-OUTER = torch.nn.Sequential(torch.nn.Linear(4, 2))
-OUTER[0].load_state_dict(WATCHED.state_dict())
+OUTER = torch.nn.Sequential(Two())
 OUTER.register_full_backward_hook(lambda module, inputs, outputs: None)
 
 
-@breaks(b.MODULE_BACKWARD_HOOK)
+@breaks(b.MODULE_BACKWARD_HOOK, leaf)
 def watched(x):
-    return WATCHED(x) * 2
+    y, z = WATCHED(x)
+    return y * z
 
 
 @watched.fixed("register the hooks on a module")
 def watched_outside(graph, x):
-    return graph(OUTER[0])(x) * 2
+    y, z = graph(OUTER[0])(x)
+    return y * z
 
 
 def same(x):

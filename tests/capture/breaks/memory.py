@@ -143,13 +143,13 @@ def attribute_by_name(x):
 
 @breaks(b.GRAD_WRITE)
 def gradient(x):
-    x.requires_grad = True
+    del x.grad
     return x + 1
 
 
 @gradient.fixed("set it outside")
 def gradient_outside(graph, x):
-    x.requires_grad = True
+    del x.grad
     return graph(lambda x: x + 1)(x)
 
 
@@ -224,16 +224,20 @@ def leafness_outside(graph, x):
     return graph(lambda x: (x * scale).as_subclass(torch.Tensor))(x)
 
 
+class Scale(torch.nn.Parameter):
+    """A kind of parameters."""
+
+
 @breaks(b.PARAMETER_MADE)
 def parameter(x):
-    scale = torch.nn.Parameter(torch.ones(4))
+    scale = Scale(torch.ones(4))
     return (x * scale).detach()
 
 
 @parameter.fixed("make modules and parameters outside")
 def parameter_outside(graph, x):
-    scale = torch.nn.Parameter(torch.ones(4))
-    return graph(lambda x, scale: (x * scale).detach())(x, scale)
+    scale = Scale(torch.ones(4))
+    return graph(lambda x, scale: (x * scale).detach())(x, scale.as_subclass(torch.Tensor))
 
 
 def sparse():

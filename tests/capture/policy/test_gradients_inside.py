@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -213,16 +214,30 @@ def test_leaves_with_hooks_break_the_graph() -> None:
     assert len(seen) == 1
 
 
-def test_inputs_of_a_backward_pass_break_the_graph() -> None:
+def test_inputs_of_a_backward_pass() -> None:
     def step(x: torch.Tensor, w: torch.Tensor) -> None:
         (x * w).sum().backward(inputs=w)
+        z = x.detach().requires_grad_()
+        torch.autograd.backward((z * z * w).sum(), inputs=[z, w])
+        w.grad.add_(z.grad)
 
     x, w = (torch.ones(3, requires_grad=True) for _ in range(2))
-    with Watch() as watch:
-        onegraph.compile(step)(x, w)
-    assert [event.reason for event in watch.of(GraphBroken)] == ["call of backward with inputs"]
+    onegraph.compile(step, fullgraph=True)(x, w)
     assert x.grad is None
-    assert torch.equal(w.grad, torch.ones(3))
+    assert torch.equal(w.grad, torch.full((3,), 4.0))
+
+
+def test_inputs_of_a_backward_pass_that_are_computed_break_the_graph() -> None:
+    def step(x: torch.Tensor) -> None:
+        y = x * 2
+        (y * y).sum().backward(inputs=[y])
+
+    x = torch.ones(3, requires_grad=True)
+    with Watch() as watch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        onegraph.compile(step)(x)
+    assert [event.reason for event in watch.of(GraphBroken)] == ["call of backward with inputs that are no leaves"]
+    assert x.grad is None
 
 
 def test_a_hook_that_comes_later_is_seen() -> None:

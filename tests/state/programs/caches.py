@@ -185,7 +185,7 @@ class LazyMLP(nn.Module):
         return self.layers[-1](x)
 
 
-@kept(breaks=("parameter-made", "tensor-history"), recompiles=1)
+@kept(recompiles=1)
 def lazily_built(compile):
     layer = LazyMLP(4)
     forward = compile(layer)
@@ -198,7 +198,7 @@ def lazily_built(compile):
     return call, lambda: layer
 
 
-@kept(breaks=("parameter-made", "tensor-history"), recompiles=1)
+@kept(recompiles=1)
 def lazily_built_parameter(compile):
     class Scale(nn.Module):
         def forward(self, x):

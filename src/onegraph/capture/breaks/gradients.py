@@ -27,14 +27,16 @@ FUNCTION_TRANSFORM = _define(
 )
 TENSOR_HOOK = _define(
     "tensor-hook",
-    "call of {name}, which registers a hook on a tensor",
-    "Hooks run in the backward pass, outside of the graph.",
+    "call of {name} {why}",
+    "The graph gives the tensor, and the hook is registered on it behind the graph: backward passes run both as eager"
+    " does. That must be the tensor of which the program has said it.",
+    "register the hook behind the last write to the tensor",
     "register the hook outside of the compiled function, on its input or result",
 )
 MODULE_BACKWARD_HOOK = _define(
     "module-backward-hook",
-    "a module with backward hooks",
-    "The hooks run in the backward pass, between operators that the graph fuses.",
+    "a module with backward hooks {why}",
+    "The hooks of a module become a hook of its input and one of its output, which must be a single tensor.",
     "register the hooks on a module that is outside of the compiled function",
 )
 SAVED_TENSOR_HOOKS = _define(

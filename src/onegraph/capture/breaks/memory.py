@@ -86,8 +86,8 @@ SUBCLASS_MADE = _define(
 )
 PARAMETER_MADE = _define(
     "parameter-made",
-    "a parameter is made by {name}",
-    "A parameter is known by its identity, and would be another one at each call.",
+    "a parameter of a class of its own is made by {name}",
+    "Only plain tensors and parameters are captured: a subclass may do anything in the place of an operator.",
     "make modules and parameters outside of the compiled function",
 )
 TENSOR_LAYOUT = _define(

@@ -147,7 +147,14 @@ def function_name(func: Any) -> str:
         return f"Tensor.{name}"
     module = getattr(func, "__module__", None) or "torch"
     full = f"{module}.{name}".replace("torch._VariableFunctions", "torch")
-    return full.replace("torch._C._nn.", "torch.nn.functional.").replace("torch._ops.", "torch.ops.")
+    return OWN.get(full, full).replace("torch._C._nn.", "torch.nn.functional.").replace("torch._ops.", "torch.ops.")
+
+
+#: What stands in a graph for a function of torch.
+OWN = {
+    "onegraph.torchlib.hooked.gradients_given": "torch.autograd.grad",
+    "onegraph.torchlib.parameters.parameter": "torch.nn.Parameter",
+}
 
 
 def first_line(error: BaseException) -> str:

@@ -20,6 +20,8 @@ from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 from onegraph.torchlib.data_sizes import UNEXPECTED, is_expected
+from onegraph.torchlib.hooked import gradients_given
+from onegraph.torchlib.parameters import parameter
 from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.regions import Region
 from onegraph.torchlib.state import GlobalState, saves_through_hooks
@@ -29,6 +31,9 @@ from onegraph.torchlib.transforms import OPENING_LEVELS
 OPENING = frozenset({private.enter_autocast, VMAP.increment_native, *OPENING_LEVELS, *ATTENTION_CHOICES})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
+
+#: Functions of ours that do nothing but compute.
+QUIET = frozenset({is_expected, gradients_given, parameter})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ def is_marking(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in MARKING
     own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
-    own = own and node.target is not is_expected and not isinstance(node.target, Region)
+    own = own and node.target not in QUIET and not isinstance(node.target, Region)
     return own or node.target is setattr
 
 

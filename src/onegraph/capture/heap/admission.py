@@ -23,6 +23,7 @@ from onegraph.capture.heap.types import (  # noqa: F401  where the rules are dec
     dicts,
     exceptions,
     functions,
+    handles,
     iterators,
     lists,
     moments,

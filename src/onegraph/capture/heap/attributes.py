@@ -380,10 +380,11 @@ class Attributes(Machine):
             if defines(torch.Tensor, name) or is_wrapper(obj):
                 raise GraphBreak(SUBCLASS_ATTRIBUTE, name=name, cls=type(obj).__qualname__)
             return super().write_generic(obj, name, *value)
-        cls = self.type_of(obj)
-        of_class = is_field(cls, name)
+        of_class = is_field(cls := self.type_of(obj), name)
         if name == "grad" and value:
             self.world.gradients[obj] = value[0]
+        elif name == "requires_grad" and value and isinstance(value[0], bool) and self.getattr(obj, "is_leaf"):
+            self.call(torch.Tensor.requires_grad_, (obj, value[0]), {})
         elif name in ("grad", "requires_grad") or (of_class and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
         elif of_class:

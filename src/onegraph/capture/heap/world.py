@@ -26,7 +26,7 @@ from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.source import CellOf, DictOf, Globals, Item, Source, TypeOf, member_at
-from onegraph.capture.heap.gradients import Gradients
+from onegraph.capture.heap.hooks import Gradients, Hooks
 from onegraph.capture.heap.iterator_reads import Draws
 from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
@@ -88,6 +88,7 @@ class World(Namespaces, Keys):
         #: What the program has set on tensors that the graph makes, by the identity of these.
         self.tensor_names: dict[int, dict[str, Any]] = {}
         self.gradients = Gradients()
+        self.hooks = Hooks()
         #: Whether NumPy's arrays are captured as tensors.
         self.captures_arrays = True
         #: Whether native code would change objects that a class has as its special methods.
@@ -113,6 +114,7 @@ class World(Namespaces, Keys):
             made.clear()
         self.tensor_names.clear()
         self.gradients.clear()
+        self.hooks.clear()
         self.draws = Draws()
         self._keep.clear()
         self._observe = None

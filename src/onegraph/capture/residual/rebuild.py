@@ -56,6 +56,8 @@ from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
 from onegraph.capture.residual.iterators import write_draws
+from onegraph.torchlib.parameters import as_leaf, as_parameter
+from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.wrappers import is_wrapper
 
 
@@ -271,6 +273,12 @@ class Rebuild:
         self.outputs.append(node)
         name = f"o{len(self.outputs) - 1}_"
         self.remember(value, name)
+        with DisableTorchFunction():
+            is_made_leaf = value.requires_grad and value._base is None and value.grad_fn is None
+        if builtins.isinstance(value, torch.nn.Parameter):
+            self.lines.append(f"{name} = {self.const(as_parameter)}({name}, {value.requires_grad})")
+        elif is_made_leaf:
+            self.lines.append(f"{self.const(as_leaf)}({name})")
         gradient = self.world.gradients.read(value, "grad")
         if gradient is not NULL:
             self.lines.append(f"{self.const(setattr)}({name}, 'grad', {self.value(gradient)})")

@@ -279,6 +279,7 @@ def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple
         [(id(shadow), member, id(value)) for shadow, member, value in world.changed_slots()],
         [(key, name, id(value)) for key, space in world.namespaces.items() for name, value in space.written.items()],
         len(tracer.effects),
+        world.hooks.state(),
         len(tracer.logged),
         len(world.draws.made),
         dict(tracer.settings),

@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
+from torch.utils.hooks import BackwardHook, RemovableHandle
 
 from onegraph.capture.breaks import MODULE_BACKWARD_HOOK, GraphBreak
 from onegraph.capture.calls.registry import policy
@@ -16,11 +16,11 @@ from onegraph.capture.guards.source import NOWHERE, DictOf, Item, Source
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib import private
+from onegraph.torchlib.module_hooks import backward_hook, refuse_several
 from onegraph.torchlib.private import has_global_hooks
 
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
-BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 Module = torch.nn.Module
 
 
@@ -59,13 +59,23 @@ def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any], rest: R
     """A module without hooks is its `forward`; one with hooks runs torch's own code, interpreted."""
     module = args[0]
     real = tracer.world.real(module)
-    if any(real.__dict__.get(name) for name in BACKWARD_HOOKS):
-        raise GraphBreak(MODULE_BACKWARD_HOOK)
+    if real.__dict__.get("_backward_hooks") and real.__dict__.get("_is_full_backward_hook") is False:
+        raise GraphBreak(MODULE_BACKWARD_HOOK, why="of `register_backward_hook`")
     if has_global_hooks() or has_hooks(real) or got_hooks(tracer.world.attributes(module)):
         return tracer.interpret(private.call_impl, args, kwargs)
     if real is not module:
         guard_hooks(tracer, real, tracer.world.origin[id(module)])
     return tracer.call(tracer.getattr(module, "forward"), args[1:], kwargs, rest)
+
+
+@policy(BackwardHook)
+def backward_hooks(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return tracer.interpret(backward_hook, args, kwargs)
+
+
+@policy(refuse_several)
+def refuse_several_tensors(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise GraphBreak(MODULE_BACKWARD_HOOK, why=f"whose {args[0]}")
 
 
 def guard_hooks(tracer: Tracing, module: Module, source: Source) -> None:

@@ -13,13 +13,15 @@ from torch.autograd.profiler import record_function
 
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
-from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.calls.registry import Breaking, breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.heap.subclass_tensors import is_handle
 from onegraph.capture.heap.tensor_texts import MARK
+from onegraph.capture.interp.functions import row_for
 from onegraph.capture.pyobject.exact_types import defines
 from onegraph.torchlib import recurrent
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.parameters import parameter
 from onegraph.torchlib.private import (
     ASSERTIONS,
     check_tensor_all,
@@ -48,18 +50,17 @@ breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, t
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)
-breaks(b.TENSOR_HOOK, torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
-breaks(b.TENSOR_HOOK, torch.autograd.graph.register_multi_grad_hook)
+row_for(torch.autograd.graph.register_multi_grad_hook).refuse = Breaking(
+    b.TENSOR_HOOK, "torch.autograd.graph.register_multi_grad_hook", "which waits for the gradients of several tensors"
+)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks, torch.autograd.graph.save_on_cpu)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__enter__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.saved_tensors_hooks.__exit__)
 breaks(b.SAVED_TENSOR_HOOKS, torch.autograd.graph.allow_mutation_on_saved_tensors)
-breaks(b.REQUIRES_GRAD, torch.Tensor.retain_grad, torch.Tensor.detach_, torch.detach_)
 breaks(b.TENSOR_MEMORY, to_dlpack, typed_storage, torch.Tensor.storage_type)
 breaks(b.TENSOR_MEMORY, torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, torch.Tensor.__setstate__)
 breaks(b.TENSOR_MEMORY, *(f for f in vars(torch.storage.TypedStorage).values() if type(f) is FunctionType))
 breaks(b.SUBCLASS_MADE, make_wrapper_subclass)
-breaks(b.PARAMETER_MADE, make_subclass)
 native("deep", torch.broadcast_shapes, torch.is_floating_point, torch.finfo, torch.iinfo)
 
 
@@ -71,6 +72,15 @@ def compiling(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 def is_layer_of_torch(module: Any) -> bool:
     return isinstance(module, str) and module.startswith("torch.nn.modules.")
+
+
+@policy(make_subclass)
+def make_parameter(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Parameter(data, requires_grad)` is an operation of the graph."""
+    cls, data, *others = args
+    if cls is not torch.nn.Parameter or len(others) != 1 or kwargs or type(others[0]) is not bool:
+        raise GraphBreak(b.PARAMETER_MADE, name="Tensor._make_subclass")
+    return tracer.run_native(parameter, (data, *others), {})
 
 
 @policy(torch.is_tensor)
