@@ -33,8 +33,9 @@ from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
 from onegraph.torchlib.private import set_grad_enabled
+from onegraph.torchlib.settings import CHOOSING_KERNELS
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
-from onegraph.torchlib.state import without_autocast
+from onegraph.torchlib.state import enter_inference, exit_inference, without_autocast
 from onegraph.torchlib.warned import ruled
 
 GraphCompiler = Callable[[torch.fx.GraphModule, list[Any], Context], Callable[..., Any]]
@@ -47,17 +48,55 @@ COMPILER_FAILED = (
 BACKWARD_IN_EAGER = "the backward pass of %s runs in eager: %s"
 
 
+def in_inference_mode(compile_graph: GraphCompiler) -> GraphCompiler:
+    """The same backend for graphs that are in inference mode as a whole, too: it is entered around them."""
+
+    @functools.wraps(compile_graph)
+    def compiled(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+        inner = within_inference(module)
+        if inner is None:
+            return compile_graph(module, examples, cx)
+        with torch.inference_mode():
+            run = compile_graph(inner, examples, cx)
+
+        def entered(*inputs: Any) -> Any:
+            opened = enter_inference(True)
+            try:
+                return run(*inputs)
+            finally:
+                exit_inference(opened)
+
+        return entered
+
+    return compiled
+
+
+def within_inference(module: torch.fx.GraphModule) -> torch.fx.GraphModule | None:
+    """The graph without the ends of inference mode, if these are around all of its operators, and no others within."""
+    nodes = [node for node in module.graph.nodes if node.op not in ("placeholder", "output")]
+    ends = [node for node in nodes if node.target in (enter_inference, exit_inference)]
+    if len(ends) != 2 or nodes[0] is not ends[0] or nodes[-1] is not ends[1] or ends[0].args != (True,):
+        return None
+    graph = torch.fx.Graph()
+    copied: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in module.graph.nodes:
+        if node not in ends:
+            copied[node] = graph.node_copy(node, copied.__getitem__)
+    return torch.fx.GraphModule(module, graph)
+
+
 def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run the captured graph operator by operator, as PyTorch does."""
     return module.forward
 
 
+@in_inference_mode
 def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run the functional aten graph operator by operator: shows whether a fault is above or below the compiler.
 
     A graph that records gradients is cut in two, forward and backward, of which each runs operator by operator.
     """
-    if takes_numbers(module, cx):
+    if runs_by_operators(module, cx):
         return module.forward
     if needs_gradients(module, examples):
         return recorded(module, examples, cx, functools.partial(by_operators, cx))
@@ -70,7 +109,7 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
 
 def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run as `eager` does, and tell what the native compiler would leave to libraries, and keep for gradients."""
-    if takes_numbers(module, cx):
+    if runs_by_operators(module, cx):
         return module.forward
     try:
         if needs_gradients(module, examples):
@@ -85,12 +124,13 @@ def lowered(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> C
     return module.forward
 
 
+@in_inference_mode
 def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Compile the graph to fused native code; one that records gradients to two of them, forward and backward.
 
     A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
     """
-    if takes_numbers(module, cx):
+    if runs_by_operators(module, cx):
         return module.forward
     try:
         if needs_gradients(module, examples):
@@ -212,6 +252,16 @@ def unrecordable(cx: Context) -> str:
     if not torch.is_grad_enabled():
         return "it begins under no_grad"
     return ""
+
+
+def runs_by_operators(module: torch.fx.GraphModule, cx: Context) -> bool:
+    """Whether the graph runs operator by operator, for what the functional graph has no place for."""
+    targets = {node.target for node in module.graph.nodes}
+    for what, found in (("a setting of torch", CHOOSING_KERNELS), ("inference_mode", {enter_inference})):
+        if not targets.isdisjoint(found):
+            cx.emit(ev.OperatorFellBack(cx.frame, what, "the whole graph runs operator by operator"))
+            return True
+    return takes_numbers(module, cx)
 
 
 def takes_numbers(module: torch.fx.GraphModule, cx: Context) -> bool:

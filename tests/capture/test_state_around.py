@@ -331,6 +331,8 @@ def test_the_table_is_complete() -> None:
     assert sorted(compared) == sorted(_C.GlobalState().values)
     tested = {change.state for change in CHANGES}
     elsewhere = {"tracing by TorchScript", "symbolic tracing by FX", "function transforms"}  # test_modes_around.py
+    elsewhere |= {"settings that a program changes", "generators of random numbers"}  # test_settings_within.py ...
+    elsewhere |= {"inference mode, dual numbers within the function"}
     for state in STATES:
         if state.treatment is not Treatment.IRRELEVANT:
             assert state.name in tested | elsewhere, f"nothing tests what is said of {state.name}"

@@ -37,6 +37,7 @@ from onegraph.capture.heap.types.handles import register_hooks
 from onegraph.capture.interp.defects import Defect
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.residual.generators import waiting
+from onegraph.capture.residual.random_draws import write_random_draws
 from onegraph.capture.residual.rebuild import Rebuild
 from onegraph.capture.resume.continuation import Continuation, deepest, plan_resume, write_value
 from onegraph.capture.symbolic.growth import Grown, refuse_grown
@@ -47,6 +48,7 @@ from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
 from onegraph.torchlib.private import set_grad_enabled
+from onegraph.torchlib.settings import CHOOSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def trace_whole(
             broken.frames = unsupported.frames
         except GraphBreak as found:
             broken = found
+        broken.born = trace.tracer.dual_step or broken.born
         broken.__traceback__ = None  # it holds all that the trace has seen, and is held by this frame
         strict = is_strict(trace.tracer)
         event = trace.broken_event(broken)
@@ -167,7 +170,7 @@ def capture_prefix(start: FrameStart, cx: Context, shapes: ShapePolicy, stop: tu
             trace.guard_leniency()
             if trace.tracer.was_too_deep:
                 return "the program has come to its limit of recursion"
-            if trace.tracer.open_levels:
+            if trace.tracer.open_levels and trace.tracer.dual_step is None:
                 return "a transform of torch.func is open, which the frame that has called it enters again"
             continuation = plan_resume(stopped.frames)
             if isinstance(continuation, str):
@@ -214,6 +217,7 @@ def finish(
         trace.tracer.checks += 1
         trace.guard_expectation()
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
+    draws, behind = write_random_draws(rebuild, trace.tracer.random, has_operations(trace.recorder.graph))
     results = [write_value(rebuild, value) for value in values]
     effects = [effect_text(rebuild, effect) for effect in trace.effects()]
     for generator in list(waiting(trace.world)):  # Python closes it when its object dies, at the end of the code
@@ -227,7 +231,7 @@ def finish(
     trace.check_unchanged()  # the module of the graph is entered in `linecache`, which a program may have looked at
     graph, call = captured_graph(trace, rebuild, cx) if has_operations(trace.recorder.graph) else (None, [])
     ending = f"return {results[0]}" if continuation is None else f"return ({', '.join(results)},)"
-    body = [*rebuild.loads, *call, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
+    body = [*rebuild.loads, *call, *behind, *rebuild.lines, *effects, *writes, *rebuild.late, ending]
     trace.pause()
     captured = Capture(
         start.code,
@@ -238,7 +242,7 @@ def finish(
         tuple(rebuild.consts),
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
-        effects=(*effects, *writes, *hooks),
+        effects=(*draws, *effects, *writes, *hooks),
     )
     if graph is not None:
         trace.keep_fakes()
@@ -295,7 +299,8 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
     guard_memory(trace.recorder, used, trace.world.guard)
     guard_histories(used, trace.world.guard)
     grad_enabled, unexpected = trace.state.values["grad_mode"], trace.shapes.history.note_unexpected
-    fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), grad_enabled, unexpected, cx)
+    generators = trace.tracer.random.saved
+    fallback = fallback_of(trace.recorder, used, len(rebuild.outputs), grad_enabled, unexpected, generators, cx)
     if trace.tracer.checks and not fallback.repeatable:
         trace.shapes.history.makes_checks = False
         raise Grown
@@ -312,5 +317,6 @@ def writes_to_output(recorder: Recorder, node: torch.fx.Node) -> int:
 
 
 def has_operations(graph: torch.fx.Graph) -> bool:
-    """Whether anything is computed: the state of gradients that a frame leaves is left by its residual code too."""
-    return any(node.op != "placeholder" and node.target is not set_grad_enabled for node in graph.nodes)
+    """Whether anything is computed: the state that a frame leaves is left by its residual code too."""
+    states = {set_grad_enabled, *CHOOSING}
+    return any(node.op != "placeholder" and node.target not in states for node in graph.nodes)

@@ -165,10 +165,36 @@ STATES: tuple[State, ...] = (
         "settings that a program asks for",
         ("torch.backends", "torch.get_float32_matmul_precision", "torch.get_num_threads"),
         ASKED,
-        "the answer is guarded; setting them breaks the graph",
+        "the answer is guarded",
     ),
     State("environment", ("os.environ",), ASKED, "guarded as any dict is"),
     # ---- a node of the graph, or done by the code around it ----
+    State(
+        "settings that a program changes",
+        (
+            "torch.set_default_dtype",
+            "torch.set_default_device",
+            "torch.use_deterministic_algorithms",
+            "torch.set_float32_matmul_precision",
+            "torch.set_autocast_enabled",
+            "torch.backends",
+        ),
+        NODE,
+        "changed in the graph, and left behind it as the program leaves them; if operators read them when they run, the"
+        " graph runs operator by operator",
+    ),
+    State(
+        "inference mode, dual numbers within the function",
+        ("torch.inference_mode", "torch.autograd.forward_ad.dual_level"),
+        NODE,
+        "entered and left by the graph",
+    ),
+    State(
+        "generators of random numbers",
+        ("random", "numpy.random"),
+        NODE,
+        "drawn from by the code around the graph, in each call and in the order of the program",
+    ),
     State(
         "kernels of attention",
         ("torch.nn.attention.sdpa_kernel",),

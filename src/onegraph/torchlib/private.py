@@ -45,7 +45,7 @@ from torch._subclasses.fake_tensor import (
     should_allow_numbers_as_tensors,
 )
 from torch.amp import autocast_mode
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, grad_mode
 from torch.fx import _symbolic_trace
 from torch.nn.modules import module as module_internals
 from torch.overrides import _get_current_function_mode_stack as function_mode_stack
@@ -220,12 +220,17 @@ pop_saved_tensors_hooks = _C._autograd._pop_saved_tensors_default_hooks
 push_saved_tensors_hooks = _C._autograd._push_saved_tensors_default_hooks
 register_hook_dict = _C._FunctionBase._register_hook_dict
 set_grad_enabled = _C._set_grad_enabled
+set_default_dtype = _C._set_default_dtype
+set_deterministic = _C._set_deterministic_algorithms
+get_matmul_precision = _C._get_float32_matmul_precision
 set_version_counter = _C._autograd._unsafe_set_version_counter
 top_saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
 
 # ---- autocast, modules, function transforms --------------------------------------------------------------------------
 
 enter_autocast = autocast_mode._enter_autocast
+enter_inference: Callable[[bool], Any] = grad_mode._enter_inference_mode
+exit_inference: Callable[[Any], None] = grad_mode._exit_inference_mode
 exit_autocast = autocast_mode._exit_autocast
 UnmanagedAutocast = getattr(autocast_mode, "_UnmanagedAutocast", autocast_mode.autocast)  # torch 2.12 and later
 call_impl = torch.nn.Module._call_impl
@@ -280,6 +285,16 @@ def default_device() -> torch.device | None:
 
 def set_default_device(device: torch.device | None) -> None:
     _device.CURRENT_DEVICE = device
+
+
+#: Where `torch.set_default_device` keeps the mode that it has entered.
+_DEFAULT_MODE = torch._GLOBAL_DEVICE_CONTEXT
+
+
+def devices_around() -> int:
+    """How many devices have been entered that go before the default one."""
+    default = getattr(_DEFAULT_MODE, "device_context", None)
+    return sum(type(mode) is DeviceContext and mode is not default for mode in function_mode_stack())
 
 
 #: Whether FX traces symbolically in this thread (torch's public function that tells warns): of torch 2.14 and later, a

@@ -59,7 +59,12 @@ def _hint(number: Any) -> Any:
 def _small(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    return torch.zeros([int(size != 0) for size in value.shape], dtype=value.dtype)
+    return torch.zeros([int(is_of_data(size) or size != 0) for size in value.shape], dtype=value.dtype)
+
+
+def is_of_data(size: Any) -> bool:
+    """Whether only the data say which size it is: it is not asked."""
+    return isinstance(size, torch.SymInt) and bool(size.node.sizes.data.are_in(size.node.value))
 
 
 # ---- operators whose sizes decide ------------------------------------------------------------------------------------

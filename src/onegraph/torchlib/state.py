@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,27 @@ from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 
 AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+class Entered(threading.local):
+    """The inference modes that graphs have entered in this thread."""
+
+    def __init__(self) -> None:
+        self.modes: list[Any] = []
+
+
+_ENTERED = Entered()
+
+
+def enter_inference(enabled: bool) -> Any:
+    """Enter inference mode, or leave it for a while, until `exit_inference` is called with what this gives."""
+    _ENTERED.modes.append(private.enter_inference(enabled))
+    return _ENTERED.modes[-1]
+
+
+def exit_inference(entered: Any) -> None:
+    _ENTERED.modes.remove(entered)
+    private.exit_inference(entered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +57,7 @@ class GlobalState:
     dispatch_modes: tuple[Any, ...]
     functorch_depth: int
     forward_recorded: bool
+    inference: int
 
     @classmethod
     def snapshot(cls) -> GlobalState:
@@ -52,16 +75,22 @@ class GlobalState:
             tuple(private.dispatch_mode_stack()),
             private.transforms_depth(),
             private.is_forward_recorded(),
+            len(_ENTERED.modes),
         )
 
     def restore(self) -> None:
         """Put everything back; modes and transforms that were left open are closed."""
         surely(
+            self._leave_inference,
             self._restore_modes,
             partial(private.set_grad_enabled, self.grad_enabled),
             self._restore_autocast,
             self._restore_choices,
         )
+
+    def _leave_inference(self) -> None:
+        while len(_ENTERED.modes) > self.inference:
+            exit_inference(_ENTERED.modes[-1])
 
     def _restore_modes(self) -> None:
         private.leave_transforms(self.functorch_depth)
@@ -201,7 +230,7 @@ def without_autocast() -> Iterator[None]:
 
 
 #: What sees operators, and the transforms that are open.
-WATCHING = ("torch_function", "device", "function_modes", "dispatch_modes", "functorch_depth")
+WATCHING = ("torch_function", "device", "function_modes", "dispatch_modes", "functorch_depth", "inference")
 
 
 @contextmanager

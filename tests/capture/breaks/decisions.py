@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy
 import torch
 
@@ -143,6 +145,21 @@ def digits_without_break(x):
     for number in range(6):
         x = x + len(str(number))
     return x
+
+
+@breaks(b.DRAWN_NUMBER, same=False)
+def chance(x):
+    return x.sin() if random.random() < 0.5 else x.cos()
+
+
+@chance.fixed("draw with torch")
+def chance_of_torch(x):
+    return torch.where(torch.rand(()) < 0.5, x.sin(), x.cos())
+
+
+@chance.fixed("draw outside")
+def chance_before(graph, x):
+    return graph(lambda x, number: x.sin() if number < 0.5 else x.cos())(x, random.random())
 
 
 @breaks(b.TENSOR_ITEM)

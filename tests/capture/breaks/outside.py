@@ -184,27 +184,27 @@ def waits_before(graph, x):
 
 @breaks(b.PYTHON_RANDOM, same=False)
 def draws(x):
-    return x * random.random()
+    return getattr(x, random.choice(["sin", "cos"]))()
 
 
 @draws.fixed("draw with torch")
 def draws_with_torch(x):
-    return x * torch.rand(())
+    return torch.where(torch.rand(()) < 0.5, x.sin(), x.cos())
 
 
 @draws.fixed("draw outside")
 def draws_before(graph, x):
-    return graph(lambda x, draw: x * draw)(x, random.random())
+    return graph(lambda x, name: getattr(x, name)())(x, random.choice(["sin", "cos"]))
 
 
 @breaks(b.NUMPY_RANDOM, same=False)
 def draws_numpy(x):
-    return x * numpy.random.rand()
+    return getattr(x, numpy.random.choice(["sin", "cos"]))()
 
 
 @draws_numpy.fixed("draw with torch")
 def draws_torch(x):
-    return x * torch.rand(())
+    return torch.where(torch.rand(()) < 0.5, x.sin(), x.cos())
 
 
 @breaks(b.ENTROPY, same=False)

@@ -17,34 +17,12 @@ from tests.capture.breaks.table import breaks
 SCALE = contextvars.ContextVar("scale", default=2)
 
 
-@breaks(b.DEFAULT_DTYPE)
-def default_dtype(x):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    y = x + torch.ones(4)
-    torch.set_default_dtype(before)
-    return y
-
-
-@default_dtype.fixed("pass dtype=")
-def given_dtype(x):
-    return x + torch.ones(4, dtype=torch.float64)
-
-
-@default_dtype.fixed("set it outside")
-def default_dtype_outside(graph, x):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    y = graph(lambda x: x + torch.ones(4))(x)
-    torch.set_default_dtype(before)
-    return y
-
-
 @breaks(b.DEFAULT_DEVICE)
 def default_device(x):
-    torch.set_default_device("cpu")
-    y = x + torch.ones(4)
-    torch.set_default_device(None)
+    with torch.device("cpu"):
+        torch.set_default_device("cpu")
+        y = x + torch.ones(4)
+        torch.set_default_device(None)
     return y
 
 
@@ -82,28 +60,6 @@ def mode_outside(graph, x):
     with Doubled():
         y = x + 1
     return graph(lambda y: y * 2)(y)
-
-
-@breaks(b.INFERENCE_MODE)
-def inference(x):
-    with torch.inference_mode():
-        y = x + 1
-    return y.tolist()
-
-
-@inference.fixed("use torch.no_grad()")
-def no_gradients(graph, x):
-    def inside(x):
-        with torch.no_grad():
-            return x + 1
-
-    return graph(inside)(x).tolist()
-
-
-@inference.fixed("put inference_mode()")
-def inference_around(graph, x):
-    with torch.inference_mode():
-        return graph(lambda x: x + 1)(x).tolist()
 
 
 @breaks(b.ANOMALY_MODE)

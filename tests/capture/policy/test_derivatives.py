@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from import_graph import ROOT
-from torch.autograd import forward_ad
 from torch.func import (
     functional_call,
     functionalize,
@@ -205,18 +204,6 @@ def test_a_break_inside_runs_the_transform_eagerly(transform: Any, inner: Any) -
         torch.testing.assert_close(onegraph.compile(f)(X), f(X))
     assert watch.of(GraphBroken)
     torch.testing.assert_close(jvp(torch.sin, (X,), (X,)), (X.sin(), X.cos() * X))  # no level is left open
-
-
-def test_dual_numbers_outside_of_a_transform_break_the_graph() -> None:
-    def f(x: torch.Tensor) -> Any:
-        with forward_ad.dual_level():
-            return forward_ad.unpack_dual(forward_ad.make_dual(x, x).sin()).tangent
-
-    with Watch() as watch:
-        torch.testing.assert_close(onegraph.compile(f)(X), f(X))
-    broken = watch.of(GraphBroken)
-    assert {event.code for event in broken} == {"gradient-call"}
-    assert all("outside of a transform of torch.func" in event.reason for event in broken)
 
 
 def test_errors_are_eagers() -> None:

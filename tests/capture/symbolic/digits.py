@@ -46,6 +46,5 @@ NEEDS: tuple[Need, ...] = (
         "`n is m`", "Python's small integers are each one object, larger ones are not", "operator.is_ operator.is_not"
     ),
     _need("a complex number", "there are no symbols of them", "complex"),
-    _need("a function of numpy: `np.prod(x.shape)`", "it gives a number of numpy", "numpy.prod"),
     _need("the order of numbers: `sorted`", "comparisons are decided, and each order has a version", "sorted"),
 )

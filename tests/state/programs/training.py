@@ -443,7 +443,7 @@ def augmentation_with_its_own_generator(compile):
     return call, lambda: (jitter.epoch, jitter.generator.get_state().tolist())
 
 
-@kept(breaks=("numpy-random", "python-random"), recompiles=6)
+@kept(breaks=("drawn-number",), recompiles=6)
 def augmentation_with_the_process(compile):
     """Python's and NumPy's streams decide what is done."""
 

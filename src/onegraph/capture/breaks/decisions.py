@@ -69,6 +69,14 @@ CHANGING_NUMBER = _define(
     "A loop that a graph break has interrupted computes the number, so that it is not known before the loop runs.",
     "remove the graph break inside of the loop",
 )
+DRAWN_NUMBER = _define(
+    "drawn-number",
+    "the program needs a number that is drawn at random",
+    "Each call draws another one. It may be computed with, returned and stored, and be given to operators. No branch "
+    "and no text can take it.",
+    "draw with torch, and choose with torch.where",
+    "draw outside of the compiled function, and pass the value in",
+)
 TENSOR_ITEM = _define(
     "tensor-item",
     "the program needs the number that Tensor.item takes out of a tensor",

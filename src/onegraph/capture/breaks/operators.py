@@ -15,7 +15,8 @@ FAILED_OPERATOR = _define(
 OPERATOR_WARNING = _define(
     "operator-warning",
     "{name} warns: {error}",
-    "The operator gives a warning each time that it is called like this, and a graph would be silent.",
+    "The operator gives a warning each time that it is called like this, and a graph would be silent. A warning that "
+    "PyTorch gives once in a process breaks no graph: it is given when the function is compiled.",
     "call it as the warning asks for",
 )
 UNTRACEABLE_OPERATOR = _define(

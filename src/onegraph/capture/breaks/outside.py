@@ -85,15 +85,17 @@ SLEEP = _define(
 )
 PYTHON_RANDOM = _define(
     "python-random",
-    "call of {name}, which draws from Python's random numbers",
-    "The draw must be made at each call, and in order with the other draws.",
+    "call of {name}, which uses Python's random numbers",
+    "Numbers that are drawn with known arguments are a part of the graph. This gives something else, needs what is not "
+    "known yet, or looks at the state of the generator.",
     "draw with torch: torch.rand, torch.randint, torch.randperm",
     "draw outside of the compiled function, and pass the value in",
 )
 NUMPY_RANDOM = _define(
     "numpy-random",
-    "call of {name}, which draws from numpy's random numbers",
-    "The draw must be made at each call, and in order with the other draws.",
+    "call of {name}, which uses numpy's random numbers",
+    "Numbers and arrays that are drawn with known arguments are a part of the graph. This gives something else, needs "
+    "what is not known yet, or looks at the state of the generator.",
     "draw with torch: torch.rand, torch.randint, torch.randperm",
 )
 ENTROPY = _define(

@@ -8,17 +8,10 @@ _define = _theme("State of the process")
 
 _LEAKS = "The change would leak out of tracing, or come too late for the graph."
 
-DEFAULT_DTYPE = _define(
-    "default-dtype",
-    "call of {name}",
-    _LEAKS,
-    "pass dtype= where tensors are made",
-    "set it outside of the compiled function",
-)
 DEFAULT_DEVICE = _define(
     "default-device",
-    "call of {name}",
-    _LEAKS,
+    "call of {name} within a context that chooses a device",
+    "The context goes before the default device, and the graph cannot show which of the two a tensor is made on.",
     "pass device= where tensors are made, or use `with torch.device(...)`",
 )
 STATE_CHANGE = _define(
@@ -32,13 +25,6 @@ TORCH_CONTEXT = _define(
     "use of the context manager {name}",
     "It sets up something that watches or changes what PyTorch runs for real, which tracing does not.",
     "use it outside of the compiled function; what runs in it is not compiled",
-)
-INFERENCE_MODE = _define(
-    "inference-mode",
-    "use of {name}",
-    "Tensors of inference mode cannot be told from others while they are traced.",
-    "use torch.no_grad() inside of the compiled function",
-    "put inference_mode() around the call of the compiled function",
 )
 ANOMALY_MODE = _define(
     "anomaly-mode",

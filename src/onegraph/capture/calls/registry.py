@@ -89,6 +89,19 @@ def breaks(reason: Reason, *functions: Any) -> None:
         row_for(function).refuse = Breaking(reason, public_name(function))
 
 
+#: The functions that fill the table for modules that are imported when they are first used, by the module.
+LATE_ROWS: dict[str, Callable[[], None]] = {}
+
+
+def fill_late_rows(function: Any) -> bool:
+    """Fill the rows of the module that a native function is of; whether there are more now."""
+    module = getattr(function, "__module__", None) if LATE_ROWS else None
+    found = [name for name in LATE_ROWS if isinstance(module, str) and module.startswith(name)]
+    for name in found:
+        LATE_ROWS.pop(name)()
+    return bool(found)
+
+
 def refusal_of(function: FunctionType) -> Refusal | None:
     """Raises the graph break of a Python function that must run for real; None if it is traced.
 

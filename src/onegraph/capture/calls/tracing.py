@@ -25,15 +25,19 @@ class Tracing(Protocol):
     fullgraph: bool
     #: What the program has said of graph breaks.
     settings: dict[str, bool | None]
-    settings_of_torch: dict[Any, tuple[Any, Any]]
+    settings_of_torch: dict[Any, Any]
+    told_of_torch: set[Any]
     #: Messages that the program gives, and the tensors in them.
     effects: list[tuple[Any, Args, Kwargs]]
     logged: list[tuple[Any, int | None]]
     open_contexts: list[Any]
+    chosen_device: Any
     open_levels: dict[int, Any]
+    dual_step: tuple[int, int] | None
     no_global_hooks: Any
     abstract_answers: Any
     late: Any
+    random: Any
 
     # ---- calls: in the trace's own way, as a Python function is interpreted, natively on filled shadows ----
 

@@ -17,18 +17,21 @@ from onegraph.base.context import Context
 from onegraph.base.errors import BackendError
 from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import GraphInput, Recorder
+from onegraph.capture.symbolic.random_draws import SavedStates
 from onegraph.torchlib import private
-from onegraph.torchlib.attention import ATTENTION_CHOICES
 from onegraph.torchlib.data_sizes import UNEXPECTED, is_expected
 from onegraph.torchlib.hooked import gradients_given
 from onegraph.torchlib.parameters import parameter
 from onegraph.torchlib.private import VMAP, DisableTorchFunction, set_grad_enabled
 from onegraph.torchlib.regions import Region
-from onegraph.torchlib.state import GlobalState, saves_through_hooks
+from onegraph.torchlib.settings import CHOOSING, Setting, setting_of
+from onegraph.torchlib.state import GlobalState, enter_inference, exit_inference, saves_through_hooks
 from onegraph.torchlib.transforms import OPENING_LEVELS
 
 #: Functions in a graph that open a state which the graph closes again.
-OPENING = frozenset({private.enter_autocast, VMAP.increment_native, *OPENING_LEVELS, *ATTENTION_CHOICES})
+OPENING = frozenset({private.enter_autocast, enter_inference, VMAP.increment_native, *OPENING_LEVELS, *CHOOSING})
+#: Functions of our own in a graph whose effects are known.
+KNOWN = frozenset({*CHOOSING, enter_inference, exit_inference})
 #: Methods that change a tensor without writing to it.
 MARKING = frozenset({"requires_grad_", "retain_grad", "register_hook", "backward"})
 
@@ -43,6 +46,7 @@ class Before:
     versions: tuple[int | None, ...]
     random: torch.Tensor | None
     state: GlobalState | None
+    settings: tuple[tuple[Setting, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,10 @@ class Fallback:
     written: tuple[int, ...]
     random: bool
     opening: bool
+    settings: tuple[Setting, ...]
     outputs: int
     unexpected: Callable[[], object]
+    generators: SavedStates
 
     def around(self, compiled: Callable[..., Any]) -> Any:
         """The graph as the residual code calls it."""
@@ -83,6 +89,7 @@ class Fallback:
             self._versions(inputs),
             torch.default_generator.get_state() if self.random and self.repeatable else None,
             GlobalState.snapshot() if self.opening else None,
+            tuple([(setting, setting.value()) for setting in self.settings]),
         )
 
     def failed(self, error: Exception, before: Before | None, *inputs: Any) -> bool:
@@ -90,6 +97,8 @@ class Fallback:
         if str(error).startswith(UNEXPECTED):
             self.unexpected()
         if before is not None and before.state is not None:
+            for setting, value in before.settings[::-1]:
+                setting.put(value)
             before.state.restore()
         resolved = self.repeatable and (before is None or before.versions == self._versions(inputs))
         resolved = resolved and not isinstance(error, BackendError)  # it says that the graph is wrong
@@ -98,6 +107,8 @@ class Fallback:
         set_grad_enabled(self.grad_enabled or (self.grad_after and not resolved))
         if resolved and before is not None and before.random is not None:
             torch.default_generator.set_state(before.random)
+        if resolved:
+            self.generators.put_back()
         self.cx.emit(GraphFailed(self.cx.frame, f"{type(error).__name__}: {error}", resolved))
         return resolved
 
@@ -115,17 +126,31 @@ def fallback_of(
     outputs: int,
     grad_enabled: bool,
     unexpected: Callable[[], object],
+    generators: SavedStates,
     cx: Context,
 ) -> Fallback:
     """The fallback of a finished graph with the inputs `used` and this number of outputs; what is told where sizes that
-    only the data say are not what the graph is made for."""
+    only the data say are not what the graph is made for; the states of the generators that the frame draws from."""
     effects, nodes = recorder.fake.effects, recorder.graph.nodes
     repeatable = not effects.unknown and not any(is_marking(node) for node in nodes)
     written = tuple(index for index, given in enumerate(used) if given.written is not None)
     opening = any(node.target in OPENING for node in nodes)
+    settings = dict.fromkeys(setting_of(node.target, node.args) for node in nodes if node.target in CHOOSING)
     modes = [grad_enabled, *(node.args[0] for node in nodes if node.target is set_grad_enabled)]
     last = bool(modes[-1])
-    return Fallback(cx, grad_enabled, last, repeatable, written, effects.random, opening, outputs, unexpected)
+    return Fallback(
+        cx=cx,
+        grad_enabled=grad_enabled,
+        grad_after=last,
+        repeatable=repeatable,
+        written=written,
+        random=effects.random,
+        opening=opening,
+        settings=tuple(settings),
+        outputs=outputs,
+        unexpected=unexpected,
+        generators=generators,
+    )
 
 
 def is_marking(node: torch.fx.Node) -> bool:
@@ -133,7 +158,7 @@ def is_marking(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in MARKING
     own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
-    own = own and node.target not in QUIET and not isinstance(node.target, Region)
+    own = own and node.target not in QUIET and node.target not in KNOWN and not isinstance(node.target, Region)
     return own or node.target is setattr
 
 

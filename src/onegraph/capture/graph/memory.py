@@ -14,7 +14,7 @@ import torch
 from onegraph import _C
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.predicates import Predicate, unpaired
-from onegraph.capture.guards.source import Source
+from onegraph.capture.guards.source import Source, is_drawn
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.histories import has_plain_base, is_view_of_leaf, storage_of
 from onegraph.torchlib.private import DisableTorchFunction
@@ -41,20 +41,20 @@ def guard_memory(recorder: Recorder, inputs: Sequence[GraphInput], guard: Callab
 def placed(inputs: Sequence[GraphInput]) -> list[tuple[GraphInput, Source]]:
     """The tensors among the inputs that the program has given, with their sources."""
     given = [(given, given.source) for given in inputs if has_address(given.example)]
-    return [(given, source) for given, source in given if not isinstance(source, Computed)]
+    return [(given, source) for given, source in given if not isinstance(source, Computed) and not is_drawn(source)]
 
 
 def guard_histories(inputs: Sequence[GraphInput], guard: Callable[[Source, str, Any], None]) -> None:
     """Guard that autograd lets the graph write to the inputs with a history."""
     for given in inputs:
-        if given.had_history and not isinstance(given.source, Computed):
+        if given.had_history and not isinstance(given.source, Computed) and not is_drawn(given.source):
             guard(given.source, "check", NoViewOfLeaf())
 
 
 def guard_places(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -> None:
     """Guard where the inputs are in their storages, where the program has asked."""
     for given in recorder.placed_inputs():
-        if not isinstance(given.source, Computed) and has_address(given.example):
+        if not isinstance(given.source, Computed) and not is_drawn(given.source) and has_address(given.example):
             # A fake of symbolic size has a storage that ends with it.
             guard(given.source, "check", AtPlace(given.example, whole_storage=not varies(given.fake)))
 

@@ -107,6 +107,7 @@ class Recorder(TorchFunctionMode):
         self.number_in: Callable[[torch.Tensor], Any] = lambda tensor: None
         #: Told of an operator that has made sizes which only the data say, and its arguments and result.
         self.sizes_made: Callable[[Recorder, Any, Any, Any], None]
+        self.once_warned: Callable[[], object] = lambda: None  # told of one that warns once in a process
         self.copied = CopiedItems()
         #: The tensors of subclasses, and the modes of the program, outermost first.
         self.handles = Handles(fake)
@@ -115,6 +116,7 @@ class Recorder(TorchFunctionMode):
         self.unwrapped: set[int] = set()
         #: What the program makes of a call that its classes or modes take over: the function, types, arguments.
         self.override: Callable[[Any, Any, Any, Any], Any]
+        self.running = 0  # how many functions of torch, one within another
         self.writes = 0  # how often operators have written to tensors, whatever their memory
         self.checkpoint: Checkpoint | None = None  # the one that runs now
         self._locate = locate
@@ -125,12 +127,8 @@ class Recorder(TorchFunctionMode):
         self._last_input: torch.fx.Node | None = None
         #: Whether the program was told how tensors lie in memory.
         self.told_layouts = False
-        #: The storages in which the program has asked where its tensors are.
-        self.placed: set[int] = set()
+        self.placed: set[int] = set()  # the storages in which the program has asked where its tensors are
         self._inputs_on: dict[int, list[GraphInput]] = {}  # by the address of their storage
-        self._unwrapped: set[int] = (
-            set()
-        )  # the storages of parts that results with gradients have been taken apart into
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
     # ---- inputs ------------------------------------------------------------------------------------------------------
@@ -256,29 +254,31 @@ class Recorder(TorchFunctionMode):
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator on fakes. One that warns at each call breaks the graph, to warn as it is called for real."""
+        self.running += 1
         try:
             with warned.raised():
                 return call_composite(self.fake, func, *args, **kwargs)
         except Warning as warning:
             if self.fake.effects.writes or warned.are_errors():
                 raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
-        return self._run_warned(func, args, kwargs)
+            return self._run_warned(func, args, kwargs)
+        finally:
+            self.running -= 1
 
     def _run_warned(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that has a warning: one that torch gives once in a process is given now, for the program."""
         given: Warning | None = None
-        for _ in range(2):
+        while True:
             try:
                 with warned.ruled("error"):
                     result = call_composite(self.fake, func, *args, **kwargs)
+                break
             except Warning as warning:
                 if given is not None:
                     raise operator_break(OPERATOR_WARNING, func, first_line(warning)) from None
                 given = warning
-                continue
-            break
-        at = self._locate()
-        if given is not None and at is not None:
+        self.once_warned()
+        if given is not None and (at := self._locate()) is not None:
             warnings.warn_explicit(given, None, at.filename, at.line)
         return result
 

@@ -21,6 +21,7 @@ from onegraph.capture.guards.source import (
     CellOf,
     Const,
     DictOf,
+    Drawn,
     FreeCell,
     Globals,
     Item,
@@ -142,6 +143,8 @@ class Assembler:
             case Through(base, function):
                 register = self.load(base, why)
                 return ("CALL", self.const(function), register)
+            case Drawn():
+                raise AssertionError("what is drawn at random cannot be guarded")
             case _:
                 assert_never(source)
 

@@ -5,6 +5,7 @@ The same path is read by the guards (as register loads), by the residual code (a
 people (as text). The set is closed: every consumer is one `match`.
 
     Source = Arg(index, name) | FreeCell(index, name) | Globals(dict, module) | Const(object, text)
+           | Drawn(draw)
            | Attr(base, name) | Item(base, key) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base, function)
 """
 
@@ -67,6 +68,13 @@ class Const:
     def value(self) -> Any:
         """The object; None when it has died."""
         return referred(self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a random draw gives that the residual code makes, by its number. Nothing of it can be guarded."""
+
+    draw: int
 
 
 class Path:
@@ -138,7 +146,7 @@ class Through(Path):
     function: Callable[[Any], Any]
 
 
-Source = Arg | FreeCell | Globals | Const | Attr | Item | DictOf | CellOf | TypeOf | Through
+Source = Arg | FreeCell | Globals | Const | Drawn | Attr | Item | DictOf | CellOf | TypeOf | Through
 
 #: The base of what is read from the process itself.
 NOWHERE = Const(id(None), "", None)
@@ -147,7 +155,7 @@ NOWHERE = Const(id(None), "", None)
 def base_of(source: Source) -> Source | None:
     """The source that this one is read from; None for a root."""
     match source:
-        case Arg() | FreeCell() | Globals() | Const():
+        case Arg() | FreeCell() | Globals() | Const() | Drawn():
             return None
         case Attr(base) | Item(base) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base):
             return base
@@ -164,6 +172,11 @@ def root_of(source: Source) -> Source:
     """The root of the path that a source is."""
     base = base_of(source)
     return source if base is None else root_of(base)
+
+
+def is_drawn(source: Source) -> bool:
+    """Whether the value is drawn at random, or made of what is."""
+    return isinstance(root_of(source), Drawn)
 
 
 def placeholder_name(source: Source) -> str:
@@ -188,6 +201,8 @@ def describe(source: Source) -> str:
             return f"globals of {module}"
         case Const(_, text):
             return text
+        case Drawn():
+            return "random"
         case Attr(base, name):
             return f"{describe(base)}.{name}"
         case Item(Item(DictOf(base), ("_parameters" | "_buffers" | "_modules")), str(key)):

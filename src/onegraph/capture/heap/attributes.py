@@ -366,7 +366,8 @@ class Attributes(Machine):
 
     def _refuse_shared(self, obj: Any, name: str) -> None:
         """Everybody sees what is written to a class, a module or a function from outside."""
-        if isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj):
+        shared = isinstance(obj, type | types.ModuleType | types.FunctionType) and not self.was_made(obj)
+        if shared and not (isinstance(obj, types.ModuleType) and hasattr(defined(type(obj), name), "__set__")):
             raise GraphBreak(reason_of_write(obj), what=f"{name} of {object.__getattribute__(obj, '__name__')}")
 
     def was_made(self, obj: Any) -> bool:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from types import CellType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
+import torch
+
 from onegraph.base.events import Location
 from onegraph.capture.breaks import MODULE_WRITE, NUMPY_ARRAY, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
@@ -65,6 +67,8 @@ class World(Namespaces, Keys):
         #: Where functions are found that need no guards of their own.
         self.found_at: dict[int, Source] = {}
         self.shadow_of: dict[int, Any] = {}
+        #: What the residual code draws at random, in front of the graph, by the identity of its example.
+        self.drawn: dict[int, Source] = {}
         self.real_of: dict[int, Any] = {}
         self.records: dict[int, Record] = {}
         self.opaque: dict[int, Any] = {}
@@ -106,7 +110,7 @@ class World(Namespaces, Keys):
 
     def forget(self) -> None:
         """Let go of the program's objects, which nobody else may hold."""
-        for table in (self.shadow_of, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
+        for table in (self.shadow_of, self.drawn, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
             table.clear()
         self.guards = GuardSet()
         self.is_stateful = StatefulClasses(self.made_classes)
@@ -317,7 +321,7 @@ class World(Namespaces, Keys):
 
     def refuse_opaque(self, value: Any) -> None:
         """Break the graph where the hidden state of a native object from outside would be read or written."""
-        if id(value) in self.opaque:
+        if id(value) in self.opaque or id(value) in self.drawn and not isinstance(value, torch.Tensor):
             raise refused_object(value)
 
     def realize(self, value: Any) -> Any:

@@ -36,6 +36,7 @@ from onegraph.capture.guards.source import (
     CellOf,
     Const,
     DictOf,
+    Drawn,
     FreeCell,
     Globals,
     Item,
@@ -140,8 +141,14 @@ class Rebuild:
                 return self._loaded(f"type({self.source(base)})")
             case Through(base, function):
                 return self._loaded(f"{self.const(function)}({self.source(base)})")
+            case Drawn():
+                raise AssertionError("the draw has not been written")
             case _:
                 assert_never(source)
+
+    def name_source(self, source: Source, expression: str) -> None:
+        """What the source stands for is computed here, among the loads."""
+        self._source_names[source] = self._loaded(expression)
 
     def known(self, value: Any) -> str:
         """An object that the guards know by identity. The code does not keep one that passes away."""
@@ -225,6 +232,8 @@ class Rebuild:
 
     def _make(self, value: Any) -> str:
         cls = type(value)  # which a proxy of a dead object has still
+        if id(value) in self.world.drawn:
+            return self.source(self.world.drawn[id(value)])
         if value is UNFILLED:
             raise Defect from AssertionError("what nobody has read has come into the program")
         if issubclass(cls, torch.Tensor):

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from onegraph.capture.breaks import CHANGING_NUMBER, GraphBreak
+from onegraph.capture.breaks import CHANGING_NUMBER, DRAWN_NUMBER, GraphBreak
 from onegraph.capture.pyobject.contents import members_of
 from onegraph.capture.pyobject.exact_types import defines, isinstance, plain
 from onegraph.capture.pyobject.layout import VIEWS, behind_proxy
 from onegraph.capture.symbolic.changing import Numbers
 from onegraph.ir.index import Index
+from onegraph.torchlib.given import Within
 from onegraph.torchlib.shapes import Float, SizeNode, Whole
 
 SYMBOLIC = torch.SymInt | torch.SymFloat | torch.SymBool
@@ -38,7 +39,13 @@ class Arithmetic:
         return self._number(self._sizes.computed(function, tuple(map(expression, values))))
 
     def asked(self, function: Any, *values: Any) -> Any:
-        """What a function says of numbers; symbols are among them."""
+        """What a function says of numbers; symbols are among them.
+
+        Raises:
+            GraphBreak: one of them is drawn at random, and the program asks.
+        """
+        if not isinstance(function, Within) and any(self._numbers.is_drawn(expression(value)) for value in values):
+            raise GraphBreak(DRAWN_NUMBER)
         return self._sizes.ask(function, tuple(map(expression, values)))
 
     def answered(self, value: torch.SymBool) -> bool | torch.SymBool:
@@ -57,7 +64,8 @@ class Arithmetic:
         """
         if isinstance(value, SYMBOLIC):
             if self.decides(value):
-                raise GraphBreak(CHANGING_NUMBER, what=what)
+                is_drawn = self._numbers.is_drawn(value.node.value)
+                raise GraphBreak(DRAWN_NUMBER if is_drawn else CHANGING_NUMBER, what=what)
             return specialized(value)
         return value
 
@@ -94,6 +102,8 @@ class Arithmetic:
         match result:
             case Index() if result.constant is not None:
                 return result.constant
+            case Whole() if self._numbers.is_drawn(result):
+                return self._numbers.drawn_integer(result)
             case Index() | Whole():
                 return torch.SymInt(SizeNode(self._sizes, result))
             case Float():

@@ -18,10 +18,22 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.guards.guard import ShapeCondition
-from onegraph.capture.guards.source import Arg, Attr, DictOf, Item, Source, Through, base_of, placeholder_name, written
+from onegraph.capture.guards.source import (
+    Arg,
+    Attr,
+    DictOf,
+    Item,
+    Source,
+    Through,
+    base_of,
+    is_drawn,
+    placeholder_name,
+    written,
+)
 from onegraph.capture.heap.iterator_reads import counted
 from onegraph.ir.index import Index, Symbol
-from onegraph.torchlib.shapes import LARGEST, Computed, Condition, Float, Given, SizeNode, Sizes, given_in
+from onegraph.torchlib.private import without_transforms
+from onegraph.torchlib.shapes import LARGEST, Computed, Condition, Float, Given, SizeNode, Sizes, Whole, given_in
 from onegraph.torchlib.state import tracing_suspended
 
 
@@ -72,6 +84,8 @@ class Numbers:
         self.changing: set[Symbol | Given] = set()
         #: Where the numbers are found that are not index expressions.
         self.places: dict[Given, Source] = {}
+        #: Makes a symbol for an integer that is computed from numbers which are drawn at random.
+        self.drawn_integer: Callable[[Whole], torch.SymInt]
         self._given: dict[Source, torch.SymInt | torch.SymFloat] = {}
         self._taken: dict[Float, torch.fx.Node] = {}
         self._known: dict[Source, torch.SymInt] = {}
@@ -129,11 +143,12 @@ class Numbers:
             return self.sizes.value(value)
         if value not in self._taken:
             hint = self.sizes.value(value)
-            with tracing_suspended():
-                real = carried_float(hint)
             found = {self.places[given] for given in given_in(value)}
             name = placeholder_name(found.pop()) if len(found) == 1 else "number"
-            tensor = recorder.add_input(recorder.fake.fakeify(real), name, value, real)
+            with without_transforms():  # an input of the graph is no part of one
+                with tracing_suspended():
+                    real = carried_float(hint)
+                tensor = recorder.add_input(recorder.fake.fakeify(real), name, value, real)
             node = self._taken[value] = recorder.graph.call_method("item", (tensor,))
             node.meta["example_value"] = torch.SymFloat(SizeNode(self.sizes, value))
         return self._taken[value]
@@ -153,6 +168,10 @@ class Numbers:
             case Condition(_, left, right):
                 return self.decide(left) or self.decide(right)
         return False
+
+    def is_drawn(self, value: Any) -> bool:
+        """Whether a number is computed from one that is drawn at random."""
+        return any(is_drawn(self.places[given]) for given in given_in(value))
 
 
 _NOTHING = torch.zeros(1)

@@ -14,14 +14,15 @@ needs their digits (a branch, a text) ends the graph before they are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
 import torch
 
-from onegraph.capture.breaks import TENSOR_ITEM, GraphBreak
+from onegraph.capture.breaks import DRAWN_NUMBER, TENSOR_ITEM, GraphBreak
 from onegraph.capture.breaks.operator_reasons import refused_after
+from onegraph.capture.guards.source import Source
 from onegraph.ir.index import ZERO, Index, Symbol
 from onegraph.torchlib.data_sizes import BORN, is_expected
 from onegraph.torchlib.fake import DynamicOutputShapeException
@@ -36,7 +37,8 @@ class Taken:
     """A number taken out of a tensor, or one of its sizes, at a step of the trace, behind so many writes to any tensor.
 
     `stays`: whether the program has asked for graphs that compute with it. `is_checkable`: whether the graph can be
-    undone up to here. `broken` makes the break of a graph that ends before the number is there.
+    undone up to here. `broken` makes the break of a graph that ends before the number is there. `drawn` is where a
+    number is found that residual code draws.
     """
 
     tensor: torch.Tensor
@@ -45,6 +47,7 @@ class Taken:
     stays: bool
     is_checkable: bool
     broken: Callable[[], GraphBreak]
+    drawn: Source | None = None
 
 
 class Scalars:
@@ -79,6 +82,13 @@ class Scalars:
         node.meta[BORN] = (key,) if isinstance(key, Symbol) else ()
         self.nodes[key] = node
         self._take(recorder, node, tensor, stays, partial(GraphBreak, TENSOR_ITEM))
+        return number
+
+    def drawn(self, recorder: Any, tensor: torch.Tensor, source: Source) -> torch.SymInt:
+        """The integer in a tensor that residual code makes of a random number."""
+        number: torch.SymInt = self.of(recorder, tensor, True, True)
+        node = self.nodes[number.node.index.symbol]
+        self._taken[node] = replace(self._taken[node], broken=partial(GraphBreak, DRAWN_NUMBER), drawn=source)
         return number
 
     def _take(
@@ -174,6 +184,8 @@ class Scalars:
         """The expression of a number in the residual code, behind the graph."""
         node = self.nodes[key]
         taken = self._taken[node]
+        if taken.drawn is not None:
+            return str(rebuild.source(taken.drawn))
         if taken.stays or node.users:
             return str(rebuild.number(node))
         if node not in self._texts:

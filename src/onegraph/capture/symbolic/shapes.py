@@ -15,7 +15,7 @@ import torch
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
 from onegraph.capture.guards.predicates import Predicate, unpaired
-from onegraph.capture.guards.source import Source, written
+from onegraph.capture.guards.source import Source, is_drawn, written
 from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.symbolic.changing import Numbers
@@ -112,6 +112,8 @@ class Symbols:
         self.guard = guard
         sizes.note = self._note
         self.scalars = Scalars(sizes)
+        #: Told of a fact about numbers that are drawn at random, which nobody can guard.
+        self.note_drawn: Callable[[Fact | Given], None] = lambda fact: None
         self._by_value: dict[int, torch.SymInt] = {}
         self._conditions: list[ShapeCondition] = []
         self._promised: list[tuple[Promised, bool]] = []  # and whether it is within its bounds
@@ -167,6 +169,9 @@ class Symbols:
 
     def _note(self, fact: Fact | Given) -> None:
         """Guard a fact about numbers, or that one is what it is now."""
+        if any(map(self._is_drawn, [fact] if isinstance(fact, Given) else fact.symbols)):
+            self.note_drawn(fact)
+            return
         if isinstance(fact, Given):
             self.guard(self.numbers.places[fact], "equal", fact.hint)
             return
@@ -176,6 +181,14 @@ class Symbols:
             self.guard(first, "together", (tuple(others), Asked(fact, dims)))
         else:
             self.guard(first, "check", Asked(fact, dims))
+
+    def _is_drawn(self, symbol: Given | Symbol) -> bool:
+        return isinstance(symbol, Given) and is_drawn(self.numbers.places[symbol])
+
+    def place_text(self, rebuild: Rebuilding, symbol: Given | Symbol) -> str:
+        """The residual code's expression for a symbol as facts know it."""
+        source, dim = self._read(symbol)
+        return rebuild.source(source) if dim is None else f"{rebuild.source(source)}.shape[{dim}]"
 
     def _found(self, fact: Fact) -> tuple[list[Source], tuple[int | None, ...]]:
         """Where the numbers are found from which a fact is computed."""

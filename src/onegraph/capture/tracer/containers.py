@@ -107,6 +107,8 @@ class Containers(Operators):
                 return tuple(map(self._as_index, key))
             case slice():
                 return slice(*map(self._as_index, (key.start, key.stop, key.step)))
+        if isinstance(key, Array) and not key.is_scalar:  # its elements, as those of a tensor
+            return key.read()
         if type(key) in ATOMS or isinstance(key, torch.Tensor | torch.SymInt):
             return key
         return self.index(key, rest) if self.says_index(type(key)) else key

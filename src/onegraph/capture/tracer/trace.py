@@ -34,6 +34,7 @@ from onegraph.capture.heap.fingerprints import Fingerprints
 from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.numpy import arrays, scalars
+from onegraph.capture.policy.numpy import random_numbers as numpy_random
 from onegraph.capture.policy.python import (
     builtins,
     calculations,
@@ -45,6 +46,7 @@ from onegraph.capture.policy.python import (
     library,
     operations,
     pickles,
+    random_numbers,
 )
 from onegraph.capture.policy.python.messages import check_logged, message_rows
 from onegraph.capture.policy.torch import (
@@ -62,7 +64,7 @@ from onegraph.capture.policy.torch import (
     tensors,
     transforms,
 )
-from onegraph.capture.policy.torch.contexts import leave_open_contexts
+from onegraph.capture.policy.torch.contexts import device_left, leave_open_contexts
 from onegraph.capture.policy.torch.questions import put_back
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import instance_dict
@@ -74,6 +76,7 @@ from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.resume.unread import Unread
 from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of
+from onegraph.capture.symbolic.random_draws import RandomDraws
 from onegraph.capture.symbolic.shape_policy import AsExpected, ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols
 from onegraph.capture.tracer.checks import refusal_of_any
@@ -114,10 +117,12 @@ POLICIES = (
     iteration,
     library,
     module,
+    numpy_random,
     operations,
     overrides,
     pickles,
     questions,
+    random_numbers,
     randomness,
     scalars,
     tensors,
@@ -153,6 +158,8 @@ class Trace:
         asked_for = cx.config.capture_scalar_outputs or captures_scalars()
         self.recorder.takes_numbers = lambda: asked_for or runs_optimizer(self.tracer)
         self.recorder.number_in = self.number_in
+        self.recorder.once_warned = partial(questions.answer, torch.is_warn_always_enabled, self.tracer, (), {})
+        self.tracer.random = RandomDraws(self.world, self.recorder, self.symbols)
         self.recorder.sizes_made = self.symbols.scalars.sizes_made
         self.recorder.copied.step = self.tracer.step
         self.symbols.scalars.can_check = self.may_depend_on_data
@@ -172,12 +179,13 @@ class Trace:
         """Interpret the frame to its return value; raises `Stopped` at `stop`: (serial number of a frame, step)."""
         self.tracer.stop = stop
         frame = self.root = self._start()
-        self._modes.callback(surely, GlobalState.snapshot().restore)
+        self._modes.callback(surely, partial(questions.end, self.tracer), GlobalState.snapshot().restore)
         flags = mode_flags()
         self._modes.enter_context(self.fake)
         set_mode_flags(flags)
         # What the program has entered may be above or below the recorder: the stack is put back.
         TorchFunctionMode.__enter__(self.recorder)
+        self._modes.callback(contexts.leave_inference, self.tracer)  # which puts back what was seen within these modes
         return self.tracer.run_frame(frame)
 
     def pause(self) -> None:
@@ -384,14 +392,18 @@ class Trace:
     def effects(self) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         """The calls that the compiled program makes behind its graph: messages, and the state that it leaves."""
         check_logged(self.tracer)
+        transforms.refuse_open_level(self.tracer)
+        inside = torch.is_grad_enabled()
         opened = leave_open_contexts(self.tracer)
+        if any(context.opened is not None for context in self.tracer.open_contexts):
+            opened.append((set_grad_enabled, (inside,), {}))  # inference mode sets it where it is entered, too
         grad = torch.is_grad_enabled()
         changed = grad != self.state.values["grad_mode"]
         state: list[Any] = [(set_grad_enabled, (grad,), {})] if changed else []
         for name, value in self.tracer.settings.items():
             if value is not self.settings[name]:
                 state.append((_C.exchange_setting, (name, value), {}))
-        return [*self.tracer.effects, *state, *put_back(self.tracer), *opened]
+        return [*self.tracer.effects, *state, *put_back(self.tracer), *device_left(self.tracer), *opened]
 
     def number_in(self, tensor: torch.Tensor) -> Any:
         """The symbolic number in a tensor of one element, or None."""

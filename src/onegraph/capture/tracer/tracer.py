@@ -26,6 +26,7 @@ from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.calls.registry import (
     MODULES,
     access_of_method,
+    fill_late_rows,
     is_library,
     refusal_of,
     runs_natively,
@@ -120,8 +121,15 @@ class Tracer(Frames, Containers):
         #: What functions with a cache have given for objects that the program has made.
         self.cached_results: dict[Any, Any] = {}
         self.open_contexts: list[Any] = []
-        self.settings_of_torch: dict[Any, tuple[Any, Any]] = {}  # by how they are asked for: setters, first values
+        self.settings_of_torch: dict[Any, Any] = {}  # those that the program has changed: what they were before
+        self.told_of_torch: set[Any] = set()  # what the program was told of settings, which is guarded
+        #: The random numbers that the program draws, see `onegraph.capture.symbolic.random_draws`.
+        self.random: Any = None
+        #: The default device that the program has chosen, see `policy.torch.contexts`.
+        self.chosen_device: Any = None
         self.open_levels: dict[int, torch.fx.Node] = {}
+        #: The step that has opened dual numbers outside of a transform, while they are open.
+        self.dual_step: tuple[int, int] | None = None
         #: What the program has said of graph breaks, see `onegraph.capture.directives.hatches`.
         self.settings = {name: setting() for name, setting in SETTINGS.items()}
         self.fullgraph = fullgraph
@@ -230,8 +238,7 @@ class Tracer(Frames, Containers):
         """A frame that the call enters can resume behind a break, if it is known what follows."""
         row = self.row_of(function)
         if (row.mark or row.handler) and (self.recorder.modes or self.recorder.handles):
-            taken = taken_over(self, function, args, kwargs)
-            if taken is not NotImplemented:
+            if (taken := taken_over(self, function, args, kwargs)) is not NotImplemented:
                 return taken
         if row.mark is not None:
             if not row.by_name:
@@ -263,6 +270,8 @@ class Tracer(Frames, Containers):
             case type():
                 if is_wrapper_class(function):
                     return made_wrapper(self, function, args, kwargs)
+                if fill_late_rows(function):
+                    return self.call(function, args, kwargs, rest)
                 self._refuse_making(function)
                 return self.call_type(function, args, kwargs, rest)
         if isinstance(function, NATIVE_FUNCTIONS):
@@ -292,7 +301,11 @@ class Tracer(Frames, Containers):
         wrapped = getattr(function, "__wrapped__", None)
         if row_of(wrapped).handler is not None or row_of(wrapped).refuse is not None:
             return self.call(wrapped, args, kwargs)
-        return self.run_native(function, args, kwargs)
+        self.recorder.running += 1
+        try:
+            return self.run_native(function, args, kwargs)
+        finally:
+            self.recorder.running -= 1
 
     def call_object(self, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An instance whose class has `__call__`, or a native callable object."""
@@ -334,6 +347,8 @@ class Tracer(Frames, Containers):
             return self.run_native(function, args, kwargs)
         if isinstance(method, types.FunctionType):
             return self.call(method, (function, *args), kwargs)
+        if fill_late_rows(function):
+            return self.call(function, args, kwargs, rest)
         raise refused_native(function, type(function).__module__, type(function).__qualname__)
 
     def is_made_cache(self, function: Any) -> bool:
@@ -359,6 +374,8 @@ class Tracer(Frames, Containers):
             polyfill = foreign_polyfill(function)
             if polyfill is not None:
                 return self.call(polyfill, args, kwargs)
+            if fill_late_rows(function):
+                return self.call(function, args, kwargs)
             raise refused_native(function, module, getattr(function, "__name__", str(function)))
         if function.__name__ == "__call__" and type(receiver) in (types.MethodWrapperType, types.BuiltinFunctionType):
             return self.call(receiver, args, kwargs)
@@ -372,8 +389,7 @@ class Tracer(Frames, Containers):
         if handler is not None:
             if self.recorder.modes or self.recorder.handles:
                 method = defined(type(receiver), function.__name__)
-                taken = taken_over(self, method, (receiver, *args), kwargs)
-                if taken is not NotImplemented:
+                if (taken := taken_over(self, method, (receiver, *args), kwargs)) is not NotImplemented:
                     return taken
             if access.writes:
                 self.world.touch(receiver)

@@ -47,7 +47,7 @@ def _plainly_ordered(x: Tensor, rank: int) -> bool:
     return is_contiguous(x) and (rank not in (4, 5) or min(x.shape) > 1)
 
 
-@rule(aten.roll.default)
+@rule(aten.roll.default, of_symbols=True)
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Layout | None:
     if not x.numel() or not _plainly_ordered(x, x.dim()) or len(shifts) != (len(dims) or 1):
         return None

@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import pdb
-import random
 import re
 import sys
 import threading
@@ -38,6 +37,7 @@ from onegraph.capture.policy.python.iteration import items_of
 from onegraph.capture.policy.python.library import asks_for_itself
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance
+from onegraph.torchlib.arrays.array import Array
 
 native("identity", object.__new__, object.__init__, dict.__new__, list.__new__, set.__new__, Exception.__new__)
 native("identity", callable, contextlib.nullcontext)
@@ -81,8 +81,6 @@ breaks(b.CLOCK, vars(datetime.datetime)["utcnow"], vars(datetime.date)["today"])
 breaks(b.SLEEP, time.sleep)
 breaks(b.ENTROPY, os.urandom)
 breaks(b.PROCESS_IDENTITY, os.getpid, threading.get_native_id)
-breaks(b.PYTHON_RANDOM, random.random, random.randint, random.uniform, random.choice, random.shuffle, random.seed)
-breaks(b.PYTHON_RANDOM, random.gauss, random.randrange, random.sample, random.choices)
 breaks(b.FRAME_ACCESS, globals, locals)
 breaks(b.DYNAMIC_CODE, exec, eval)
 
@@ -229,6 +227,8 @@ def kind_of(dtype: torch.dtype) -> type | None:
 def _number(kind: Any) -> None:
     @policy(kind)
     def convert(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and isinstance(args[0], Array) and not args[0].tensor.dim():
+            args = (args[0].tensor,)
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             if kind is kind_of(args[0].dtype):
                 with tracer.recorder.alone():

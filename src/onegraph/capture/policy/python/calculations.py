@@ -221,12 +221,12 @@ def of_array(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict
 
 def tensor_of(tracer: Tracing, contents: Any, kwargs: dict[str, Any]) -> Any:
     """A tensor of one number, or of several in a list; None for what has to be made as Python makes it."""
-    if tracer.numbers.is_symbolic(contents):
+    if tracer.numbers.is_symbolic(contents) or isinstance(contents, torch.SymInt):
         return scalar_tensor(tracer, contents, kwargs)
     if type(contents) not in SEVERAL or kwargs.get("requires_grad"):
         return None
     items = list(tracer.iterate(contents))
-    if not tracer.numbers.is_symbolic(*items):
+    if not (tracer.numbers.is_symbolic(*items) or any(isinstance(item, torch.SymInt) for item in items)):
         return None
     floating = any(isinstance(item, float | torch.SymFloat) for item in items)
     named = {"dtype": torch.get_default_dtype() if floating else torch.int64, **kwargs}
@@ -239,7 +239,9 @@ def scalar_tensor(tracer: Tracing, number: Any, kwargs: dict[str, Any]) -> Any:
     whole = isinstance(number, INTEGERS)
     given: Any = kwargs.get("dtype")
     dtype = ELEMENT_TYPES.get(given, given) or (torch.int64 if whole else torch.get_default_dtype())
-    if isinstance(number, bool) or not (dtype.is_floating_point or whole and dtype is torch.int64):
+    unknown = isinstance(number, torch.SymInt) and not number.node.is_known
+    fits = dtype is torch.int64 if unknown else dtype.is_floating_point or whole and dtype is torch.int64
+    if isinstance(number, bool) or not fits:
         return None
     limit = EXACT if whole else torch.finfo(dtype).max
     numbers = tracer.numbers

@@ -29,9 +29,10 @@ from onegraph.torchlib.private import (
     count_function_modes,
     has_function_modes,
 )
-from onegraph.torchlib.state import function_modes
+from onegraph.torchlib.state import enter_inference, exit_inference, function_modes
 
 autocast = autocast_mode.autocast
+inference_mode = torch.inference_mode
 Calls = list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
 
 
@@ -43,6 +44,28 @@ class OpenContext:
     enter: Callable[..., Any]
     leave: Callable[..., Any]
     node: torch.fx.Node | None = None
+    #: What is left in the place of the manager, if it is something else.
+    opened: OpenedInference | None = None
+
+
+class OpenedInference:
+    """Inference mode as the trace has entered it. It is left once: nothing else puts back what was before."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.entered = private.enter_inference(enabled)
+
+    def leave(self, *raised: object) -> None:
+        entered, self.entered = self.entered, None
+        if entered is not None:
+            private.exit_inference(entered)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenDevice:
+    """A default device that the program has chosen, and the mode above the recorder that stands for it."""
+
+    device: Any
+    mode: DeviceContext
 
 
 @policy(autocast.__enter__)
@@ -100,7 +123,20 @@ def leave_mode(modes: list[Any], mode: Any, *raised: Any) -> None:
     modes.remove(mode)
 
 
-@policy(autocast.__exit__, torch.device.__exit__, DisableTorchFunctionSubclass.__exit__, TorchFunctionMode.__exit__)
+@policy(inference_mode.__enter__)
+def enter_inference_mode(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """By a node: what is made within is told from other tensors, and gradients are recorded outside of it only."""
+    manager = args[0]
+    enabled = tracer.getattr(manager, "mode")
+    node = tracer.recorder.graph.call_function(enter_inference, (enabled,))
+    opened = OpenedInference(enabled)
+    tracer.open_contexts.append(OpenContext(manager, inference_mode.__enter__, OpenedInference.leave, node, opened))
+
+
+LEAVING = (autocast, torch.device, inference_mode, DisableTorchFunctionSubclass, TorchFunctionMode)
+
+
+@policy(*(context.__exit__ for context in LEAVING))
 def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     manager, *raised = args
     if not tracer.open_contexts or tracer.open_contexts[-1].manager is not manager:
@@ -110,11 +146,19 @@ def leave_context(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def left(tracer: Tracing, context: OpenContext, raised: list[Any]) -> Any:
     if context.node is not None:
-        tracer.recorder.graph.call_function(private.exit_autocast, (context.node,))
+        leave = private.exit_autocast if context.opened is None else exit_inference
+        tracer.recorder.graph.call_function(leave, (context.node,))
     if context.node is None:
         return context.leave(context.manager, *raised)
     with DisableTorchFunction():
-        return context.leave(context.manager, *raised)
+        return context.leave(context.manager if context.opened is None else context.opened, *raised)
+
+
+def leave_inference(tracer: Tracing) -> None:
+    """Leave the inference modes that a trace has not come to leave."""
+    for context in reversed(tracer.open_contexts):
+        if context.opened is not None:
+            context.opened.leave()
 
 
 def leave_open_contexts(tracer: Tracing) -> Calls:
@@ -122,6 +166,31 @@ def leave_open_contexts(tracer: Tracing) -> Calls:
     for context in reversed(tracer.open_contexts):
         left(tracer, context, [None, None, None])
     return [(context.enter, (context.manager,), {}) for context in tracer.open_contexts]
+
+
+@policy(torch.set_default_device)
+def set_default_device(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What is recorded from here on is given the device, and the residual code sets it for the rest of the process.
+
+    Within `with torch.device(...)`, whose device goes before this one, it breaks the graph.
+    """
+    chosen, modes = tracer.chosen_device, function_modes()
+    if kwargs or len(args) != 1 or modes[-1] is not (tracer.recorder if chosen is None else chosen.mode):
+        raise GraphBreak(b.DEFAULT_DEVICE, name="torch.set_default_device")
+    if chosen is None and answer(private.devices_around, tracer, (), {}):
+        raise GraphBreak(b.DEFAULT_DEVICE, name="torch.set_default_device")
+    mode = DeviceContext("cpu" if args[0] is None else args[0])  # without one, the processor goes before one below
+    if chosen is not None:
+        private.pop_function_mode()
+    private.push_function_mode(mode)
+    private.set_default_device(None if args[0] is None else mode.device)
+    tracer.chosen_device = ChosenDevice(args[0], mode)
+
+
+def device_left(tracer: Tracing) -> Calls:
+    """The call that leaves the default device as the program has left it."""
+    chosen = tracer.chosen_device
+    return [] if chosen is None else [(torch.set_default_device, (chosen.device,), {})]
 
 
 @policy(count_function_modes)

@@ -284,6 +284,8 @@ def state_of(tracer: Tracing, context: Context, tensors: Sequence[Any]) -> tuple
         len(world.draws.made),
         dict(tracer.settings),
         dict(tracer.settings_of_torch),
+        tracer.chosen_device,
+        len(tracer.random.made),
         len(tracer.open_contexts),
     )
 

@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from onegraph.capture import breaks as b
+from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import public_name
 from onegraph.capture.calls.registry import SETS, breaks, policy
 from onegraph.capture.calls.tracing import Tracing
@@ -23,9 +24,19 @@ from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const
 from onegraph.capture.interp.rests import Rest
 from onegraph.torchlib import private
-from onegraph.torchlib.attention import ATTENTION_CHOICES, sdpa_kernel, traced_sdpa_kernel
+from onegraph.torchlib.attention import sdpa_kernel, traced_sdpa_kernel
 from onegraph.torchlib.private import profiler_enabled
-from onegraph.torchlib.state import untraced
+from onegraph.torchlib.settings import (
+    DETERMINISTIC,
+    PLAIN_SETTINGS,
+    Setting,
+    autocast_dtype_setting,
+    autocast_setting,
+    choose_precision,
+    precision_setting,
+    tell_precision,
+)
+from onegraph.torchlib.state import AUTOCAST_DEVICES, untraced
 
 
 class Answers(Predicate):
@@ -43,49 +54,95 @@ class Answers(Predicate):
 
 
 def answer(question: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Ask for real: the state of the process decides, or what the program itself has set."""
+    """Ask for real: the state of the process decides, or what the program itself has set.
+
+    Raises:
+        GraphBreak: the program has set something else that may decide, too.
+    """
     asked = partial(question, *args, **kwargs)
     with untraced():
         found = asked()
-    if question in tracer.settings_of_torch or is_in_autocast(tracer, question, args):
+    told = [setting for setting in tracer.settings_of_torch if is_told(setting, question, args)]
+    if told or is_in_autocast(tracer, question, args):
         return found
+    if (question, args) in tracer.told_of_torch:
+        return found
+    if TELLS_PRECISION.search(question.__name__) and any(
+        TELLS_PRECISION.search(setting.ask.__name__) for setting in tracer.settings_of_torch
+    ):
+        raise GraphBreak(b.STATE_CHANGE, name=public_name(question))
+    tracer.told_of_torch.add((question, args))
     source = Const(id(question), public_name(question), question)
     tracer.world.guard(source, "check", Answers(asked, found))
     return found
 
 
+def is_told(setting: Setting, question: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether a question is one for a setting."""
+    if setting.choose is torch.set_autocast_dtype:
+        return bool(device_of(question, args) == setting.about[0])
+    return args == setting.about and (question is setting.ask or PUBLIC_QUESTIONS.get(question) is setting.ask)
+
+
 def is_in_autocast(tracer: Tracing, question: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     """Whether the program asks for the type of an autocast that it has itself entered."""
-    named = ASKS_AUTOCAST.fullmatch(question.__name__)
-    device = None if named is None else KINDS_OF_DEVICES.get(named[1], named[1]) if named[1] else args[0]
+    device = device_of(question, args)
     return device is not None and any(is_autocast(context.manager, device) for context in tracer.open_contexts)
+
+
+def device_of(question: Callable[..., Any], args: tuple[Any, ...]) -> str | None:
+    """The kind of device of which a question asks for the type of autocast."""
+    named = ASKS_AUTOCAST.fullmatch(question.__name__)
+    return None if named is None else KINDS_OF_DEVICES.get(named[1], named[1]) if named[1] else args[0]
 
 
 def is_autocast(manager: Any, device: str) -> bool:
     return isinstance(manager, torch.autocast) and bool(manager.device == device)
 
 
-def change(setter: Callable[..., Any], tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def change(tracer: Tracing, setting: Setting, value: Any) -> None:
     """Set it for the trace, and by a node for the graph; the trace puts it back at its end."""
-    question = ATTENTION_CHOICES[setter]
-    args = tuple(tracer.numbers.concrete_deep(tracer.world.realize_deep(value), "a setting") for value in args)
-    before = answer(question, tracer, (), {})
-    tracer.settings_of_torch.setdefault(question, (setter, before))
-    tracer.recorder.graph.call_function(setter, args, kwargs)
-    with untraced():
-        return setter(*args, **kwargs)
+    value = tracer.numbers.concrete_deep(tracer.world.realize_deep(value), "a setting")
+    if setting not in tracer.settings_of_torch:
+        with untraced():
+            before = setting.value()
+        if not setting.compared:
+            before = answer(setting.ask, tracer, setting.about, {})
+    else:
+        before = tracer.settings_of_torch[setting]
+    with private.DisableTorchFunction():  # a mode that is entered and left would put back what is set in it
+        setting.put(value)
+    tracer.settings_of_torch[setting] = before
+    tracer.recorder.graph.call_function(setting.choose, (*setting.about, value))
 
 
 def put_back(tracer: Tracing) -> list[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
     """Put back with the graph what the program has changed; the calls that change it again behind the graph."""
     changed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    for question, (setter, before) in tracer.settings_of_torch.items():
-        now = question()
+    for setting, before in tracer.settings_of_torch.items():
+        now = setting.value()
         if now != before:
-            changed.append((setter, (now,), {}))
-            tracer.recorder.graph.call_function(setter, (before,))
-            setter(before)
+            changed.append((setting.choose, (*setting.about, now), {}))
+    for setting, before in reversed(tracer.settings_of_torch.items()):
+        if setting.value() != before:
+            tracer.recorder.graph.call_function(setting.choose, (*setting.about, before))
+            setting.put(before)
     return changed
+
+
+def end(tracer: Tracing) -> None:
+    """Put back for the process what the trace has changed."""
+    for setting, before in reversed(tracer.settings_of_torch.items()):
+        if setting.value() != before:
+            setting.put(before)
+
+
+def sets(choose: Callable[..., Any], setting: Setting) -> None:
+    @policy(choose)
+    def set_to(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if kwargs or len(args) != 1:
+            raise GraphBreak(b.STATE_CHANGE, name=public_name(choose))
+        change(tracer, setting, args[0])
 
 
 #: Of torch.distributed, without arguments.
@@ -108,17 +165,57 @@ ASKS_AUTOCAST = re.compile(r"get_autocast_(?:(\w+)_)?dtype")
 KINDS_OF_DEVICES = {"gpu": "cuda"}
 NATIVE = {name: value for name, value in vars(private.NATIVE).items() if isinstance(value, BuiltinFunctionType)}
 SETTERS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if SETS.fullmatch(name)]
-SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_deterministic_debug_mode]
+SETTERS += [torch.set_printoptions, torch.set_warn_always, torch.set_default_tensor_type]
 QUESTIONS: list[Callable[..., Any]] = [function for name, function in NATIVE.items() if TELLS.fullmatch(name)]
-QUESTIONS += [torch.is_warn_always_enabled, torch.get_float32_matmul_precision, torch.get_deterministic_debug_mode]
-QUESTIONS += [profiler_enabled]
-QUESTIONS += [question for question in ATTENTION_CHOICES.values() if question not in QUESTIONS]
+#: Python functions that run natively, and the native ones that they ask.
+PUBLIC_QUESTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.get_float32_matmul_precision: private.get_matmul_precision
+}
+#: Settings that have a part in each other.
+TELLS_PRECISION = re.compile(r"precision|tf32")
+QUESTIONS += [torch.is_warn_always_enabled, *PUBLIC_QUESTIONS, profiler_enabled, tell_precision]
+ASKED = [setting.ask for setting in PLAIN_SETTINGS.values() if not setting.compared]
+QUESTIONS += [question for question in ASKED if question not in QUESTIONS]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
-breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in ATTENTION_CHOICES))
-for _setter in ATTENTION_CHOICES:
-    policy(_setter)(partial(change, _setter))
+breaks(b.STATE_CHANGE, *SETTERS)
+for _setter, _setting in PLAIN_SETTINGS.items():
+    sets(_setter, _setting)
+
+
+@policy(choose_precision)
+def set_precision(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if kwargs or len(args) != 3:
+        raise GraphBreak(b.STATE_CHANGE, name="torch.backends.fp32_precision")
+    change(tracer, precision_setting(*args[:2]), args[2])
+
+
+@policy(private.set_deterministic)
+def set_deterministic(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if len(args) != 1 or kwargs.keys() - {"warn_only"}:
+        raise GraphBreak(b.STATE_CHANGE, name="torch.use_deterministic_algorithms")
+    change(tracer, DETERMINISTIC, (args[0], kwargs.get("warn_only", False)))
+
+
+@policy(torch.use_deterministic_algorithms)
+def use_deterministic_algorithms(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Without the setting of the stock compiler that it sets, too."""
+    set_deterministic(tracer, args, kwargs)
+
+
+def _sets_autocast(choose: Callable[..., Any], setting_of: Callable[[str], Setting]) -> None:
+    @policy(choose)
+    def set_to(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """In an autocast that the program has entered it breaks the graph: its end puts back what was before."""
+        device = args[0] if len(args) == 2 and not kwargs else None
+        if device not in AUTOCAST_DEVICES or any(is_autocast(open.manager, device) for open in tracer.open_contexts):
+            raise GraphBreak(b.STATE_CHANGE, name=public_name(choose))
+        change(tracer, setting_of(device), args[1])
+
+
+_sets_autocast(torch.set_autocast_enabled, autocast_setting)
+_sets_autocast(torch.set_autocast_dtype, autocast_dtype_setting)
 if traced_sdpa_kernel is not sdpa_kernel:
 
     @policy(sdpa_kernel, passing=True)

@@ -43,10 +43,6 @@ from onegraph.torchlib.recurrent_layer import LAYERS
 from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
 from onegraph.torchlib.state import function_modes
 
-breaks(b.DEFAULT_DTYPE, torch.set_default_dtype, torch.set_default_tensor_type)
-breaks(b.DEFAULT_DEVICE, torch.set_default_device)
-breaks(b.STATE_CHANGE, torch.use_deterministic_algorithms, torch.set_float32_matmul_precision)
-breaks(b.INFERENCE_MODE, torch.inference_mode, torch.inference_mode.__enter__, torch.inference_mode.__exit__)
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.vjp, torch.autograd.functional.jvp)

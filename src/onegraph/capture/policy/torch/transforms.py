@@ -179,22 +179,28 @@ def without_hooks(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]
 # ---- dual numbers ----------------------------------------------------------------------------------------------------
 
 
-def _in_transforms_only(function: Any) -> None:
-    """What is open outside of a transform is open behind a break, too: such a call runs for real, as a whole."""
+def _follows_levels(function: Any) -> None:
+    """Where the graph ends while a level is open, it ends in front of the step that has opened it: what follows runs
+    for real, as a whole."""
 
     @policy(function)
     def call(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if tracer.open_levels:
-            return tracer.interpret(function, args, kwargs)
-        name = f"forward_ad.{function.__qualname__}"
-        raise GraphBreak(GRADIENT_CALL, name=name, what=name, why="outside of a transform of torch.func")
+        if not tracer.open_levels and tracer.dual_step is None:
+            tracer.dual_step = tracer.step()
+        return tracer.interpret(function, args, kwargs)
 
 
-for _function in (
-    forward_ad.enter_dual_level, forward_ad.exit_dual_level, forward_ad.make_dual, forward_ad.unpack_dual,
-    forward_ad.dual_level.__enter__, forward_ad.dual_level.__exit__,
-):  # fmt: skip
-    _in_transforms_only(_function)
+for _function in (forward_ad.enter_dual_level, forward_ad.dual_level.__enter__):
+    _follows_levels(_function)
+
+
+def refuse_open_level(tracer: Tracing) -> None:
+    """Break the graph that ends while dual numbers are open."""
+    if tracer.dual_step is not None:
+        name = "forward_ad.dual_level"
+        broken = GraphBreak(GRADIENT_CALL, name=name, what=name, why="which is open where the graph ends")
+        broken.born = tracer.dual_step
+        raise broken
 
 
 @policy(*{enter_dual, enter_dual_level})
@@ -208,6 +214,8 @@ def dual_entered(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any])
 def dual_left(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     leave_dual_level(*args, **kwargs)
     tracer.recorder.graph.call_function(leave_dual_level, args, kwargs)
+    if not tracer.open_levels:
+        tracer.dual_step = None
 
 
 @policy(make_dual)
