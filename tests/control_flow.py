@@ -60,7 +60,17 @@ def neighbours_first(function: Callable[..., Any], parts: list[Tensor]) -> list[
     return [part for pair in itertools.zip_longest(even, odd) for part in pair if part is not None]
 
 
+def own(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator with results that share memory with nothing."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return pytree.tree_map_only(Tensor, Tensor.clone, operator(*args, **kwargs))
+
+    return call
+
+
 #: What these mean, in Python: torch's own are compiled by its compiler, and refuse more.
 PYTHON = Operators(
-    lambda p, f, g, args=(): (f if p else g)(*args), python_while, python_scan, python_map, python_associative
-)
+    own(lambda p, f, g, args=(): (f if p else g)(*args)), own(python_while), own(python_scan), own(python_map),
+    own(python_associative),
+)  # fmt: skip

@@ -215,6 +215,8 @@ def finish(
     refuse_grown(trace.world, trace.shapes)
     if trace.symbols.scalars.check(trace.recorder, trace.symbols.node):
         trace.tracer.checks += 1
+        trace.tracer.expects = True
+    if trace.tracer.expects:
         trace.guard_expectation()
     rebuild = Rebuild(trace.world, trace.recorder, start.code, trace.symbol_text)
     draws, behind = write_random_draws(rebuild, trace.tracer.random, has_operations(trace.recorder.graph))

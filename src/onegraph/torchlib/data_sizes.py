@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol
+from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, is_not_negative
 from onegraph.torchlib.size_expression import COMPARE, LARGEST, Computed, Condition
 from onegraph.torchlib.size_node import SizeNode
 from onegraph.torchlib.small_sizes import SMALL, SmallSizes
@@ -22,6 +22,9 @@ BORN = "born"
 UNEXPECTED = "a size that depends on data is not what the graph is made for"
 #: What a size is taken for: more than what programs ask for by number; and an integer: no more than sizes are.
 SOME_SIZE, SOME_NUMBER = 1009, 2
+NOTHING = frozenset({0})
+#: How many sizes are followed, each limited by the one before it.
+DEEPEST = 16
 
 
 def is_expected(left: int, right: int, op: str) -> None:
@@ -66,6 +69,9 @@ class Sizes(Protocol):
     refuse: Callable[[Any], Any]
 
     def value(self, expression: Any) -> Any: ...
+    def simplify(self, value: Index) -> Index: ...
+    def certain(self, condition: Condition, without: frozenset[int]) -> bool | None: ...
+    def exclude(self, symbol: Symbol, numbers: frozenset[int]) -> None: ...
     def remember(self, condition: Condition, answer: bool) -> None: ...
 
 
@@ -78,6 +84,8 @@ class DataSizes:
         self.ages: dict[Symbol, int] = {}
         #: What is true of them by what operators do, and needs no check.
         self.bounds: set[Condition] = set()
+        #: What they are no larger than, by what operators do or by what the graph checks.
+        self.limits: dict[Symbol, Index] = {}
         #: Those which operators have just made.
         self.newborn: list[Birth] = []
         #: Those that the operator makes which is run again, in a graph that is recorded of the captured one.
@@ -168,6 +176,67 @@ class DataSizes:
             is_small = any(side.constant in SMALL for side in sides) and not any(map(has_calls, sides))
             return (condition.op == "==") is not is_small
         return bool(sizes.value(condition))
+
+    def unless_empty(self, sizes: Sizes, asked: Condition) -> bool | None:
+        """The answer, if it is only another one where a size is 0, which the graph then checks; else None.
+
+        Raises:
+            GraphBreak: the graph cannot check it.
+        """
+        condition = Condition(asked.op, sizes.simplify(asked.left), sizes.simplify(asked.right))
+        symbols = (condition.left.symbols | condition.right.symbols) & self.symbols
+        answer = sizes.certain(condition, NOTHING) if symbols else None
+        if answer is not None:
+            self.admit(sizes, condition)
+            for symbol in sorted(symbols, key=str):
+                sizes.exclude(symbol, NOTHING)
+        return answer
+
+    def learn(self, fact: Condition) -> None:
+        """Keep what is said of how large a size can be, in terms of what was known before it."""
+        size, limit = fact.left.symbol, fact.right - 1 if fact.op == "<" else fact.right
+        if size not in self.symbols or fact.op not in ("<", "<="):
+            return
+        if any(symbol in self.ages and self.ages[symbol] >= self.ages[size] for symbol in limit.symbols):
+            return
+        known = self.limits.get(size)
+        if known is None or limit.constant is not None and (known.constant is None or limit.constant < known.constant):
+            self.limits[size] = limit
+
+    def certain(self, op: str, difference: Index) -> bool | None:
+        """Whether zero is in this relation to a number, for all that sizes of data can be; None: not known."""
+        if self.symbols.isdisjoint(difference.symbols):
+            return None
+        below, above = self.lowest(difference), self.lowest(-difference)
+        if op in ("==", "!="):
+            apart = is_not_negative(below - 1) or is_not_negative(above - 1)
+            return op == "!=" if apart else None
+        strict = op == "<"
+        if is_not_negative(below - strict):
+            return True
+        return False if is_not_negative(above - (not strict)) else None
+
+    def lowest(self, value: Index) -> Index:
+        """What is no larger than the number: where its terms are subtracted, sizes are as large as they can be."""
+        for _ in range(DEEPEST):
+            terms = {Index(((monomial, factor),)): self._largest(monomial) * factor for monomial, factor in value.terms
+                     if factor < 0}  # fmt: skip
+            if all(term == largest for term, largest in terms.items()):
+                break
+            for term, largest in terms.items():
+                value = value - term + largest
+        return value
+
+    def _largest(self, monomial: tuple[Atom, ...]) -> Index:
+        """A product of numbers that are not negative, each as large as it can be."""
+        result = ONE
+        for atom in monomial:
+            if isinstance(atom, Call):
+                sides = [side for side in (atom.a, atom.b) if side.constant is not None] if atom.op == "min" else []
+                result = result * (sides[0] if sides else Index((((atom,), 1),)))
+            else:
+                result = result * self.limits.get(atom, Index.of(atom))
+        return result
 
     def exclusions(self, sizes: Sizes) -> tuple[Condition, ...]:
         """Which of 0 and 1 these sizes must not be."""

@@ -19,10 +19,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from onegraph.ir.index import ZERO
 from onegraph.torchlib import compilerless, fake_convolution, private
-from onegraph.torchlib.aten import is_mutable, is_random, leaves, map_leaves
+from onegraph.torchlib.aten import PURE_NAMESPACES, is_mutable, is_random, leaves, map_leaves
 from onegraph.torchlib.data_sizes import NotOfData
 from onegraph.torchlib.fake_cache import LIMIT, STATIC, Described, Key, Result, Several, call_key, describe
-from onegraph.torchlib.fake_of_data import OF_DATA
+from onegraph.torchlib.fake_of_data import OF_DATA, run_kernel
 from onegraph.torchlib.fake_routes import (
     CORRECTIONS,
     LIFTS,
@@ -238,7 +238,7 @@ class FakeMode(FakeTensorMode):
             with self.sizes.trusted():  # they are those of a call like this one, which has asked
                 return self._recall(result)
         value = self._run(func, args, kwargs, tensors, symbolic)
-        described = describe(value, args, kwargs)
+        described = None if self.sizes.data.newborn else describe(value, args, kwargs)
         if described is not None:
             if len(known) >= LIMIT:
                 known.clear()
@@ -269,7 +269,7 @@ class FakeMode(FakeTensorMode):
             found = self._of_any_size(func, args, kwargs, tensors) if plain else None
             if found is not None:
                 return found
-            if func not in ASKING:
+            if func not in ASKING and func.namespace in PURE_NAMESPACES:  # other kernels ask for themselves
                 self.sizes.narrow(symbols_of(args, kwargs))
                 if are_settled(args, kwargs) and not is_mutable(func):
                     return self._settled(func, args, kwargs)
@@ -384,9 +384,7 @@ class FakeMode(FakeTensorMode):
                 return func.prim_meta_impl(*args, **kwargs)
         kernel = private.operator_registry.find(func.name()).fake_impl.kernel
         if kernel is not None:
-            context = private.fake_impl.FakeImplCtx(self, func)
-            with private.fake_impl.set_ctx_getter(lambda: context), self:
-                return kernel(*args, **kwargs)
+            return run_kernel(self, func, kernel, args, kwargs)
         for accepts, implementation in fake_impls.op_implementations_checks:
             if accepts(func):
                 result = implementation(self, func, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""The fakes of operators the size of whose results only the data say.
+"""The fakes of operators the size of whose results only the data say, custom ones among them.
 
 An operator is one row: a function of the mode and of the operator's arguments, which gives the fake results. It makes
 new sizes, which raises NotOfData where the trace has none.
@@ -12,6 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onegraph.ir.index import Index
+from onegraph.torchlib.data_sizes import Birth, NotOfData
+from onegraph.torchlib.private import DynamicOutputShapeException, fake_impl
+from onegraph.torchlib.size_expression import Condition
 from onegraph.torchlib.strides import at_least_one, contiguous, is_certainly_equal
 
 aten = torch.ops.aten
@@ -86,6 +90,19 @@ def _unique(mode: Any, x: Tensor, inverse: Any, counts: bool) -> tuple[Tensor, .
     return tuple(laid(mode, shape, dtype) for shape, dtype in results)
 
 
+def unique_dim(
+    mode: Any, x: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, ...]:
+    """Rows are stacked, and the dimension is put back. It always gives what it is not asked for, too."""
+    dim = dim % x.dim() if x.dim() else 0
+    shape = list(x.shape)
+    others = shape[:dim] + shape[dim + 1 :]
+    found = mode.sizes.data.new(mode.sizes, shape[dim], dim=dim)
+    first, *steps = contiguous([found, *others])
+    rows = laid(mode, [*shape[:dim], found, *shape[dim + 1 :]], x.dtype, [*steps[:dim], first, *steps[dim:]])
+    return rows, laid(mode, [shape[dim]], torch.int64), laid(mode, [found], torch.int64)
+
+
 def repeat_interleave(mode: Any, repeats: Tensor, *, output_size: Any = None) -> Tensor:
     length = mode.sizes.data.new(mode.sizes) if output_size is None else output_size
     return laid(mode, [length], repeats.dtype)
@@ -106,6 +123,68 @@ OF_DATA: Mapping[Any, Callable[..., Any]] = {
     aten.index.Tensor: index,
     aten._unique2.default: unique,
     aten.unique_consecutive.default: unique_consecutive,
+    aten.unique_dim.default: unique_dim,
     aten.repeat_interleave.Tensor: repeat_interleave,
     aten.bincount.default: bincount,
 }
+
+
+class Context:
+    """What `torch.library.get_ctx()` gives the fake implementation of a custom operator: it makes sizes of data."""
+
+    def __init__(self, mode: Any, func: Any) -> None:
+        self.mode, self.func = mode, func
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> torch.SymInt:
+        """A size that only the data say. The limits are checked in the graph: torch relies on them.
+
+        Raises:
+            ValueError: a limit is symbolic, or below 0.
+            DynamicOutputShapeException: there are no such sizes here.
+        """
+        if isinstance(min, torch.SymInt) or isinstance(max, torch.SymInt):
+            raise ValueError(f"new_dynamic_size(min={min}, max={max}) takes integers")
+        if min < 0:
+            raise ValueError(f"new_dynamic_size(min={min}): a size is not negative")
+        return self._new(min, max)
+
+    def create_unbacked_symint(self, *, min: int = 2, max: int | None = None) -> torch.SymInt:
+        """The older name. Its 2 is what torch compiles for; such sizes are 0 and 1, too."""
+        return self._new(0 if min == 2 else min, max)
+
+    def _new(self, least: int, most: int | None) -> torch.SymInt:
+        sizes = self.mode.sizes
+        try:
+            size: torch.SymInt = sizes.data.new(sizes)
+        except NotOfData:
+            raise DynamicOutputShapeException(self.func) from None
+        for condition in (
+            *((Condition("<=", Index.of(least), size.node.index),) if least else ()),
+            *((Condition("<=", size.node.index, Index.of(most)),) if most is not None else ()),
+        ):
+            sizes.remember(condition, True)
+        return size
+
+
+def run_kernel(mode: Any, func: Any, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Run the fake implementation of a custom operator.
+
+    Raises:
+        DynamicOutputShapeException: a size that it makes is that of no result.
+    """
+    newborn, context = mode.sizes.data.newborn, Context(mode, func)
+    before = len(newborn)
+    with fake_impl.set_ctx_getter(lambda: context), mode:
+        result = kernel(*args, **kwargs)
+    if len(newborn) > before:
+        newborn[before:] = [found_in(result, birth, func) for birth in newborn[before:]]
+    return result
+
+
+def found_in(result: Any, birth: Birth, func: Any) -> Birth:
+    """The size with its place: the first result that has it."""
+    for place, each in enumerate(result if isinstance(result, tuple | list) else (result,)):
+        for dim, size in enumerate(each.shape if isinstance(each, Tensor) else ()):
+            if isinstance(size, torch.SymInt) and size.node.index.symbol == birth.symbol:
+                return Birth(birth.symbol, place, dim)
+    raise DynamicOutputShapeException(func)

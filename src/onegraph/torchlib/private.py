@@ -235,6 +235,7 @@ exit_autocast = autocast_mode._exit_autocast
 UnmanagedAutocast = getattr(autocast_mode, "_UnmanagedAutocast", autocast_mode.autocast)  # torch 2.12 and later
 call_impl = torch.nn.Module._call_impl
 is_functorch_wrapped_tensor = _C._functorch.is_functorch_wrapped_tensor
+_is_batched, _unwrapped = _C._functorch.is_batchedtensor, _C._functorch.get_unwrapped
 is_batch_of_gradients = _C._functorch.is_legacy_batchedtensor
 enter_batch_of_gradients = _C._vmapmode_increment_nesting
 leave_batch_of_gradients = _C._vmapmode_decrement_nesting
@@ -262,7 +263,7 @@ ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (FakeTensorConverter, "from_meta_and_device from_real_tensor"),
     (fake_impls, "get_fast_op_impls has_meta op_implementations_checks op_implementations_dict"),
     (fake_impls, "_is_tensor_constructor _like_tensor_constructors"),
-    (fake_impl, "FakeImplCtx set_ctx_getter"),
+    (fake_impl, "set_ctx_getter"),
     (operator_registry, "find"),
     (forward_ad, "_current_level"),
     (_device, "CURRENT_DEVICE"),
@@ -271,6 +272,15 @@ ATTRIBUTES: tuple[tuple[Any, str], ...] = (
 for _owner, _names in ATTRIBUTES:
     for _name in _names.split():
         getattr(_owner, _name)
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a dimension of an open `vmap`, at any level of open transforms."""
+    while is_functorch_wrapped_tensor(tensor):
+        if _is_batched(tensor):
+            return True
+        tensor = _unwrapped(tensor)
+    return False
 
 
 def forward_level() -> int:

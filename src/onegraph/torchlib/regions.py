@@ -80,7 +80,9 @@ class Region:
     def __call__(self, *values: Any) -> tuple[Tensor, ...]:
         """The results for real values, or fakes of them."""
         if not any(isinstance(value, FakeTensor) for value in values):
-            return tuple(apart(self.computed([body.function for body in self.bodies], values), values))
+            found = apart(self.computed([body.function for body in self.bodies], values), values)
+            # The program may write to them: the gradients of what has made them need them as they are.
+            return tuple([result.clone() if result.requires_grad else result for result in found])
         tensors = [value for value in values if isinstance(value, Tensor)]
         numbers = [value for value in values if not isinstance(value, Tensor)]
         operator = torch.ops.onegraph.random_region if self.is_random else torch.ops.onegraph.region

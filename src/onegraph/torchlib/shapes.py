@@ -217,7 +217,7 @@ class Sizes:
     def narrow(self, symbols: Iterable[Symbol]) -> None:
         """Let these sizes be 2 and more, or what they are in this trace, if that is less."""
         for symbol in symbols:
-            self._exclude(symbol, SMALL)
+            self.exclude(symbol, SMALL)
 
     def at_least_one(self, size: Index) -> Index:
         """The size, or 1 where it is 0: how many steps of memory a dimension takes."""
@@ -234,7 +234,7 @@ class Sizes:
                 step = step * self.at_least_one(size)
         return True
 
-    def _exclude(self, symbol: Symbol, numbers: frozenset[int]) -> None:
+    def exclude(self, symbol: Symbol, numbers: frozenset[int]) -> None:
         excluded = self.small.of(symbol) & numbers
         if self.hints.get(symbol) in excluded:
             self._settle(symbol)
@@ -262,7 +262,7 @@ class Sizes:
             if self.hints[symbol] not in numbers:
                 answer = self.certain(condition, numbers)
                 if answer is not None:
-                    self._exclude(symbol, numbers)
+                    self.exclude(symbol, numbers)
                     return answer
         if self.hints[symbol] in small and self.certain(condition, SMALL) is not None:
             self._settle(symbol)
@@ -313,6 +313,7 @@ class Sizes:
 
     def remember(self, condition: Condition, answer: bool) -> None:
         self._known[condition] = answer
+        self.data.learn(condition if answer else condition.negated())
         if (condition.op == "==") is answer and condition.op in ("==", "!="):
             self._unify(condition.left, condition.right)
 
@@ -335,7 +336,8 @@ class Sizes:
                 there = difference.substitute(way)
             except ZeroDivisionError:  # the program has divided by this: sizes for which that fails are not those here
                 continue
-            answers.add(always(condition.op, there))
+            answer = always(condition.op, there)
+            answers.add(self.data.certain(condition.op, there) if answer is None else answer)
             if len(answers) > 1 or None in answers:
                 return None
         return answers.pop() if answers else None

@@ -14,7 +14,7 @@ from onegraph.torchlib.overlaps import refuse_overlaps
 from onegraph.torchlib.private import OpOverload
 
 aten = torch.ops.aten
-#: Operators that write to arguments though their schemas do not say so: the positions of those.
+#: Operators that write to arguments in training, though their schemas do not say so: the positions of those.
 UNSAID = {
     aten.native_batch_norm.default: (3, 4),
     aten.cudnn_batch_norm.default: (3, 4),
@@ -53,8 +53,12 @@ class SideEffects:
         if not isinstance(op, OpOverload):
             self.unknown = True
             return
-        self.unknown = self.unknown or op.namespace not in PURE_NAMESPACES
-        written = UNSAID.get(op, written_arguments(op))
+        if op.namespace not in PURE_NAMESPACES:
+            self.unknown = self.unknown or not is_repeatable(op)
+            self.random = True  # it may draw without saying so
+        written = (
+            written_arguments(op) if op not in UNSAID else UNSAID[op] if named(op, "training", args, kwargs) else ()
+        )
         refuse_overlaps(op, written, args, kwargs, self.real)
         for position in written:
             for tensor in leaves([argument(op, position, args, kwargs)], {}):
@@ -76,6 +80,17 @@ def is_free(op: Any) -> bool:
     """Whether the operator has no side effect at all."""
     pure = isinstance(op, OpOverload) and op.namespace in PURE_NAMESPACES
     return pure and not (op in UNSAID or is_random(op) or written_arguments(op))
+
+
+@cache
+def is_repeatable(op: OpOverload) -> bool:
+    """Whether a custom operator only computes results, by its schema, which has to be true for any compiler.
+
+    What communicates is run as often as the others of its group run it.
+    """
+    schema = op._schema
+    aliases = any(each.alias_info is not None for each in (*schema.arguments, *schema.returns))
+    return bool(schema.returns) and not aliases and "c10d" not in op.namespace
 
 
 def argument(op: OpOverload, position: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -305,7 +305,8 @@ def _(x):
 
 @breaks(b.DYNAMIC_SIZE, uses=(selected,))
 def dynamic_size(x):
-    return select(x + 1).sum()
+    chosen = select(x + 1)
+    return chosen.sum() if len(chosen) > 1 else torch.zeros(())
 
 
 @dynamic_size.fixed("return its input")
@@ -316,7 +317,7 @@ def dynamic_size_behind(graph, x):
 @breaks(b.BOOLEAN_MASK)
 def masked(x):
     chosen = x[x > 1]
-    return chosen.sum() if len(chosen) else torch.zeros(())
+    return chosen.sum() if len(chosen) > 1 else torch.zeros(())
 
 
 @masked.fixed("keep all elements")
@@ -327,7 +328,7 @@ def masked_by_where(x):
 @breaks(b.NONZERO)
 def places(x):
     found = (x > 1).nonzero()
-    return x[found].sum() if len(found) else torch.zeros(())
+    return x[found].sum() if len(found) > 1 else torch.zeros(())
 
 
 @places.fixed("give the number")
@@ -359,7 +360,7 @@ def repeats():
 @breaks(b.REPEAT_INTERLEAVE, repeats)
 def repeated(x, counts):
     found = torch.repeat_interleave(x, counts)
-    return found if len(found) else x
+    return found if len(found) > 1 else x
 
 
 @repeated.fixed("say how many elements")
@@ -373,7 +374,8 @@ def labels():
 
 @breaks(b.COUNTS, labels)
 def classes(label):
-    return torch.nn.functional.one_hot(label).sum(0)
+    counts = torch.bincount(label)
+    return counts if len(counts) > 2 else label
 
 
 @classes.fixed("say how many classes")

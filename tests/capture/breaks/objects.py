@@ -190,8 +190,8 @@ class Counter:
 
 @breaks(b.CLASS_WRITE, with_argument(Counter), uses=(Counter,))
 def counts_in_class(x, counter):
-    Counter.calls = 5
-    return x + Counter.calls
+    Counter.limit = property(lambda counter: 5)
+    return x + counter.limit
 
 
 @counts_in_class.fixed("keep the value in an instance")
@@ -200,11 +200,15 @@ def counts_in_instance(x, counter):
     return x + counter.calls
 
 
-SETTINGS = types.ModuleType("settings")
+class Module(types.ModuleType):
+    """What is written to it may go elsewhere."""
+
+
+SETTINGS = Module("settings")
 scale = 1
 
 
-@breaks(b.MODULE_WRITE)
+@breaks(b.MODULE_WRITE, uses=(Module,))
 def writes_module(x):
     SETTINGS.scale = 3
     return x * SETTINGS.scale

@@ -19,6 +19,26 @@ class Settings(threading.local):
 
     def __init__(self) -> None:
         self.count = 0
+        self.stack: list[int] = []
+
+    @property
+    def doubled(self) -> int:
+        return self.count * 2
+
+    @doubled.setter
+    def doubled(self, value: int) -> None:
+        self.count = value // 2
+
+    def add(self, value: int) -> None:
+        self.stack.append(value)
+
+
+class Answering(threading.local):
+    def __getattr__(self, name: str) -> Any:
+        return len(name)
+
+
+ANSWERING = Answering()
 
 
 SETTINGS = Settings()
@@ -106,13 +126,38 @@ def test_each_thread_has_its_own(program: Callable[[torch.Tensor], Any]) -> None
     assert run(compiled) == run(program)
 
 
-def test_a_class_that_prepares_each_thread_is_asked_by_the_program() -> None:
+def prepared(x: torch.Tensor) -> Any:
+    SETTINGS.count += 1
+    SETTINGS.add(x.shape[0])
+    SETTINGS.doubled = SETTINGS.doubled + 2
+    before, SETTINGS.scale = SETTINGS.scale, SETTINGS.scale + 1
+    try:
+        del SETTINGS.missing
+    except AttributeError as error:
+        message = str(error), getattr(SETTINGS, "missing", None), type(SETTINGS)
+    return x * before + SETTINGS.count, len(SETTINGS.stack), message, sorted(SETTINGS.__dict__)
+
+
+def test_a_class_may_prepare_each_thread() -> None:
+    def found(function: Callable[[torch.Tensor], Any]) -> list[Any]:
+        results: list[Any] = []
+
+        def calls() -> None:
+            results.extend(repr(function(torch.ones(2) * step)) for step in range(3))
+            results.append(repr(SETTINGS.__dict__))
+
+        for _ in range(2):
+            thread = threading.Thread(target=calls)
+            thread.start()
+            thread.join()
+        return results
+
+    onegraph.reset()
+    assert found(onegraph.compile(prepared, fullgraph=True)) == found(prepared)
+
+
+def test_a_class_that_answers_for_itself_is_asked_by_the_program() -> None:
     def program(x: torch.Tensor) -> Any:
-        SETTINGS.count += 1
-        return x * SETTINGS.scale + SETTINGS.count
+        return x * ANSWERING.four
 
-    def three(function: Callable[[torch.Tensor], Any]) -> list[Any]:
-        SETTINGS.count = 0
-        return [function(torch.ones(1)).item() for _ in range(3)]
-
-    assert three(onegraph.compile(program)) == three(program)
+    assert onegraph.compile(program)(torch.ones(1)).item() == 4

@@ -46,6 +46,16 @@ def choice_that_is_written_to(x: Tensor, ops: Operators) -> Any:
     return y
 
 
+def results_that_gradients_need_are_written_to(x: Tensor, ops: Operators) -> Any:
+    y = ops.cond(x.sum() > 0, lambda a: LINEAR(a).tanh(), lambda a: a.exp(), (x,))
+    y.mul_(y.detach().sin())
+    (z,) = ops.while_loop(lambda a: a.norm() < 9, lambda a: (a.sigmoid() + a,), (y,))
+    z[0] = 0
+    carried, items = ops.scan(lambda c, r: (torch.tanh(c + r), (c * r).exp()), torch.zeros(4), z)
+    carried.copy_(carried.detach().cos())
+    return y, z, carried, items.mul_(0.5)
+
+
 def two_choices(x: Tensor, ops: Operators) -> Any:
     one, other = (ops.cond(x.sum() > n, torch.sin, torch.cos, (x,)) for n in (0, 9))
     return ops.cond(one.sum() > 0, lambda: other + one, lambda: other - one)
@@ -98,6 +108,7 @@ PROGRAMS = (
     choice_that_is_known,
     choice_under_no_grad,
     choice_that_is_written_to,
+    results_that_gradients_need_are_written_to,
     two_choices,
     choice_with_sizes,
     repetition,
@@ -196,11 +207,18 @@ def gives_a_number(x: Tensor) -> Any:
 
 
 def carries_a_number(x: Tensor) -> Any:
-    return torch.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, a * 2), (0, x))
+    return torch.while_loop(lambda n, a: a.sum() < 99, lambda n, a: (n + 1, a * 2), (0, x))
 
 
-def under_vmap(x: Tensor) -> Any:
-    return torch.vmap(lambda y: torch.cond(y.sum() > 0, torch.sin, torch.cos, (y,)))(x)
+def under_grad(x: Tensor) -> Any:
+    return torch.func.grad(lambda y: torch.cond(y.sum() > 0, torch.sin, torch.cos, (y,)).sum())(x)
+
+
+def random_under_vmap(x: Tensor) -> Any:
+    def drawn(y: Tensor) -> Tensor:
+        return torch.cond(y.sum() > 0, torch.rand_like, torch.cos, (y,))
+
+    return torch.vmap(drawn, randomness="different")(x)
 
 
 REFUSED = {
@@ -209,8 +227,9 @@ REFUSED = {
     calls_something_outside: "whose function breaks the graph",
     gives_other_shapes: "whose branches give different things",
     gives_a_number: "whose function gives something that is no tensor",
-    carries_a_number: "which carries something that is no tensor",
-    under_vmap: "under a transform of torch.func",
+    carries_a_number: "which a tensor ends, and carries a number of Python",
+    under_grad: "under a transform of torch.func",
+    random_under_vmap: "whose branches draw random numbers",
 }
 
 

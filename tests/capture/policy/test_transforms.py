@@ -65,3 +65,19 @@ def test_sizes_that_change_give_no_warning() -> None:
             x = torch.arange(4.0 * size).reshape(size, 4)
             torch.testing.assert_close(compiled(x), function(x))
             torch.testing.assert_close(compiled(x.t()), function(x.t()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_outside_of_a_level_a_tensor_is_no_dual_number(backend: str) -> None:
+    """Where one is open, calls run as they are written."""
+    forward_ad = torch.autograd.forward_ad
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        dual = forward_ad.unpack_dual(x * 2)
+        return dual.primal + 1 if dual.tangent is None else dual.tangent
+
+    compiled, x = onegraph.compile(program, fullgraph=True, backend=backend), torch.randn(3)
+    torch.testing.assert_close(compiled(x), program(x))
+    with forward_ad.dual_level():
+        torch.testing.assert_close(compiled(forward_ad.make_dual(x, x + 1)), (x + 1) * 2)
+    torch.testing.assert_close(compiled(x), program(x))

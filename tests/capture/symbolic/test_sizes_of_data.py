@@ -148,6 +148,83 @@ def repeated(x, counts):
     return x.repeat_interleave(counts, dim=0).cumsum(0), torch.masked_select(x, x > 0.5).cos()
 
 
+@program(lambda: (torch.randint(0, 2, (6, 3, 2)), torch.rand(6)))
+def different_rows(x, y):
+    rows, inverse, counts = torch.unique(x, dim=1, return_inverse=True, return_counts=True)
+    others = torch.unique(x.transpose(0, 1), dim=-1)
+    return rows * 2, inverse, counts + 1, others.float().sin(), torch.unique(x, dim=0)[0] * y[:, None, None]
+
+
+@program(lambda: (torch.rand(3, 5), torch.randint(0, 4, (5,))))
+def classes_by_the_largest(x, labels):
+    of_classes = functional.one_hot(labels)
+    return x @ of_classes.float(), of_classes, functional.one_hot(labels[None], num_classes=-1).sum(1)
+
+
+@torch.library.custom_op("sizes_of_data::positive", mutates_args=())
+def positive(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    found = (x > 0.3).nonzero()[:, 0]
+    return x.new_ones(2), found
+
+
+@positive.register_fake
+def _(x):
+    count = torch.library.get_ctx().new_dynamic_size(max=100)
+    return x.new_empty(2), x.new_empty(count, dtype=torch.int64)
+
+
+@torch.library.custom_op("sizes_of_data::positive_rows", mutates_args=())
+def positive_rows(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0.3][:, None] * torch.ones(3)
+
+
+@positive_rows.register_fake
+def _(x):
+    return x.new_empty(torch.library.get_ctx().create_unbacked_symint(), 3)
+
+
+@program(lambda: (torch.rand(20, 4), torch.rand(20)))
+def kept_by_custom_operators(boxes, scores):
+    ones, keep = positive(scores.detach())
+    boxes, scores = boxes[keep], scores[keep]
+    order = scores.sort(descending=True)[1][:3]
+    return boxes[order].sin(), scores, ones + 1, positive_rows(scores.detach()).sum(0)
+
+
+@program(lambda: (torch.rand(20, 4), torch.rand(20)))
+def limited_by_what_is_looked_at(boxes, scores):
+    boxes, scores = boxes[scores > 0.2], scores[scores > 0.2]
+    boxes = boxes[torch.where(scores > 0.4)[0]]
+    if boxes.numel() > 80:
+        return boxes
+    if boxes[:5].shape[0] >= 6 or boxes.shape[0] == 21:
+        return boxes + 1
+    return boxes * 2
+
+
+@program(lambda: (torch.rand(12), torch.randint(1, 4, (1,))))
+def limited_by_a_check(x, n):
+    count = n.item()
+    torch._check(count >= 0)
+    torch._check(count < 5)
+    return x[:count] * (2 if count <= 4 else 3)
+
+
+@program(lambda: (torch.rand(20),))
+def unless_there_are_none(x):
+    found = torch.where(x > 0.2)[0]
+    if found.numel() == 0:
+        return x.new_zeros(0)
+    y = x[found]
+    return y * 2 if len(y) > 0 and y.shape[0] else y.cos()
+
+
+@program(lambda: (torch.rand(6, 3, 4), torch.rand(3), torch.rand(3)))
+def behind_a_normalization_of_known_statistics(x, mean, variance):
+    y = functional.batch_norm(x, mean.detach(), variance.detach() + 1)
+    return y[y > 0.2].sin()
+
+
 def run(function: Program, inputs: tuple[torch.Tensor, ...], recorded: bool) -> Any:
     """Results, their strides, and gradients."""
     own = [value.clone().requires_grad_(recorded and value.is_floating_point()) for value in inputs]
@@ -213,6 +290,57 @@ def test_what_is_not_as_expected_runs_as_written() -> None:
     assert [len(watch.of(kind)) for kind in (ev.GraphFailed, ev.GraphBroken)] == [3, 1]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_where_there_are_none_the_frame_runs_as_written(backend: str) -> None:
+    """The graph is one for what is there; what is often not there is asked in front of the next graph."""
+    function, _ = PROGRAMS["unless_there_are_none"]
+    torch.manual_seed(0)
+    for fullgraph in (True, False):
+        compiled = onegraph.compile(function, fullgraph=fullgraph, backend=backend)
+        with Watch() as watch:
+            for scale in (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0):
+                x = torch.rand(20) * scale
+                torch.testing.assert_close(compiled(x), function(x))
+        assert len(watch.of(ev.GraphFailed)) == (4 if fullgraph else 3)
+
+
+def test_limits_of_custom_operators_are_checked() -> None:
+    """One that does not keep to its limit is called as the program is written."""
+
+    @torch.library.custom_op("sizes_of_data::limited", mutates_args=())
+    def limited(x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0]
+
+    @limited.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size(min=1, max=3))
+
+    def added(x: torch.Tensor) -> torch.Tensor:
+        y = limited(x)
+        return y * 2 if len(y) < 4 else y * 3
+
+    compiled = onegraph.compile(added, fullgraph=True)
+    with Watch() as watch:
+        for x in (torch.tensor([1.0, -1.0, 2.0]), torch.arange(6.0), -torch.ones(3)):
+            torch.testing.assert_close(compiled(x), added(x))
+    assert len(watch.of(ev.GraphFailed)) == 2
+
+
+def test_a_custom_operator_whose_size_is_that_of_no_result_breaks() -> None:
+    @torch.library.custom_op("sizes_of_data::doubled", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[x > 0]] * 2)
+
+    @doubled.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(torch.library.get_ctx().new_dynamic_size() * 2)
+
+    compiled = onegraph.compile(lambda x: doubled(x) + 1)
+    with Watch() as watch:
+        torch.testing.assert_close(compiled(torch.arange(3.0)), torch.tensor([2.0, 3.0, 2.0, 3.0]))
+    assert [event.code for event in watch.of(ev.GraphBroken)] == ["data-dependent-size"]
+
+
 def test_under_fullgraph_the_graph_is_kept() -> None:
     compiled = onegraph.compile(lambda x: x * x.long().sum().item(), fullgraph=True)
     x = -torch.arange(4.0)
@@ -264,3 +392,17 @@ def test_a_mask_of_no_dimensions_breaks() -> None:
     x = torch.arange(3.0)
     for mask in (torch.tensor(True), torch.tensor(False)):
         torch.testing.assert_close(compiled(x, mask), (x[mask] + 1, x * 2))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_custom_operators_take_nothing_and_one(backend: str) -> None:
+    """What their fake implementation does not ask is not asked for it."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return positive_rows(x[x > 0.5]).sum(0)
+
+    compiled = onegraph.compile(program, fullgraph=True, backend=backend)
+    with Watch() as watch:
+        for x in (torch.rand(9), torch.zeros(9), torch.eye(9)[0], torch.ones(9)):
+            torch.testing.assert_close(compiled(x), program(x))
+    assert not watch.of(ev.GraphFailed)

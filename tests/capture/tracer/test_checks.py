@@ -78,7 +78,6 @@ def test_traceback_shows_the_line_of_the_program() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        programs.raises_and_catches,
         programs.returns_early,
         programs.raises_on_both_sides,
         programs.raises_after_a_question,
@@ -95,6 +94,20 @@ def test_others_break_the_graph(function: Callable[..., Any], backend: str) -> N
         for values in (GOOD, BAD, [-3.0, -3.0, -3.0], GOOD):
             assert_same(compiled, function, values)
     assert watch.of(ev.GraphBroken) or watch.of(ev.FrameSkipped)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_the_frame_catches_is_taken_to_be_rare(backend: str) -> None:
+    """After three calls in which it was not, the graph ends before the branch."""
+    function = programs.raises_and_catches
+    compiled = onegraph.compile(function, backend=backend)
+    with Watch() as watch:
+        for values in (GOOD, BAD, GOOD, BAD, BAD, GOOD, BAD):
+            assert_same(compiled, function, values)
+    assert [len(watch.of(kind)) for kind in (ev.GraphFailed, ev.GraphBroken)] == [3, 1]
+    whole = onegraph.compile(function, backend=backend, fullgraph=True)
+    for values in (GOOD, *[BAD] * 4, GOOD):
+        assert_same(whole, function, values)
 
 
 def test_graph_that_cannot_be_undone_makes_no_check() -> None:

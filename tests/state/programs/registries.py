@@ -98,7 +98,7 @@ class Shift(Plugin):
         return x + self.offset
 
 
-@kept(breaks=("class-attribute-write", "outside-iterator"), recompiles=6)
+@kept(recompiles=6)
 def plugins(compile):
     instances = {}
 

@@ -60,7 +60,8 @@ DATA_DEPENDENT_MEMBERSHIP = _define(
 DATA_DEPENDENT_VALUE = _define(
     "data-dependent-value",
     "{what} makes a Python value of the contents of a tensor",
-    "The contents are not known before the graph has run.",
+    "The contents are not known before the graph has run. A check (`if not torch.equal(a, b): raise`) is made in the "
+    "graph, and so is the answer for a tensor and itself, for two that the same operators make, and for two inputs.",
     "keep the answer in a tensor: (a == b).all() instead of torch.equal(a, b)",
 )
 CHANGING_NUMBER = _define(
@@ -150,7 +151,7 @@ GOES_ON = (
 DYNAMIC_SIZE = _define(
     "data-dependent-size",
     "the size of the result of {what} depends on the contents of a tensor",
-    "It is not known before the graph has run, and the graph has no symbol for it.",
+    "It is not known before the graph has run. " + GOES_ON,
     "return its input, and call it behind the compiled function",
 )
 BOOLEAN_MASK = _define(
@@ -181,7 +182,7 @@ REPEAT_INTERLEAVE = _define(
 COUNTS = _define(
     "number-of-classes",
     "{what} has as many classes as the largest element says",
-    "The largest element is not known before the graph has run.",
+    "The largest element is not known before the graph has run. " + GOES_ON,
     "say how many classes there are: torch.nn.functional.one_hot(x, num_classes=n)",
     "count with torch.zeros(n).scatter_add_(0, x, ones)",
 )

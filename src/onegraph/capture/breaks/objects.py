@@ -85,13 +85,14 @@ OBSERVABLE_WRITE = _define(
 CLASS_WRITE = _define(
     "class-attribute-write",
     "write to {what}, an attribute of a class",
-    "All instances see it at once, and types are not copied while tracing.",
+    "Data that a class of the program has may be written. A new name, a method, what a descriptor or a metaclass "
+    "writes, and attributes of classes of libraries may not: native code looks at them, and types are not copied.",
     "keep the value in an instance",
 )
 MODULE_WRITE = _define(
     "module-attribute-write",
     "write to {what}, an attribute of a module",
-    "The whole process sees it at once.",
+    "The whole process sees what is written to a module of a library, and a class of modules decides what is written.",
     "use a global variable of the function's own module, with `global`",
     "make the write outside of the compiled function",
 )

@@ -155,6 +155,17 @@ def kinds_behind(instr: Instr, kinds: tuple[str, ...], jump: bool = False) -> tu
 @derived
 def raising(bytecode: Bytecode) -> list[bool]:
     """For each instruction, whether every way from it ends in an exception that its frame does not catch."""
+    return ways_to_raise(bytecode, is_caught=False)
+
+
+@derived
+def throwing(bytecode: Bytecode) -> list[bool]:
+    """For each instruction, whether every way from it comes to an exception, which its frame may catch."""
+    return ways_to_raise(bytecode, is_caught=True)
+
+
+def ways_to_raise(bytecode: Bytecode, is_caught: bool) -> list[bool]:
+    """For each instruction, whether every way from it comes to an exception; `is_caught` if its frame may catch it."""
     instrs = bytecode.instrs
     handlers = [bytecode.handler_at(index) for index in range(len(instrs))]
     found = [False] * (len(instrs) + 1)
@@ -166,7 +177,7 @@ def raising(bytecode: Bytecode) -> list[bool]:
             ways = [found[index + 1]] if falls_through(instr) else []
             ways += [] if instr.target is None else [found[instr.target]]
             if instr.op in ("RAISE_VARARGS", "RERAISE"):
-                ways = [handler is None or found[handler.target] or leaves_block(bytecode, handler)]
+                ways = [is_caught or handler is None or found[handler.target] or leaves_block(bytecode, handler)]
             if not found[index] and ways and all(ways):
                 found[index] = changed = True
     return found

@@ -19,6 +19,7 @@ from onegraph.base.events import GraphFailed
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.symbolic.random_draws import SavedStates
 from onegraph.torchlib import private
+from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.data_sizes import UNEXPECTED, is_expected
 from onegraph.torchlib.hooked import gradients_given
 from onegraph.torchlib.parameters import parameter
@@ -158,7 +159,8 @@ def is_marking(node: torch.fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in MARKING
     own = node.op == "call_function" and callable(node.target) and not is_of_torch(node.target)
-    own = own and node.target not in QUIET and node.target not in KNOWN and not isinstance(node.target, Region)
+    own = own and node.target not in QUIET and node.target not in KNOWN
+    own = own and not isinstance(node.target, Region | CustomFunction)
     return own or node.target is setattr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import enum
-import threading
 import types
 from typing import Any
 
@@ -20,7 +19,7 @@ from onegraph.capture.breaks import (
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.calls.registry import is_library
-from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, Through, base_of, member_at
+from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of, member_at
 from onegraph.capture.heap.class_facts import ANNOTATIONS, counts
 from onegraph.capture.heap.subclass_tensors import is_handle
 from onegraph.capture.heap.tensor_attributes import (
@@ -31,8 +30,9 @@ from onegraph.capture.heap.tensor_attributes import (
     tensor_attribute,
     wrapper_attribute,
 )
+from onegraph.capture.heap.thread_locals import is_thread_local, read_of_thread, write_of_thread
 from onegraph.capture.heap.world import World
-from onegraph.capture.interp.lookup import Entry
+from onegraph.capture.interp.lookup import Entry, find_in_class
 from onegraph.capture.interp.machine import Machine
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import (
@@ -40,6 +40,7 @@ from onegraph.capture.pyobject.exact_types import (
     defined,
     defines,
     dict_of,
+    is_descriptor,
     isinstance,
     mro_of,
 )
@@ -87,8 +88,8 @@ class Attributes(Machine):
             return super().read_attribute(obj, name) if known is NULL else known
         if isinstance(obj, SHARED):
             return self._shared_attribute(obj, name)
-        if type(obj) is threading.local and id(obj) in self.world.opaque:
-            return self._thread_attribute(obj, name)
+        if id(obj) in self.world.opaque and is_thread_local(obj):
+            return read_of_thread(self, obj, name)
         if isinstance(obj, types.ModuleType) and answers_itself(type(obj)):
             raise refused_object(obj)
         return super().read_attribute(obj, name)
@@ -101,26 +102,6 @@ class Attributes(Machine):
         if own is None or held not in own:
             return value
         return self.world.admit(value, Item(DictOf(self.world.origin.get(id(obj), Const(id(obj), name, obj))), held))
-
-    def _thread_attribute(self, obj: threading.local, name: str) -> Any:
-        """What an object has for this thread: its names there are a dict, which other calls find by the object."""
-        names = self._names_of_thread(obj)
-        if name == "__dict__":
-            return names
-        if name == "__class__":
-            return threading.local
-        try:
-            return self.world.lookup(names, name)
-        except KeyError:
-            if not defines(threading.local, name):
-                raise AttributeError(f"'_thread._local' object has no attribute '{name}'", name=name, obj=obj) from None
-        raise refused_object(obj)
-
-    def _names_of_thread(self, obj: threading.local) -> dict[str, Any]:
-        names: dict[str, Any] = self.world.admit(
-            of_this_thread(obj), Through(self.world.origin[id(obj)], of_this_thread)
-        )
-        return names
 
     def traceback_of(self, exception: BaseException) -> types.TracebackType | None:
         """Of an exception from outside the traceback that it came with, of which nothing is known."""
@@ -175,8 +156,12 @@ class Attributes(Machine):
         owner = self._owner(found)
         if self.is_made(owner):
             return found.value
+        if self.world.written_in_class(owner, found.name):
+            return self.world.namespaces[id(owner)].written[found.name]
         guarded = not (is_library(owner.__module__ or "") and counts(found.name, found.value))
-        return self.world.admit(found.value, Item(names_of_class(owner), found.name), guarded)
+        value = self.world.admit(found.value, Item(names_of_class(owner), found.name), guarded)
+        self.world.class_values[id(owner), found.name] = value
+        return value
 
     def wrapped(self, found: Entry, part: str) -> Any:
         """An object that is wrapped has its shadow."""
@@ -195,7 +180,7 @@ class Attributes(Machine):
         """The class that has the entry. Those before it do not have the name. (`super()` passes over some that do.)"""
         is_asked = found.behind is None
         for kind in mro_of(found.cls):
-            if found.name in dict_of(kind):
+            if found.name in dict_of(kind) or self.world.written_in_class(kind, found.name):
                 if is_asked:
                     return kind
             elif not is_library(kind.__module__ or "") and not self.is_made(kind):
@@ -316,6 +301,8 @@ class Attributes(Machine):
 
     def _class_dict(self, cls: type) -> types.MappingProxyType[str, Any]:
         """The read-only `__dict__` of a class from outside, a new one each time."""
+        if id(cls) in self.world.namespaces:
+            raise GraphBreak(CLASS_WRITE, what=f"the names of {cls.__qualname__}")
         source = names_of_class(cls)
         asked_by_library = is_library(self.frames[-1].globals.get("__name__") or "")
         guarded = not asked_by_library and not is_library(cls.__module__ or "")
@@ -342,13 +329,29 @@ class Attributes(Machine):
         return isinstance(source, Arg | FreeCell)
 
     def write_attribute(self, obj: Any, name: str, *value: Any) -> None:
+        if isinstance(obj, type) and value and self._is_data(obj, name, value[0]):
+            return self.world.write_to_class(obj, names_of_class(obj), name, value[0])
+        if type(obj) is types.ModuleType and value and not (name.startswith("__") or is_library(obj.__name__)):
+            return self.world.write_global(vars(obj), name, value[0])
         self._refuse_shared(obj, name)
-        if type(obj) is threading.local and id(obj) in self.world.opaque and not defines(threading.local, name):
-            return self._write_for_thread(obj, name, *value)
+        if id(obj) in self.world.opaque and is_thread_local(obj):
+            return write_of_thread(self, obj, name, *value)
         super().write_attribute(obj, name, *value)
 
-    def _write_for_thread(self, obj: threading.local, name: str, *value: Any) -> None:
-        self._write_name(self._names_of_thread(obj), threading.local(), name, *value)
+    def _is_data(self, cls: type, name: str, value: Any) -> bool:
+        """Whether a class of the program has data under a name, which nothing but code of the program looks at."""
+        found = None if name.startswith("__") else find_in_class(cls, name)
+        return (
+            found is not None
+            and not self.is_made(cls)
+            and not is_library(cls.__module__ or "")
+            and id(behind_proxy(cls.__dict__)) not in self.world.shadow_of
+            and flags_of(cls) & HEAP_TYPE != 0
+            and flags_of(cls) & IMMUTABLE == 0
+            and self.type_lookup(type(cls), "__setattr__") is type.__setattr__
+            and find_in_class(type(cls), name) is None
+            and not any(isinstance(each, type) or is_descriptor(each) for each in (found.value, value))
+        )
 
     def _write_name(self, names: dict[str, Any], alike: Any, name: str, *value: Any) -> None:
         """Set an attribute, or without a value delete it, in the dict that holds those of an object.
@@ -441,15 +444,11 @@ NAMES = frozenset({"__name__", "__qualname__", "__doc__", "__module__"})
 FIELDS = frozenset({types.GetSetDescriptorType, types.MemberDescriptorType})
 #: What an object says of its class.
 CLASS = vars(object)["__class__"]
+#: The flag of classes that cannot be written to.
+IMMUTABLE = 1 << 8
 # Read without asking the class of the class.
 flags_of = vars(type)["__flags__"].__get__
 dictoffset_of = vars(type)["__dictoffset__"].__get__
-
-
-def of_this_thread(obj: threading.local) -> dict[str, Any]:
-    """What an object holds for the thread that asks."""
-    names: dict[str, Any] = threading.local.__getattribute__(obj, "__dict__")
-    return names
 
 
 def names_of_class(cls: type) -> DictOf:

@@ -1,4 +1,4 @@
-"""The globals of modules over the shadow world: read once, written at the end.
+"""The globals of modules, and data of classes, over the shadow world: read once, written at the end.
 
 A program may also ask for them as a dict (`vars(module)`, `function.__globals__`). Then they are the shadow of that
 dict, and names are read and written in it.
@@ -25,15 +25,24 @@ CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 @dataclass(slots=True)
 class Namespace:
-    """The globals of a module as the trace sees them: what was read, and what was written."""
+    """The globals of a module as the trace sees them: what was read, and what was written.
 
-    real: dict[str, Any]
-    source: Globals
+    That of a class has what was written to it.
+    """
+
+    real: Any
+    source: Source
     guarded: bool
     read: dict[str, Any] = field(default_factory=dict)
     written: dict[str, Any] = field(default_factory=dict)
     #: What a library has under the names that the trace has looked up in it (DELETED: nothing), as far as it is code.
     bound: dict[str, Any] = field(default_factory=dict)
+    owner: type | None = None
+
+    def differs(self, name: str) -> bool:
+        """Whether a written name is not what it was, as far as the trace knows that."""
+        is_own = self.owner is None or name in self.real
+        return not is_own or name not in self.read or self.read[name] is not self.written[name]
 
 
 def is_of_module(namespace: dict[Any, Any]) -> bool:
@@ -70,6 +79,8 @@ class Namespaces:
     def __init__(self, library: Callable[[str], bool]) -> None:
         super().__init__()
         self.namespaces: dict[int, Namespace] = {}
+        #: (identity of a class, name) -> what the trace has read there.
+        self.class_values: dict[tuple[int, str], Any] = {}
         self._library = library
 
     def namespace(self, real: dict[str, Any]) -> Namespace:
@@ -83,6 +94,20 @@ class Namespaces:
             if id(real) in self.shadow_of:
                 self.guard(self.origin[id(self.shadow_of[id(real)])], "is", real)
         return self.namespaces[id(real)]
+
+    def written_in_class(self, cls: type, name: str) -> bool:
+        space = self.namespaces.get(id(cls))
+        return space is not None and name in space.written
+
+    def write_to_class(self, cls: type, source: Source, name: str, value: Any) -> None:
+        """Note what an attribute of a class is from here on."""
+        if id(cls) not in self.namespaces:
+            self.namespaces[id(cls)] = Namespace(cls.__dict__, source, True, owner=cls)
+            self.keep(cls)
+        space = self.namespaces[id(cls)]
+        if (id(cls), name) in self.class_values:
+            space.read[name] = self.class_values[id(cls), name]
+        space.written[name] = value
 
     def namespace_dict(self, real: dict[str, Any]) -> dict[str, Any]:
         """The globals as a dict of the program."""
@@ -175,7 +200,7 @@ class AsBound:
     __slots__ = ("module", "names")
 
     def __init__(self, space: Namespace) -> None:
-        self.module = space.source.module
+        self.module = dict.get(space.real, "__name__", "?")
         # (A module that fills its names as they are asked has done so while it was traced.)
         self.names = {name: space.real.get(name, DELETED) for name in space.bound}
 

@@ -112,6 +112,7 @@ class World(Namespaces, Keys):
         """Let go of the program's objects, which nobody else may hold."""
         for table in (self.shadow_of, self.drawn, self.real_of, self.records, self.opaque, self.namespaces, self.slots):
             table.clear()
+        self.class_values.clear()
         self.guards = GuardSet()
         self.is_stateful = StatefulClasses(self.made_classes)
         for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin, self.type_at):

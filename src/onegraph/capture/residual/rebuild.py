@@ -349,7 +349,11 @@ class Rebuild:
             statements.append(f"{self.const(setattr)}({target}, 'grad', {self.value(gradient)})")
         for space in self.world.namespaces.values():
             for name, value in space.written.items():
-                statements.append(f"{self.const(space.real)}[{name!r}] = {self.value(value)}")
+                if space.owner is None:
+                    statements.append(f"{self.const(space.real)}[{name!r}] = {self.value(value)}")
+                elif space.differs(name):
+                    owner = self.const(space.owner)
+                    statements.append(f"{self.const(setattr)}({owner}, {name!r}, {self.value(value)})")
         return statements
 
     def settle(self, shadow: Any) -> None:

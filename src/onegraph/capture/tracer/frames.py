@@ -42,6 +42,10 @@ class Frames(Operators):
         #: How many checks of data the graph makes, and whether it is to make any, see `onegraph.capture.tracer.checks`.
         self.checks = 0
         self.makes_checks = True
+        #: Whether the graph checks an answer that data have given before.
+        self.expects = False
+        #: The frames that have called `all` or `any`, and the answer of each element that a check wants.
+        self.joins: list[tuple[Frame, bool | None]] = []
         #: What is read while the backward pass of a custom function is traced.
         self.late = LateReads()
         self._frame_count = 0

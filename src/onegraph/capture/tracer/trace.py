@@ -30,7 +30,6 @@ from onegraph.capture.graph.wrapper_tensors import wrapped
 from onegraph.capture.guards.recompiling import value_at
 from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Source, Through, placeholder_name
 from onegraph.capture.heap.admission import admit_object
-from onegraph.capture.heap.fingerprints import Fingerprints
 from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
 from onegraph.capture.policy.numpy import arrays, scalars
@@ -79,7 +78,9 @@ from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_
 from onegraph.capture.symbolic.random_draws import RandomDraws
 from onegraph.capture.symbolic.shape_policy import AsExpected, ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols
+from onegraph.capture.tracer import equality
 from onegraph.capture.tracer.checks import refusal_of_any
+from onegraph.capture.tracer.fingerprints import Fingerprints
 from onegraph.capture.tracer.foreign import captures_scalars
 from onegraph.capture.tracer.report import broken_event, location, message_of
 from onegraph.capture.tracer.tracer import Tracer
@@ -108,6 +109,7 @@ POLICIES = (
     copies,
     control_flow,
     custom_functions,
+    equality,
     flexible_attention,
     formatting,
     gradients,

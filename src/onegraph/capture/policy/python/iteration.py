@@ -259,16 +259,6 @@ def count_elements(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any
     tracer.run_native(count, (counts, list(tracer.iterate(items))), kwargs)
 
 
-@policy(any)
-def any_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any(tracer.truth(item) for item in tracer.iterate(args[0]))
-
-
-@policy(all)
-def all_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return all(tracer.truth(item) for item in tracer.iterate(args[0]))
-
-
 @policy(sorted)
 def sorted_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     iterator = tracer.iter(args[0])

@@ -31,6 +31,9 @@ from onegraph.torchlib.pytree import flattened, unflattened
 from onegraph.torchlib.regions import Body, Choice, Region, Repetition, Scan, Shape, shape_of
 from onegraph.torchlib.state import AUTOCAST_DEVICES
 
+#: How many turns of a loop a graph has under a transform, where it has a call for each.
+MOST_STEPS = 100
+
 
 @policy(private.COND)
 def cond(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -40,11 +43,33 @@ def cond(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(predicate, torch.Tensor):
         return tracer.call(functions[0 if tracer.truth(predicate) else 1], operands, {})
     bodies = Bodies(tracer, "torch.cond")
+    if private.is_batched(predicate):
+        return selected(bodies, predicate, functions, operands)
     found = [bodies.traced(function, operands, ()) for function in functions]
     if found[0].kind != found[1].kind or found[0].shapes != found[1].shapes:
         raise bodies.refused("whose branches give different things")
     region = Choice(bodies.of_graphs(found), found[0].shapes, (True, *bodies.takes()), bodies.is_random)
     return unflattened(found[0].kind, bodies.called(region, predicate))
+
+
+def selected(bodies: Bodies, predicate: torch.Tensor, functions: Sequence[Any], operands: tuple[Any, ...]) -> Any:
+    """Under `vmap`, where each element has its predicate: both branches, and what each element takes of them."""
+    kinds, found, was_random = [], [], bodies.is_random
+    for function in functions:
+        with bodies.changing_nothing():
+            leaves, kind = flattened(bodies.tracer.world.realize_deep(bodies.tracer.call(function, operands, {})))
+        if not leaves or not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            raise bodies.refused("whose function gives something that is no tensor")
+        kinds.append(kind)
+        found.append(leaves)
+    if bodies.is_random is not was_random:
+        raise bodies.refused("whose branches draw random numbers, under torch.func.vmap")
+    with DisableTorchFunction():
+        shapes = [[(tuple(leaf.shape), leaf.dtype) for leaf in leaves] for leaves in found]
+    if kinds[0] != kinds[1] or shapes[0] != shapes[1]:
+        raise bodies.refused("whose branches give different things")
+    chosen = [bodies.tracer.call(torch.where, (predicate, *pair), {}) for pair in zip(*found, strict=True)]
+    return unflattened(kinds[0], chosen)
 
 
 class Refused(GraphBreak):
@@ -83,13 +108,44 @@ def while_loop(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     *functions, carried, others = (*args, *kwargs.values())
     carried = tuple(tracer.iterate(carried))
     bodies = Bodies(tracer, "torch.while_loop")
+    if tracer.open_levels or not all(isinstance(value, torch.Tensor) for value in carried):
+        return counted(bodies, functions, carried, tuple(tracer.iterate(others)))
     given = bodies.fresh(carried, carried)
     found = [bodies.traced(function, (*given, *tracer.iterate(others)), given) for function in functions]
     shapes = [shape_of(value) for value in carried]
     if len(found[0].shapes) != 1 or found[1].shapes != shapes:
         raise bodies.refused("whose body gives other things than it takes")
     region = Repetition(bodies.of_graphs(found), shapes, (*map(always, carried), *bodies.takes()), bodies.is_random)
-    return tuple(bodies.called(region, *carried))
+    return unflattened(found[1].kind, bodies.called(region, *carried))
+
+
+def counted(bodies: Bodies, functions: Sequence[Any], carried: tuple[Any, ...], others: tuple[Any, ...]) -> Any:
+    """A loop that carries numbers of Python, or is under a transform: if no tensor ends it, its turns, one by one."""
+    tracer, kinds, container = bodies.tracer, kinds_of(carried), None
+    for _ in range(MOST_STEPS + 1):
+        with bodies.changing_nothing():
+            goes_on = tracer.call(functions[0], (*carried, *others), {})
+        if isinstance(goes_on, torch.Tensor):
+            where = "under a transform of torch.func" if tracer.open_levels else "and carries a number of Python"
+            raise bodies.refused(f"which a tensor ends, {where}")
+        is_over = not tracer.truth(goes_on)
+        if is_over and container is not None:
+            ends = [tracer.call(torch.clone, (v,), {}) if isinstance(v, torch.Tensor) else v for v in carried]
+            return unflattened(container, ends)
+        with bodies.changing_nothing():
+            found = tracer.call(functions[1], (*carried, *others), {})
+        values, container = flattened(tracer.world.realize_deep(found))
+        if kinds_of(values) != kinds:
+            raise bodies.refused("whose body gives other things than it takes")
+        if not is_over:  # else there is no turn, and the body only tells the container
+            carried = tuple(values)
+    raise bodies.refused(f"of more than {MOST_STEPS} turns that numbers of Python count")
+
+
+def kinds_of(values: Sequence[Any]) -> list[Any]:
+    """What a loop must not change of what it carries."""
+    with DisableTorchFunction():
+        return [(v.shape, v.dtype) if isinstance(v, torch.Tensor) else type(v) for v in values]
 
 
 @policy(private.SCAN)
@@ -112,6 +168,8 @@ def scanned(
 ) -> Any:
     """What a scan gives, in the container of its function: what is carried, and what is collected behind it."""
     bodies = Bodies(tracer, name)
+    if tracer.open_levels:
+        return unrolled(bodies, function, init, xs, others)
     given = bodies.fresh((*init, *xs), (*init, *bodies.parts(xs)))
     turn = bodies.traced(function, (*given, *others), given)
     carried = [shape_of(value) for value in init]
@@ -123,6 +181,31 @@ def scanned(
     (body,) = bodies.of_graphs([turn])
     region = Scan(body, len(init), len(xs), [*carried, *collected], takes, bodies.is_random)
     return unflattened(turn.kind, bodies.called(region, *init, *xs))
+
+
+def unrolled(bodies: Bodies, function: Any, init: tuple[Any, ...], xs: tuple[Any, ...], others: tuple[Any, ...]) -> Any:
+    """Under a transform: a call for each part, if there are few."""
+    tracer = bodies.tracer
+    with DisableTorchFunction():
+        steps = xs[0].shape[0]
+    if type(steps) is not int or not 0 < steps <= MOST_STEPS:
+        raise bodies.refused(
+            f"under a transform of torch.func, of a number of steps that is not from 1 to {MOST_STEPS}"
+        )
+    carried, collected, kind = init, [], None
+    for step in range(steps):
+        parts = [tracer.call(torch.Tensor.select, (x, 0, step), {}) for x in xs]
+        with bodies.changing_nothing():
+            found = tracer.call(function, (*carried, *parts, *others), {})
+        leaves, kind = flattened(tracer.world.realize_deep(found))
+        if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            raise bodies.refused("whose function gives something that is no tensor")
+        if kinds_of(leaves[: len(init)]) != kinds_of(init):
+            raise bodies.refused("whose function gives another value to carry on than it takes")
+        carried = tuple(leaves[: len(init)])
+        collected.append(leaves[len(init) :])
+    stacked = [tracer.call(torch.stack, (items,), {}) for items in map(list, zip(*collected, strict=True))]
+    return unflattened(kind, [*(tracer.call(torch.clone, (each,), {}) for each in carried), *stacked])
 
 
 def always(_: object) -> bool:
@@ -150,8 +233,6 @@ class Bodies:
     is_random: bool = False
 
     def __post_init__(self) -> None:
-        if self.tracer.open_levels:
-            raise self.refused("under a transform of torch.func")
         self.slots = Slots(self.tracer.recorder, self.tracer.world, self.refused)
 
     def refused(self, why: str) -> GraphBreak:
@@ -179,6 +260,8 @@ class Bodies:
 
     def traced(self, function: Any, args: Sequence[Any], given: Sequence[Any]) -> Traced:
         """A function as a graph of what is given, and of values in the slots."""
+        if self.tracer.open_levels:
+            raise self.refused("under a transform of torch.func")
         tracer, recorder = self.tracer, self.tracer.recorder
         start = next(iter(reversed(recorder.graph.nodes)))
         for value in given:

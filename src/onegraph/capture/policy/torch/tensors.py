@@ -179,6 +179,18 @@ def linspace(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return to_symbolic_sizes(tracer, torch.linspace, linspace_of_symbols, args, kwargs)
 
 
+@policy(torch.nn.functional.one_hot)
+def one_hot(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Without a number of classes, as many as the largest of them says."""
+    (x, *others) = args
+    is_open = isinstance(x, torch.Tensor) and [*others, *kwargs.values()] in ([], [-1]) and x.dtype is torch.int64
+    if not (is_open and tracer.recorder.fake.sizes.data.are_wanted()):
+        return tracer.run_native(torch.nn.functional.one_hot, args, kwargs)
+    largest = tracer.call(torch.Tensor.item, (tracer.call(torch.Tensor.max, (x,), {}),), {})
+    zeros = tracer.call(torch.Tensor.new_zeros, (x, (*x.shape, tracer.binary("+", largest, 1))), {})
+    return tracer.call(torch.Tensor.scatter, (zeros, -1, tracer.call(torch.Tensor.unsqueeze, (x, -1), {}), 1), {})
+
+
 def to_symbolic_sizes(
     tracer: Tracing, function: Any, of_symbols: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
