@@ -263,3 +263,20 @@ def test_what_breaks_equals_eager() -> None:
     x = pair()
     result, expected = onegraph.compile(f)(x), f(x)
     torch.testing.assert_close((result.a, result.b), (expected.a, expected.b))
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def test_a_wrapper_of_another_subclass_runs_as_it_is_written() -> None:
+    def made(x: Any) -> Any:
+        return (Pair(x, x * 2) + 1).a
+
+    def given(x: Any) -> Any:
+        return (x + 1).a
+
+    x = torch.ones(3).as_subclass(Tagged)
+    for f, argument in ((made, x), (given, Pair(x, x))):
+        result = onegraph.compile(f)(argument)
+        assert type(result) is type(f(argument)) and torch.equal(result, f(argument))

@@ -370,6 +370,8 @@ class Trace:
             self.world.guard(source, "check", WrappedAlike(wrapping))
         place = Through(source, wrapping.parts_of)
         fakes = tuple(self.world.admit(part, Item(place, index), guarded) for index, part in enumerate(parts))
+        if self.recorder.handles.among(fakes):
+            raise GraphBreak(TENSOR_SUBCLASS, name=f"{type(real).__qualname__}, which holds one of another")
         made = wrapped(self.recorder, wrapping, fakes)
         self.world.adopt(real, made, source)
         return made

@@ -156,7 +156,12 @@ def as_subclass(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def made_wrapper(tracer: Tracing, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """A wrapper that the program makes of tensors: its class runs as it is, as for all that it computes."""
+    """A wrapper that the program makes of tensors: its class runs as it is, as for all that it computes.
+
+    One of tensors of a subclass that is interpreted breaks the graph.
+    """
+    if tracer.recorder.handles.among((args, kwargs)):
+        raise GraphBreak(b.SUBCLASS_MADE, what=f"{cls.__qualname__} of a tensor of another subclass")
     args, kwargs = tracer.recorder.as_traced(args), tracer.recorder.as_traced(kwargs)
     with DisableTorchFunction():
         made: torch.Tensor = cls(*args, **kwargs)
