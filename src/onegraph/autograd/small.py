@@ -7,6 +7,8 @@ import operator
 
 import torch
 
+from onegraph.torchlib.wrappers import is_wrapper
+
 #: The elements of a tensor on which an operator takes about as long as on one.
 FEW_ELEMENTS = 1 << 13
 
@@ -20,7 +22,9 @@ def is_too_small(module: torch.fx.GraphModule, least: int) -> bool:
     calls = [node for node in module.graph.nodes if node.op.startswith("call") and node.target is not operator.getitem]
     if len(calls) >= least:
         return False
-    values = (node.meta.get("example_value") for node in module.graph.nodes)
+    values = [node.meta.get("example_value") for node in module.graph.nodes]
+    if any(map(is_wrapper, values)):  # in eager code, their classes compute in Python
+        return False
     shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
     if any(isinstance(size, torch.SymInt) for shape in shapes for size in shape) and len(calls) > 1:
         return False

@@ -58,6 +58,7 @@ from onegraph.torchlib.private import (
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
 from onegraph.torchlib.state import function_modes
+from onegraph.torchlib.wrappers import is_ragged
 
 
 @dataclass(slots=True, eq=False)
@@ -402,7 +403,7 @@ class Recorder(TorchFunctionMode):
                 if id(value) not in self.nodes:
                     raise GraphBreak(UNSEEN, name="native code")
                 return self.nodes[id(value)]
-            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool() if not is_ragged(value):
                 return self._symbol_node(self, value)
             case torch.Size():
                 return tuple(self.as_argument(item) for item in value)

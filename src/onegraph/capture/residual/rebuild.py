@@ -59,7 +59,7 @@ from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred,
 from onegraph.capture.residual.iterators import write_draws
 from onegraph.torchlib.parameters import as_leaf, as_parameter
 from onegraph.torchlib.private import DisableTorchFunction
-from onegraph.torchlib.wrappers import is_wrapper
+from onegraph.torchlib.wrappers import is_ragged, is_wrapper
 
 
 class Rebuild:
@@ -238,6 +238,8 @@ class Rebuild:
             raise Defect from AssertionError("what nobody has read has come into the program")
         if issubclass(cls, torch.Tensor):
             return self._tensor(value)
+        if is_ragged(value):
+            raise GraphBreak(CANNOT_REBUILD, what="size of sequences of several lengths")
         if issubclass(cls, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.assign(self._symbol_text(self, value))
         origin = self.world.origin.get(id(value))

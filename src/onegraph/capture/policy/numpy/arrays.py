@@ -22,6 +22,7 @@ from onegraph.torchlib.arrays.array import ATTRIBUTES, FUNCTIONS, METHODS, Array
 from onegraph.torchlib.arrays.elements import Unsupported, as_array, as_scalar, as_tensor
 from onegraph.torchlib.arrays.functions import OF_NUMBERS, call
 from onegraph.torchlib.state import untraced
+from onegraph.torchlib.wrappers import is_wrapper
 
 #: What functions of arrays take as it is.
 PLAIN = (Array, np.generic, np.dtype, np.ufunc, type, slice, type(...), torch.SymInt, torch.SymFloat)
@@ -176,7 +177,7 @@ native("deep", np.result_type, np.promote_types, np.can_cast, np.min_scalar_type
 @policy(torch.Tensor.numpy)
 def numpy_of_tensor(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The array in the memory of a tensor."""
-    if not tracer.world.captures_arrays or args[0].device.type != "cpu":
+    if not tracer.world.captures_arrays or is_wrapper(args[0]) or args[0].device.type != "cpu":
         raise GraphBreak(TENSOR_TO_NUMPY, what="Tensor.numpy")
     tensor, force = args[0], kwargs.get("force", False)
     if len(args) > 1 or kwargs.keys() - {"force"} or type(force) is not bool:

@@ -42,6 +42,7 @@ from onegraph.torchlib.recurrent import is_lstm_of_symbols, is_of_layers
 from onegraph.torchlib.recurrent_layer import LAYERS
 from onegraph.torchlib.resizing import interpolation_of_symbols, linspace_of_symbols
 from onegraph.torchlib.state import function_modes
+from onegraph.torchlib.wrappers import is_wrapper
 
 breaks(b.ANOMALY_MODE, torch.autograd.set_detect_anomaly)
 breaks(b.FUNCTION_TRANSFORM, torch.autograd.functional.jacobian, torch.autograd.functional.hessian)
@@ -91,7 +92,7 @@ def numbers_in(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """A few numbers are taken out one by one, as by `item()`."""
     (tensor,) = args
     shape = list(tensor.shape)
-    known = all(type(size) is int for size in shape) and tensor.dtype not in NO_NUMBERS
+    known = all(type(size) is int for size in shape) and tensor.dtype not in NO_NUMBERS and not is_wrapper(tensor)
     if not known or math.prod(shape) > FEW:
         raise GraphBreak(b.TENSOR_TO_LIST)
 
