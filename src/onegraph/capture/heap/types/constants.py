@@ -84,7 +84,6 @@ class Identities(TypeRule):
     torch.memory_format,
     datetime.timezone,
     type(...),
-    type(NotImplemented),
 )
 class Constants(Identities):
     """The program may make them, but they are the same in each call."""
