@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 PROGRAM = """
 import sys, warnings, torch, onegraph
@@ -32,6 +33,7 @@ for always in (False, True):
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_warnings_are_given_as_often_as_by_eager(backend: str) -> None:
+    assert not torch.is_warn_always_enabled()
     said = [subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True).stdout
             for how in ("none", backend)]  # fmt: skip
     assert said[0] == said[1] and said[0].count("UserWarning") == 2 + 2 * 6, said
