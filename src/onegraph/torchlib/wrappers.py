@@ -18,10 +18,14 @@ from torch import Tensor
 
 from onegraph.torchlib import private
 
+_PROTOCOL = ("__tensor_flatten__", "__tensor_unflatten__")
+_bases_of = vars(type)["__mro__"].__get__
+
 
 def is_wrapper_class(cls: type) -> bool:
-    """Whether tensors of a class say what they are made of."""
-    return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__") and issubclass(cls, Tensor)
+    """Whether tensors of a class say what they are made of. The class is not asked, which may be any."""
+    bases = _bases_of(cls)
+    return Tensor in bases and all(any(name in vars(base) for base in bases) for name in _PROTOCOL)
 
 
 def is_wrapper(value: Any) -> bool:

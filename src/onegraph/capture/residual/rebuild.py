@@ -238,7 +238,7 @@ class Rebuild:
             raise Defect from AssertionError("what nobody has read has come into the program")
         if issubclass(cls, torch.Tensor):
             return self._tensor(value)
-        if is_ragged(value):
+        if issubclass(cls, torch.SymInt) and is_ragged(value):
             raise GraphBreak(CANNOT_REBUILD, what="size of sequences of several lengths")
         if issubclass(cls, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.assign(self._symbol_text(self, value))

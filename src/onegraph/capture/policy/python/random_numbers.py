@@ -8,10 +8,11 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from onegraph.capture.breaks import PYTHON_RANDOM, GraphBreak
-from onegraph.capture.calls.registry import breaks, policy
+from onegraph.capture.calls.registry import Breaking, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Const, Source
 from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
+from onegraph.capture.interp.functions import row_for
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.symbolic.random_draws import LARGEST_INTEGER, Draw, Kind, is_known
 
@@ -166,4 +167,4 @@ def _of_module(function: BuiltinFunctionType, method: Any) -> None:
 #: Native methods of the module's generator. Native code that is given one would draw out of sight.
 for _name in ("random", "getrandbits"):
     _of_module(getattr(random, _name), getattr(random.Random, _name))
-    breaks(PYTHON_RANDOM, getattr(random, _name))
+    row_for(getattr(random, _name)).refuse = Breaking(PYTHON_RANDOM, f"random.{_name}")

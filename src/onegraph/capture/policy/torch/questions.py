@@ -179,7 +179,11 @@ QUESTIONS += [question for question in ASKED if question not in QUESTIONS]
 QUESTIONS += [getattr(dist, name) for name in DISTRIBUTED if hasattr(dist, name)]
 for _question in QUESTIONS:
     policy(_question)(partial(answer, _question))
-breaks(b.STATE_CHANGE, *SETTERS)
+#: The setters whose changes are nodes of the graph.
+FOLLOWED = (
+    *PLAIN_SETTINGS, choose_precision, private.set_deterministic, torch.set_autocast_enabled, torch.set_autocast_dtype,
+)  # fmt: skip
+breaks(b.STATE_CHANGE, *(setter for setter in SETTERS if setter not in FOLLOWED))
 for _setter, _setting in PLAIN_SETTINGS.items():
     sets(_setter, _setting)
 
