@@ -42,11 +42,14 @@ static void put_on_top(HookPlace *place)
 
 static bool is_on_top(void) { return _PyInterpreterState_GetEvalFrameFunc(interpreter) == hook_evaluate_frame; }
 
-/* Where ours stands in the chain a second time, the upper one goes with who has put it there. */
+/* Where ours stands in the chain a second time, the upper one goes with who has put it there. If another one has come
+   above it, that stays where it is, and passes frames on to ours: the lower one. */
 static void take_off(const HookPlace *place)
 {
-    if (place->put && place->again && is_on_top()) {
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, below);
+    if (place->put && place->again) {
+        if (is_on_top()) {
+            _PyInterpreterState_SetEvalFrameFunc(interpreter, below);
+        }
         below = place->below;
     }
     chain_rest();
