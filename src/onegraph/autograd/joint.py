@@ -243,7 +243,8 @@ class Tape:
         if not starts:
             return {}
         results, tangents = [self.results[n] for n in starts], [self.tangents[n] for n in starts]
-        found = torch.autograd.grad(results, wanted, tangents, allow_unused=True, retain_graph=True)
+        with self.recorder.fake.sizes.data.sparing():
+            found = torch.autograd.grad(results, wanted, tangents, allow_unused=True, retain_graph=True)
         return {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
 
 

@@ -6,7 +6,8 @@ to work: it is answered so that they do, and becomes a check in the graph. What 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -93,6 +94,17 @@ class DataSizes:
         #: Whether the graph can check what is asked of such numbers, and whether operators may make such sizes now.
         self.is_checkable: Callable[[frozenset[Symbol]], bool] = lambda symbols: False
         self.are_wanted: Callable[[], bool] = lambda: False
+        #: Whether torch is told that nothing is known of them where it asks to save work.
+        self.are_spared = False
+
+    @contextmanager
+    def sparing(self) -> Iterator[None]:
+        """In backward passes, where all gradients are new tensors, of sizes that the forward pass has settled."""
+        before, self.are_spared = self.are_spared, True
+        try:
+            yield
+        finally:
+            self.are_spared = before
 
     def close(self) -> None:
         """The graph has its checks: nothing more can be asked."""

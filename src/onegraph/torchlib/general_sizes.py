@@ -94,6 +94,8 @@ def general_layout(func: OpOverload, args: Sequence[Any], kwargs: Any, tensors: 
     """What the results are (one layout or a tuple of them), or None where there is no rule for the call."""
     if func in FACTORIES:
         return _made(func, args, kwargs)
+    if func is aten.empty_strided.default:
+        return _strided(*args, **kwargs)
     if func in COPIES:
         return _copied(*args, **kwargs)
     if func in GENERAL:
@@ -189,6 +191,14 @@ def _made(func: OpOverload, args: Sequence[Any], kwargs: Any) -> Layout | None:
     place = _SIZED.get(FACTORIES[func])
     given = [[1] * len(shape) if at == place else value for at, value in enumerate(args)]
     return laid_out(shape, sample(func, given, {**options, "device": "cpu"}).dtype)
+
+
+def _strided(size: Sequence[Any], stride: Sequence[Any], *, dtype: Any = None, **others: Any) -> Layout | None:
+    """With the strides that are given."""
+    ordinary = others.get("layout") in (None, torch.strided) and not others.get("pin_memory")
+    alike = ordinary and torch.device(others.get("device") or torch.get_default_device()).type == "cpu"
+    shape = _shape_of(size) if alike and len(size) == len(stride) else None
+    return None if shape is None else (shape, stride, dtype or torch.get_default_dtype())
 
 
 COPIES = frozenset(

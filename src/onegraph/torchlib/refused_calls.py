@@ -14,9 +14,10 @@ from torch import Tensor
 
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import map_leaves
-from onegraph.torchlib.iterator import broadcast
+from onegraph.torchlib.iterator import broadcast, certain_broadcast
 from onegraph.torchlib.private import OpOverload
 from onegraph.torchlib.quick_meta import INDEXING, check_masks
+from onegraph.torchlib.strides import is_certainly_equal
 
 aten = torch.ops.aten
 
@@ -272,15 +273,19 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, *_: 
     given = [index for index in indices if index is not None]
     if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given):
         return
-    shape = broadcast([index.shape for index in given], max(index.dim() for index in given))
+    shapes = [index.shape for index in given]
+    shape = certain_broadcast(shapes) or broadcast(shapes, max(map(len, shapes)))
     if shape is None or len(indices) > x.dim():
         return
     named = [dim for dim, index in enumerate(indices) if index is not None]
-    if 0 not in shape and 0 in [x.shape[dim] for dim in named]:
+    if any(is_certainly_equal(x.shape[dim], 0) for dim in named) and 0 not in shape:
         aten.index_put.default(torch.ones(0), [torch.zeros(1, dtype=torch.int64)], torch.ones(1))
     rest = [dim for dim in range(x.dim()) if dim not in named]
     first = named[0] if named == list(range(named[0], named[-1] + 1)) else 0
     size = (*(x.shape[dim] for dim in rest[:first]), *shape, *(x.shape[dim] for dim in rest[first:]))
+    found = certain_broadcast([values.shape, size])
+    if found is not None and len(found) == len(size) and all(map(is_certainly_equal, found, size)):
+        return
     if values.dim() > len(size) or broadcast([values.shape, size], len(size)) != size:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of"

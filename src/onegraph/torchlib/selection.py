@@ -5,6 +5,7 @@ x[n, ..., m]   x[:, ..., :].select(-1, m).select(0, n)
 x[n] = y       x.select(0, n)[...] = y
 x[t]           x.index_select(0, t.reshape(1)).squeeze(0), a copy of what is a view of x
 x[:, t] = y    x.movedim((1,), (0,)).index_put_((t,), y)
+x[ts] = y      x.index_put_((ts,), y), where only the data say how many there are: torch asks whether it is one
 """
 
 from __future__ import annotations
@@ -59,12 +60,7 @@ class Selection:
         dims, places = zip(*reversed(self.tensors), strict=True)
         if dims != tuple(range(len(dims))):
             target = call(torch.Tensor.movedim, target, dims, tuple(range(len(dims))))
-        if not isinstance(value, torch.Tensor):
-            value = call(torch.Tensor.new_full, target, (), value)
-        elif value.dtype != target.dtype:
-            value = call(torch.Tensor.to, value, target.dtype)
-        call(torch.Tensor.index_put_, target, places, value)
-        return None
+        return put(call, target, places, value)
 
     def _view(self, call: Call, tensor: Any) -> Any:
         if not self.is_all:
@@ -74,8 +70,30 @@ class Selection:
         return tensor
 
 
-def selection(func: Any, args: tuple[Any, ...]) -> Selection | None:
-    """How a tensor is indexed by numbers that are not known among slices and plain numbers; None where it is not."""
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The items that tensors of whole numbers choose, to be assigned to."""
+
+    tensors: tuple[torch.Tensor, ...]
+
+    def made(self, call: Call, tensor: Any, index: Any, value: Any) -> None:
+        put(call, tensor, self.tensors, value)
+
+
+def put(call: Call, target: Any, places: tuple[torch.Tensor, ...], value: Any) -> None:
+    """Write a value, a number or a tensor of any type, to the places of the first dimensions."""
+    if not isinstance(value, torch.Tensor):
+        value = call(torch.Tensor.new_full, target, (), value)
+    elif value.dtype != target.dtype:
+        value = call(torch.Tensor.to, value, target.dtype)
+    call(torch.Tensor.index_put_, target, places, value)
+
+
+def selection(func: Any, args: tuple[Any, ...]) -> Selection | Places | None:
+    """How a tensor is indexed by numbers that are not known among slices and plain numbers; None where it is not.
+
+    Or that it is assigned a tensor of which only the data say how many items it has.
+    """
     if func is not torch.Tensor.__getitem__ and func is not torch.Tensor.__setitem__:
         return None
     tensor, index = args[:2]
@@ -83,6 +101,8 @@ def selection(func: Any, args: tuple[Any, ...]) -> Selection | None:
     if not any(isinstance(item, torch.SymInt | torch.Tensor) for item in items):
         return None
     with DisableTorchFunction():
+        if func is torch.Tensor.__setitem__ and (places := of_places(tensor, items, args[2])) is not None:
+            return places
         if not all(item is None or is_number(item) or type(item) in (slice, EllipsisType) for item in items):
             return None
         made = of_numbers(tensor, items)
@@ -91,6 +111,19 @@ def selection(func: Any, args: tuple[Any, ...]) -> Selection | None:
         if not all(place.device == tensor.device for _, place in made.tensors) or is_functorch_wrapped_tensor(tensor):
             return None
         return made if func is torch.Tensor.__setitem__ or keeps_layout(made, tensor) else None
+
+
+def of_places(tensor: torch.Tensor, items: tuple[Any, ...], value: Any) -> Places | None:
+    if not isinstance(value, torch.Tensor) or value.device != tensor.device or len(items) > tensor.dim():
+        return None
+    if not any(isinstance(size, torch.SymInt) for size in value.shape):
+        return None
+    alike = all(isinstance(item, torch.Tensor) and item.device == tensor.device for item in items)
+    whole = alike and all(item.dtype in PLACES and item.dim() for item in items)
+    if not whole or any(map(is_functorch_wrapped_tensor, (tensor, value, *items))):
+        return None
+    rank = tensor.dim() - len(items) + max(item.dim() for item in items)
+    return Places(items) if value.dim() <= rank else None  # torch's own drops dimensions of one item before
 
 
 def is_number(item: Any) -> bool:

@@ -16,11 +16,20 @@ from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.size_expression import COMPARE, Computed, Condition, Expression, Float, Whole, as_integer
 
 
+class OfData(Protocol):
+    """What it asks of those that only the data say: `data_sizes.DataSizes`."""
+
+    are_spared: bool
+
+
 class Sizes(Protocol):
     """What a node asks of the sizes of its trace: `shapes.Sizes`, which says what each answer is."""
 
     indices: dict[Whole, Index]
 
+    @property
+    def data(self) -> OfData: ...
+    def is_open(self, condition: Condition) -> bool: ...
     def simplify(self, value: Index) -> Index: ...
     def index_of(self, value: Whole) -> Index: ...
     def is_unknown(self, value: Any) -> bool: ...
@@ -175,7 +184,15 @@ class SizeNode:
             value = self._compare("!=", self, self.wrap_int(0)).value
         return value if isinstance(value, Condition) else bool(value)
 
-    expect_true = guard_or_false = guard_or_true = guard_size_oblivious = guard_bool
+    expect_true = guard_or_true = guard_bool
+
+    def guard_or_false(self, file: builtins.str = "", line: int = 0) -> bool:
+        """Torch goes on rightly with False, too."""
+        value = self.truth()
+        spared = self.sizes.data.are_spared and isinstance(value, Condition) and self.sizes.is_open(value)
+        return not spared and self.guard_bool()
+
+    guard_size_oblivious = guard_or_false
 
     def statically_known_true(self, file: builtins.str = "", line: int = 0) -> bool:
         return self._constant() is True

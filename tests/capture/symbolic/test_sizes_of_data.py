@@ -225,6 +225,15 @@ def behind_a_normalization_of_known_statistics(x, mean, variance):
     return y[y > 0.2].sin()
 
 
+@program(lambda: (torch.rand(6, 4), torch.randint(0, 4, (6,))))
+def put_in_parts(x, levels):
+    out = x.new_zeros(6, 4)
+    for level in range(4):
+        places = torch.where(levels == level)[0]
+        out[places] = (x[places] * (level + 1)).sin()
+    return out
+
+
 def run(function: Program, inputs: tuple[torch.Tensor, ...], recorded: bool) -> Any:
     """Results, their strides, and gradients."""
     own = [value.clone().requires_grad_(recorded and value.is_floating_point()) for value in inputs]
@@ -265,6 +274,18 @@ def test_no_elements_and_one(name: str, backend: str) -> None:
         for scale in (1.0, 0.0, 1.0):
             given = tuple(value * scale if value.is_floating_point() else value for value in inputs())
             torch.testing.assert_close(compiled(*given), function(*given), equal_nan=True)
+    assert not watch.of(ev.GraphFailed)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parts_of_no_rows_and_of_one(backend: str, recorded: bool) -> None:
+    """Neither assignments to places nor gradients of such sizes ask how many there are."""
+    compiled = onegraph.compile(put_in_parts, fullgraph=True, backend=backend)
+    with Watch() as watch:
+        for levels in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1], [3, 3, 3, 3, 3, 3], [0, 1, 2, 3, 3, 3]):
+            given = torch.rand(6, 4), torch.tensor(levels)
+            torch.testing.assert_close(run(compiled, given, recorded), run(put_in_parts, given, recorded))
     assert not watch.of(ev.GraphFailed)
 
 

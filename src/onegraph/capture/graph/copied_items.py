@@ -14,7 +14,7 @@ import torch
 from onegraph.capture.breaks import TENSOR_AS_INDEX, GraphBreak
 from onegraph.torchlib.histories import storage_of
 from onegraph.torchlib.private import is_functorch_wrapped_tensor
-from onegraph.torchlib.selection import Selection
+from onegraph.torchlib.selection import Places, Selection
 
 Step = tuple[int, int]
 
@@ -29,7 +29,7 @@ class CopiedItems:
         self.step: Callable[[], Step | None] = lambda: None
         self._made: dict[int, tuple[int, Step | None]] = {}
 
-    def made(self, chosen: Selection, call: Callable[..., Any], tensor: torch.Tensor, *given: Any) -> Any:
+    def made(self, chosen: Selection | Places, call: Callable[..., Any], tensor: torch.Tensor, *given: Any) -> Any:
         """An item of a tensor, or its assignment, by `call(function, *args)`."""
         found = chosen.made(call, tensor, *given)
         if chosen.tensors and found is not None:
