@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import words_of_breaks
 from hypothesis import settings
 from import_graph import foreign_packages
 
@@ -79,6 +80,17 @@ def defects() -> Iterator[list[str]]:
     assert not said, "onegraph has a defect; ONEGRAPH_RAISE_COMPILER_ERRORS=1 shows where it is from"
 
 
+words_of_breaks.watch()
+
+
+@pytest.fixture(autouse=True)
+def _breaks_name_no_insides() -> Iterator[None]:
+    """A message is for who has written the program. A test of one that names insides takes it out."""
+    yield
+    found, words_of_breaks.FOUND[:] = words_of_breaks.FOUND[:], []
+    assert not found, "graph breaks name classes or modules of the package"
+
+
 @pytest.fixture(autouse=True)
 def _state_is_left_as_it_was() -> Iterator[None]:
     """What a test leaves switched on would fail others, far from its cause."""
@@ -98,6 +110,9 @@ def process_state(torch: Any) -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "transforms": torch._C._functorch.maybe_current_level(),
+        "below autograd": torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality),
+        "modes": (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
+        "classes": torch._C._is_torch_function_enabled(),
         "threads": torch.get_num_threads(),
     }
 

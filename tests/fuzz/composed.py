@@ -246,7 +246,7 @@ def check(number: int, **options: Any) -> str:
     backend = ("eager", "aot_eager", "native", "native")[number % 4]
     settings = {"raise_compiler_errors": True, "smallest_recorded_graph": 0, **options} if backend == "native" else {}
     compiled = onegraph.compile(space["f"], backend=backend, options=settings)
-    with recording(EVENTS, (ev.GraphFailed, ev.GraphBroken)) as events, warnings.catch_warnings():
+    with recording(EVENTS, (ev.GraphFailed, ev.GraphBroken, ev.FrameSkipped)) as events, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = ""
         try:
@@ -261,7 +261,7 @@ def check(number: int, **options: Any) -> str:
                     ours[-1] = theirs[-1] if len(ours) > 1 else ours[-1]  # and look at them
                 found = difference(ours, theirs)
                 if found:
-                    found = f"call {call}{found}"
+                    found = f"call {call}{found}\n" + "\n".join(str(each.event) for each in events)
                     break
         except (Exception, InvalidAccess) as error:  # of onegraph: those of eager are results
             found = f": {type(error).__name__}: {error}"
