@@ -88,12 +88,12 @@ def test_a_backend_of_torchs_compiler(name: str) -> None:
     if name == "stock:inductor" and shutil.which("g++") is None:
         name = "stock:aot_eager"  # inductor's kernels are C++
     torch.manual_seed(0)
-    model, twin = Model(), Model()
+    model, twin = Model().double(), Model().double()
     twin.load_state_dict(model.state_dict())
     compiled = onegraph.compile(twin, fullgraph=True, backend=name)
     with recording(EVENTS, [ev.GraphCaptured]) as recorded:
         for rows, n in ((3, 2), (5, 3), (7, 5), (9, 4)):
-            x = torch.randn(rows, 4)
+            x = torch.randn(rows, 4, dtype=torch.float64)
             results = []
             for called, owner in ((model, model), (compiled, twin)):
                 outputs = called(x, n)
