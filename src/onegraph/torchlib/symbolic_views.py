@@ -166,11 +166,17 @@ def expanded(sizes: Sizes, x: Tensor, wanted: Sequence[Any], *, implicit: bool =
         own = x.shape[dim - missing] if dim >= missing else 1
         if dim >= missing and (is_certainly_equal(size, -1) or is_certainly_equal(size, own)):
             shape[dim] = own
-        elif is_certainly_equal(own, 1) and size >= 0 and size != 1:  # else the stride is another one
+        elif is_certainly_equal(own, 1) and size >= 0 and not is_one(size):  # else the stride is another one
             strides[dim] = 0
         else:
             return None
     return over(sizes, x, shape, strides) if missing >= 0 else None
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is one; in a backward pass no size of data is, where only a stride depends on it."""
+    asked = size == 1
+    return bool(asked.node.guard_or_false() if isinstance(asked, torch.SymBool) else asked)
 
 
 def over(sizes: Sizes, x: Tensor, shape: Sequence[Any], strides: Sequence[Any] = (), offset: Any = None) -> Tensor:
