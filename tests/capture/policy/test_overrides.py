@@ -190,6 +190,12 @@ def sloped(x: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(z.sin().sum(), z)[0]
 
 
+def unchanged(x: torch.Tensor, v: torch.Tensor) -> Any:
+    value, back = torch.func.vjp(lambda y: y, x)
+    found = value, back(v)[0], torch.func.vmap(lambda y: y)(x)
+    return found, [one is other for one, other in zip(found, (x, v, x), strict=True)]
+
+
 def noted(x: torch.Tensor) -> Any:
     with Noting() as noting:
         y = x.as_subclass(Tagged).numpy() * 2
@@ -227,6 +233,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "gradients": (lambda x: (x * 2).sin(), lambda: (t(cls=Tagged, grad=True),)),
     "gradients of a unit": (lambda x: (x * 2).sin(), lambda: (Unit(t(grad=True) * 1, "m"),)),
     "transforms": (lambda x: torch.func.vmap(lambda y: y.sin() * 2)(x), lambda: (t(2, 3, cls=Tagged),)),
+    "transforms that change nothing": (unchanged, lambda: (t(2, 3, cls=Tagged), t(2, 3, cls=Tagged))),
     "gradients inside": (sloped, lambda: (t(cls=Tagged),)),
     "what a mode does not see": (noted, lambda: (t(),)),
     "a parameter": (lambda p, x: (p * x).sum(), lambda: (ParameterOfOurs(t()), t())),

@@ -83,6 +83,10 @@ class Handles:
         """The plain tensor that a handle stands for; None of any other value."""
         return self._plain.get(id(handle))
 
+    def handle_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The handle that stands for a plain tensor; the tensor itself if there is none."""
+        return next((handle for handle in self._keep if self._plain[id(handle)] is tensor), tensor)
+
     def among(self, value: Any) -> list[torch.Tensor]:
         """The handles in tuples, lists and dicts, in their order."""
         match plain(value):

@@ -88,7 +88,8 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
         name = f"forward_ad.{function.__name__.lstrip('_')}"
         raise GraphBreak(b.GRADIENT_CALL, name=name, what=name, why="on a tensor of a subclass")
     if handles and forgets_classes(function):
-        return tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
+        result = tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
+        return recorder.handles.given_back(result, handles)
     if not is_overridable(function):
         return NotImplemented
     types = list(dict.fromkeys(map(type, handles))) if is_torch_function_enabled() else []

@@ -83,13 +83,16 @@ def unbatch(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
 def noted(
     tracer: Tracing, function: Any, tensor: torch.Tensor, now: tuple[Any, ...], later: tuple[Any, ...]
 ) -> torch.Tensor:
-    """Call a function that the mode does not see, and record it; `later` names the level by its node."""
+    """Call a function that the mode does not see, and record it; `later` names the level by its node.
+
+    What has not changed since it was lifted to a level is the tensor that was given, of its class.
+    """
     recorder = tracer.recorder
     with DisableTorchFunction():
         result: torch.Tensor = function(tensor, *now)
     node = recorder.graph.call_function(function, recorder.as_argument((tensor, *later)))
     recorder.bind_result(node, result)
-    return result
+    return recorder.handles.handle_of(result)
 
 
 @policy(TRANSFORMS.enter_grad)
