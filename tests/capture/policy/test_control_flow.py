@@ -376,3 +376,19 @@ def test_a_body_beside_sizes_that_only_the_data_say(backend: str) -> None:
             x = torch.randn(5, 3)
             torch.testing.assert_close(compiled(x, TORCH), f(x, PYTHON))
     assert not [each for each in seen.fallbacks if each.startswith(("all", "autograd"))]
+
+
+def parts_of_a_whole(x: Tensor, ops: Operators) -> Any:
+    positive = x[:, 0] > 0
+    y = torch.cat([x[positive], x[~positive], x[:1]])
+    y = ops.cond(
+        y.sum() > 0, lambda a: LINEAR(a).tanh(), lambda a: ops.cond(a.mean() > -1, torch.sin, torch.cos, (a,)), (y,)
+    )
+    return ops.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, a.tanh() + a), (torch.tensor(0), y))
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_values_of_sizes_that_are_sums(backend: str, recorded: bool) -> None:
+    """A body takes the sizes whose sum is that of its value."""
+    check(parts_of_a_whole, backend, recorded, dynamic=True)

@@ -24,11 +24,13 @@ from onegraph.capture.directives.skipped_code import BESIDE
 from onegraph.capture.graph.slots import Slots, cut
 from onegraph.capture.policy.torch.custom_functions import state_of
 from onegraph.capture.pyobject.exact_types import isinstance
+from onegraph.ir.index import Index
 from onegraph.torchlib import private
 from onegraph.torchlib.histories import recorded_as
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.pytree import flattened, unflattened
 from onegraph.torchlib.regions import Body, Choice, Region, Repetition, Scan, Shape, shape_of
+from onegraph.torchlib.size_node import SizeNode
 from onegraph.torchlib.state import AUTOCAST_DEVICES
 
 #: How many turns of a loop a graph has under a transform, where it has a call for each.
@@ -284,9 +286,27 @@ class Bodies:
         with DisableTorchFunction():
             shapes = [shape_of(leaf) for leaf in leaves]
         graph = cut(self.slots, start, leaves)
+        self.add_sizes(graph)
         if any(value is None for value in self.slots.values):
             raise self.refused("whose function computes with sizes")
         return Traced(graph, kind, shapes, tuple(given), len(self.slots.values))
+
+    def add_sizes(self, graph: GraphModule) -> None:
+        """Let the body take the sizes of its values that are only parts of sums and products there."""
+        recorder = self.tracer.recorder
+        places = graph.graph.find_nodes(op="placeholder")
+        values = [place.meta.get("example_value") for place in places]
+        with DisableTorchFunction():
+            numbers = [n for value in values for n in (value.shape if isinstance(value, torch.Tensor) else (value,))]
+        indices = [number.node.index for number in numbers if isinstance(number, torch.SymInt)]
+        used = {symbol for index in indices for symbol in index.symbols}
+        for symbol in sorted(used.difference(index.symbol for index in indices), key=lambda symbol: symbol.name):
+            number = torch.SymInt(SizeNode(recorder.fake.sizes, Index.of(symbol)))
+            node = recorder.as_argument(number)
+            self.slots.add(node, number)
+            with graph.graph.inserting_after(places[-1]):
+                places.append(graph.graph.placeholder(node.name))
+            places[-1].meta["example_value"] = number
 
     @contextmanager
     def changing_nothing(self) -> Iterator[None]:
