@@ -92,7 +92,8 @@ def noted(
         result: torch.Tensor = function(tensor, *now)
     node = recorder.graph.call_function(function, recorder.as_argument((tensor, *later)))
     recorder.bind_result(node, result)
-    return recorder.handles.handle_of(result)
+    given: torch.Tensor = recorder.handles.handle_of(result)
+    return given
 
 
 @policy(TRANSFORMS.enter_grad)
