@@ -6,6 +6,7 @@ from .mixed import ENCODER_DECODERS, EXPERT_MIXTURES, STATE_SPACES
 from .row import Model
 from .senses import AUDIO, MULTIMODAL, TORCH, VISION
 from .text import DECODERS, ENCODERS
+from .unusual import UNUSUAL
 
 MODELS: tuple[Model, ...] = (
     *DECODERS,
@@ -13,6 +14,7 @@ MODELS: tuple[Model, ...] = (
     *ENCODER_DECODERS,
     *EXPERT_MIXTURES,
     *STATE_SPACES,
+    *UNUSUAL,
     *VISION,
     *AUDIO,
     *MULTIMODAL,

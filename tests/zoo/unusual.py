@@ -1,0 +1,86 @@
+"""Text models that route by data, write to weights that need gradients, or hand out views of what is inside."""
+
+from __future__ import annotations
+
+from .row import VOCABULARY, tokens, transformer, translation
+from .sizes import SHORT_GROUPED
+
+XLM = {"vocab_size": VOCABULARY, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 64}
+
+UNUSUAL = (
+    transformer(
+        "fsmt",
+        "unusual",
+        "FSMTModel",
+        translation(),
+        langs=["en", "de"],
+        src_vocab_size=VOCABULARY,
+        tgt_vocab_size=VOCABULARY,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        max_position_embeddings=64,
+    ),
+    transformer("xlm", "unusual", "XLMModel", tokens(masked=True), **XLM),
+    transformer("flaubert", "unusual", "FlaubertModel", tokens(masked=True), **XLM),
+    transformer(
+        "jetmoe",
+        "unusual",
+        "JetMoeModel",
+        tokens(),
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        kv_channels=8,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+    ),
+    transformer(
+        "prophetnet",
+        "unusual",
+        "ProphetNetModel",
+        translation(),
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        encoder_ffn_dim=64,
+        num_encoder_layers=2,
+        num_encoder_attention_heads=4,
+        decoder_ffn_dim=64,
+        num_decoder_layers=2,
+        num_decoder_attention_heads=4,
+        max_position_embeddings=64,
+    ),
+    transformer(
+        "higgs-audio-v2",
+        "unusual",
+        "HiggsAudioV2Model",
+        tokens(),
+        **SHORT_GROUPED,
+        num_codebooks=2,
+        codebook_size=16,
+        audio_token_id=90,
+        audio_bos_token_id=91,
+        audio_delay_token_id=92,
+        audio_stream_bos_id=14,
+        audio_stream_eos_id=15,
+    ),
+    transformer(
+        "privacy-filter",
+        "unusual",
+        "OpenAIPrivacyFilterModel",
+        tokens(),
+        **SHORT_GROUPED,
+        head_dim=8,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        sliding_window=4,
+        experts_implementation="batched_mm",
+    ),
+)
