@@ -158,6 +158,7 @@ KINDS = ("plain", "class", "class", "transform", "control", "array", "sizes")
 #: What functions of torch in Python ask of tensors within: nobody promises that.
 QUESTIONS = frozenset("dim size stride is_floating_point is_complex requires_grad_".split())
 CALLS = 3
+WATCHED = (ev.FrameStarted, ev.FrameSkipped, ev.GraphBroken, ev.GraphFailed)
 
 
 class Drawing:
@@ -248,7 +249,7 @@ def check(number: int, **options: Any) -> str:
     backend = ("eager", "aot_eager", "native", "native")[number % 4]
     settings = {"raise_compiler_errors": True, "smallest_recorded_graph": 0, **options} if backend == "native" else {}
     compiled = onegraph.compile(space["f"], backend=backend, options=settings)
-    with recording(EVENTS, (ev.GraphFailed, ev.GraphBroken, ev.FrameSkipped)) as events, warnings.catch_warnings():
+    with recording(EVENTS, WATCHED) as events, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = ""
         try:
@@ -260,7 +261,7 @@ def check(number: int, **options: Any) -> str:
                     break  # NumPy takes no zeros without memory, which compiled code does not have
                 ours = run(space, compiled, TORCH, number, call)
                 found = difference(ours, theirs)
-                if found and any(not isinstance(each.event, ev.FrameSkipped) for each in events):
+                if found and any(isinstance(each.event, ev.GraphBroken | ev.GraphFailed) for each in events):
                     # Its own operators have run: they refuse some operands, look at others, and have other gradients.
                     torchs = run(space, space["f"], TORCH, number, call)
                     if len(ours) == len(torchs) > 1:
@@ -273,6 +274,8 @@ def check(number: int, **options: Any) -> str:
         except (Exception, InvalidAccess) as error:  # of onegraph: those of eager are results
             found = f": {type(error).__name__}: {error}"
     onegraph.reset()
+    if not found and not any(isinstance(each.event, ev.FrameStarted) for each in events):
+        found = ": no frame was compiled\n" + "\n".join(str(each.event) for each in events)
     errors = [e.event.error for e in events if isinstance(e.event, ev.GraphFailed) and e.event.resolved]
     return found or next((f": {error}" for error in errors if UNEXPECTED not in error), "")
 
