@@ -16,6 +16,8 @@ from onegraph.compile import EVENTS
 from onegraph.tools.record import recording
 
 BACKENDS = ("eager", "aot_eager", "native")
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
 
 
 class Tagged(torch.Tensor):
@@ -190,6 +192,13 @@ def sloped(x: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(z.sin().sum(), z)[0]
 
 
+def importing(x: torch.Tensor) -> Any:
+    """An import is given all globals of its module."""
+    from operator import neg
+
+    return neg(x), len(CYCLE)
+
+
 def unchanged(x: torch.Tensor, v: torch.Tensor) -> Any:
     value, back = torch.func.vjp(lambda y: y, x)
     found = value, back(v)[0], torch.func.vmap(lambda y: y)(x)
@@ -234,6 +243,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "gradients of a unit": (lambda x: (x * 2).sin(), lambda: (Unit(t(grad=True) * 1, "m"),)),
     "transforms": (lambda x: torch.func.vmap(lambda y: y.sin() * 2)(x), lambda: (t(2, 3, cls=Tagged),)),
     "transforms that change nothing": (unchanged, lambda: (t(2, 3, cls=Tagged), t(2, 3, cls=Tagged))),
+    "an import beside a list that holds itself": (importing, lambda: (t(cls=Tagged),)),
     "gradients inside": (sloped, lambda: (t(cls=Tagged),)),
     "what a mode does not see": (noted, lambda: (t(),)),
     "a parameter": (lambda p, x: (p * x).sum(), lambda: (ParameterOfOurs(t()), t())),

@@ -81,16 +81,19 @@ def leaves_of(value: Any) -> Iterator[Any]:
 def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What becomes of a call of a native function that has a handler; NotImplemented if that is all there is to it."""
     recorder = tracer.recorder
+    is_asked, is_dual = is_overridable(function), any(function is each for each in (make_dual, unpack_dual))
+    if not (is_asked or is_dual or forgets_classes(function)):
+        return NotImplemented  # arguments of others may be anything: an import is given all globals of its module
     handles = recorder.handles.among((args, kwargs))
     if not handles and not recorder.modes:
         return NotImplemented
-    if handles and function in (make_dual, unpack_dual):
+    if handles and is_dual:
         name = f"forward_ad.{function.__name__.lstrip('_')}"
         raise GraphBreak(b.GRADIENT_CALL, name=name, what=name, why="on a tensor of a subclass")
     if handles and forgets_classes(function):
         result = tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
         return recorder.handles.given_back(result, handles)
-    if not is_overridable(function):
+    if not is_asked:
         return NotImplemented
     types = list(dict.fromkeys(map(type, handles))) if is_torch_function_enabled() else []
     if types or recorder.modes:
