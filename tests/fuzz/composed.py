@@ -264,8 +264,9 @@ def check(number: int, **options: Any) -> str:
                 if found and any(isinstance(each.event, ev.GraphBroken | ev.GraphFailed) for each in events):
                     # Its own operators have run: they refuse some operands, look at others, and have other gradients.
                     torchs = run(space, space["f"], TORCH, number, call)
-                    if len(ours) == len(torchs) > 1:
-                        ours[-1] = theirs[-1] = torchs[-1]
+                    for other in (theirs, torchs):
+                        if len(ours) == len(other) > 1:
+                            other[-1] = ours[-1]
                     both_fail = len(ours) == len(torchs) == 1  # with one of several errors
                     found = "" if both_fail else difference(ours, theirs) and difference(ours, torchs)
                 if found:
