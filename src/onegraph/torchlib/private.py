@@ -302,9 +302,10 @@ _DEFAULT_MODE = torch._GLOBAL_DEVICE_CONTEXT
 
 
 def devices_around() -> int:
-    """How many devices have been entered that go before the default one."""
+    """How many devices have been entered that go before the default one, or come back when there is none."""
     default = getattr(_DEFAULT_MODE, "device_context", None)
-    return sum(type(mode) is DeviceContext and mode is not default for mode in function_mode_stack())
+    replaced = 0 if default is None else default.prev_mode is not None
+    return replaced + sum(type(mode) is DeviceContext and mode is not default for mode in function_mode_stack())
 
 
 #: Whether FX traces symbolically in this thread (torch's public function that tells warns): of torch 2.14 and later, a

@@ -219,16 +219,22 @@ def test_operators_run_in_what_was_chosen() -> None:
         assert onegraph.compile(program, backend=backend, fullgraph=True)(torch.ones(4)).isnan().all()
 
 
-def test_a_default_device_within_one_that_is_entered() -> None:
+@pytest.mark.parametrize("chosen", ["cpu", "meta"])
+@pytest.mark.parametrize("around", ["cpu", "meta"])
+@pytest.mark.parametrize("before", [None, "cpu", "meta"])
+def test_a_default_device_within_one_that_is_entered(before: str | None, around: str, chosen: str) -> None:
     def program(x: torch.Tensor) -> Any:
-        torch.set_default_device("cpu")
+        torch.set_default_device(chosen)
         y = torch.zeros(2)
         torch.set_default_device(None)
-        return y.device, x + 1
+        return y.device, torch.zeros(2).device, torch.get_default_device(), x.shape
 
     compiled = onegraph.compile(program, backend="eager")
     for _ in range(2):
-        assert compiled(torch.ones(2))[0] == program(torch.ones(2))[0]
-        with torch.device("meta"):
-            x = torch.ones(2, device="cpu")
-            assert compiled(x)[0] == program(x)[0]
+        x = torch.ones(2, device="cpu")
+        assert compiled(x) == program(x)
+        with torch.device(around):
+            torch.set_default_device(before)
+            found = compiled(x)
+            torch.set_default_device(before)
+            assert found == program(x)
