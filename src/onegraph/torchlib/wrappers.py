@@ -20,10 +20,14 @@ from onegraph.torchlib import private
 
 _PROTOCOL = ("__tensor_flatten__", "__tensor_unflatten__")
 _bases_of = vars(type)["__mro__"].__get__
+#: The classes of nearly all tensors that are asked for.
+_PLAIN = frozenset(map(id, (Tensor, torch.nn.Parameter, private.FakeTensor)))
 
 
 def is_wrapper_class(cls: type) -> bool:
     """Whether tensors of a class say what they are made of. The class is not asked, which may be any."""
+    if id(cls) in _PLAIN:
+        return False
     bases = _bases_of(cls)
     return Tensor in bases and all(any(name in vars(base) for base in bases) for name in _PROTOCOL)
 

@@ -81,6 +81,7 @@ class Path:
     """What is read from a base. Its hash goes over all bases, and tables ask for it all the time: it is kept."""
 
     __slots__ = ("_hash",)
+    base: Source
     _hash: int
 
 
@@ -154,13 +155,7 @@ NOWHERE = Const(id(None), "", None)
 
 def base_of(source: Source) -> Source | None:
     """The source that this one is read from; None for a root."""
-    match source:
-        case Arg() | FreeCell() | Globals() | Const() | Drawn():
-            return None
-        case Attr(base) | Item(base) | DictOf(base) | CellOf(base) | TypeOf(base) | Through(base):
-            return base
-        case _:
-            assert_never(source)
+    return source.base if isinstance(source, Path) else None
 
 
 def member_at(base: Source, cls: type, member: Member[Any]) -> Source:
@@ -170,8 +165,9 @@ def member_at(base: Source, cls: type, member: Member[Any]) -> Source:
 
 def root_of(source: Source) -> Source:
     """The root of the path that a source is."""
-    base = base_of(source)
-    return source if base is None else root_of(base)
+    while isinstance(source, Path):
+        source = source.base
+    return source
 
 
 def is_drawn(source: Source) -> bool:
