@@ -96,6 +96,7 @@ typedef struct {
     int64_t callable; /* objects */
     int64_t names;    /* of the arguments by keyword, which are the last ones: a tuple, or None */
     int64_t several;
+    int64_t inference; /* the library is told that no gradients are recorded */
     int64_t n_positional;
     int64_t n_args;
     int64_t n_outputs;

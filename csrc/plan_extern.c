@@ -138,8 +138,12 @@ int plan_run_extern(Call *call, const ExternStep *step)
         /* An operator may be written in Python: its frames are not the program's. */
         ContextObject *outer = hook_state.context;
         hook_state.context = NULL;
+        bool recorded = step->inference && gradients_recorded(false);
         result = PyObject_Vectorcall(plan_object(call->plan, step->callable), args, positional,
                                      names == Py_None ? NULL : names);
+        if (recorded) {
+            gradients_recorded(true);
+        }
         hook_state.context = outer;
     }
     while (n > 0) {

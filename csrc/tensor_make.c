@@ -33,6 +33,7 @@ static struct {
     int32_t (*numel)(void *tensor, int64_t *out);
     PyObject *(*wrap)(void **tensor); /* takes the tensor out of the at::TensorBase that it is given */
     int (*threads)(void);
+    void (*set_grad_mode)(bool enabled);
     uint64_t autograd_keys;
     uint64_t autocast_keys; /* those that are excluded by default: thread-local bits are stored inverted */
 } torch;
@@ -50,6 +51,7 @@ static const struct {
     {offsetof(typeof(torch), numel), "aoti_torch_get_numel"},
     {offsetof(typeof(torch), wrap), "_Z16THPVariable_WrapON2at10TensorBaseE"},
     {offsetof(typeof(torch), threads), "_ZN2at15get_num_threadsEv"},
+    {offsetof(typeof(torch), set_grad_mode), "_ZN3c108GradMode11set_enabledEb"},
 };
 
 /* ---- tensors ---- */
@@ -151,6 +153,15 @@ uint64_t dispatch_below_autograd(void)
 
 void dispatch_restore(uint64_t saved) { ((uint64_t *)libtorch_thread_keys())[1] = saved; }
 
+bool gradients_recorded(bool are)
+{
+    bool were = libtorch_checked()->grad_mode();
+    if (were != are) {
+        torch.set_grad_mode(are);
+    }
+    return were;
+}
+
 /* ---- the check ---- */
 
 static bool says_yes(PyObject *answer)
@@ -193,6 +204,11 @@ static bool check_dispatch(void)
     uint64_t saved = dispatch_below_autograd();
     bool right = says_yes(ask_python(ABI, "is_below_autograd", "()"));
     dispatch_restore(saved);
+    bool recorded = gradients_recorded(false);
+    right = right && !says_yes(ask_python(ABI, "gradients_recorded", "()"));
+    gradients_recorded(true);
+    right = right && says_yes(ask_python(ABI, "gradients_recorded", "()"));
+    gradients_recorded(recorded);
     return right;
 }
 

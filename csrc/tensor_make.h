@@ -24,5 +24,7 @@ int64_t torch_threads(void);
 /* Take autograd and autocast out of dispatch in this thread; gives what to restore. */
 uint64_t dispatch_below_autograd(void);
 void dispatch_restore(uint64_t saved);
+/* Say whether gradients are recorded in this thread; gives whether they were. */
+bool gradients_recorded(bool are);
 
 #endif

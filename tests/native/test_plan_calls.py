@@ -53,6 +53,28 @@ def test_tensors_are_freed_when_the_plan_says_so() -> None:
     assert launcher(plan, ADDRESSES, {}, recipes={"make": make, "look": look})(torch.ones(2)) == (1, 0)
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_libraries_that_are_given_packed_weights_are_told_that_no_gradients_are_recorded(recorded: bool) -> None:
+    def look(fails: int = 0) -> int:
+        return int(torch.is_grad_enabled()) // (1 - fails)
+
+    names = ("mkldnn.look.default", "library.look.default")
+    for name, expected in zip(names, (False, recorded), strict=True):
+        recipes = {name: look, "library.check.default": look}
+        seen = plan_of(
+            extern(name, out=Register(0)),
+            extern("library.check.default", out=Register(1)),
+            Return((Register(0), Register(1))),
+        )
+        failing = plan_of(extern(name, 1, out=Register(0)), Return((Register(0),)))
+        for kind in (launcher, Executor):
+            with torch.set_grad_enabled(recorded):
+                assert kind(seen, ADDRESSES, {}, recipes=recipes)(torch.ones(2)) == (expected, recorded)
+                with pytest.raises(ZeroDivisionError):
+                    kind(failing, ADDRESSES, {}, recipes=recipes)(torch.ones(2))
+                assert torch.is_grad_enabled() == recorded
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_consumed_inputs_live_as_long_as_they_are_needed(fails: bool) -> None:
     x, y, n = torch.ones(2), torch.ones(2), 10**20 if fails else 7

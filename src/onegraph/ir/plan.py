@@ -130,6 +130,15 @@ class ExternCall:
     expected: tuple[tuple[tuple[Int, ...], tuple[Int, ...]] | None, ...]
     several: bool = False
 
+    @property
+    def inference(self) -> bool:
+        """Whether it is told that no gradients are recorded.
+
+        Weights are packed for that. Where gradients are recorded, oneDNN looks for an implementation that can be
+        differentiated, and for a packed weight finds its reference: a hundred times slower.
+        """
+        return self.operator.startswith("mkldnn.")
+
 
 @dataclass(frozen=True, slots=True)
 class Free:

@@ -163,6 +163,10 @@ def is_below_autograd() -> bool:
         return not product.requires_grad and written._version == 0 and not autocast
 
 
+def gradients_recorded() -> bool:
+    return torch.is_grad_enabled()
+
+
 def is_made_right(made: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether they are a tensor of size (2, 3), strides (1, 2) and type float64, and each second element from 1."""
     wanted = (torch.float64, torch.device("cpu"), torch.strided, False, False, False), (2, 3), (1, 2)

@@ -141,7 +141,8 @@ class Executor:
     def _extern(self, step: ExternCall, slots: list[Any], registers: list[int]) -> None:
         args = [_argument(value, slots, registers) for value in step.args]
         kwargs = {name: _argument(value, slots, registers) for name, value in step.kwargs}
-        result = self.operators[step.operator](*args, **kwargs)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not step.inference):
+            result = self.operators[step.operator](*args, **kwargs)
         results = result if step.several else (result,)
         for target, expected, value in zip(step.outputs, step.expected, results, strict=True):
             match target:

@@ -204,7 +204,7 @@ class Translation:
         assert step.several or len(step.outputs) == 1
         self.most_arguments = max(self.most_arguments, 1 + count)  # there is a place in front
         counts = len(step.args), count, len(step.outputs)
-        return [self.object(operator), self.object(names), step.several, *counts, *args, *outputs]
+        return [self.object(operator), self.object(names), step.several, step.inference, *counts, *args, *outputs]
 
 
 def tensor_slots(steps: Sequence[PlanStep]) -> frozenset[int]:
