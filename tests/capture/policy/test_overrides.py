@@ -205,6 +205,16 @@ def unchanged(x: torch.Tensor, v: torch.Tensor) -> Any:
     return found, [one is other for one, other in zip(found, (x, v, x), strict=True)]
 
 
+def given_slopes(x: torch.Tensor, v: torch.Tensor) -> Any:
+    """What gradients are multiplied by is not asked for its class; what is differentiated is."""
+    leaf = x.detach().requires_grad_()
+    same, twice = torch.autograd.grad(leaf.clone(), leaf, v)[0], torch.autograd.grad(leaf * 2, leaf, v)[0]
+    of_class = torch.autograd.grad(leaf.as_subclass(Tagged) * 2, leaf, x)[0]
+    _, back = torch.func.vjp(lambda y: y.as_subclass(Tagged) * 2, x)
+    (leaf * 3).backward(v)
+    return same, twice, of_class, back(v), back(x), leaf.grad
+
+
 def noted(x: torch.Tensor) -> Any:
     with Noting() as noting:
         y = x.as_subclass(Tagged).numpy() * 2
@@ -245,6 +255,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
     "transforms that change nothing": (unchanged, lambda: (t(2, 3, cls=Tagged), t(2, 3, cls=Tagged))),
     "an import beside a list that holds itself": (importing, lambda: (t(cls=Tagged),)),
     "gradients inside": (sloped, lambda: (t(cls=Tagged),)),
+    "gradients that are multiplied by them": (given_slopes, lambda: (t(), t(cls=Tagged))),
     "what a mode does not see": (noted, lambda: (t(),)),
     "a parameter": (lambda p, x: (p * x).sum(), lambda: (ParameterOfOurs(t()), t())),
 }  # fmt: skip

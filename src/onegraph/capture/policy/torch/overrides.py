@@ -8,6 +8,7 @@ ends at plain tensors, of which the graph is made.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator, Sequence
 from types import FunctionType, MethodWrapperType
 from typing import Any
@@ -23,6 +24,7 @@ from onegraph.capture.heap.native_calls import is_torch
 from onegraph.capture.heap.subclass_tensors import is_transparent
 from onegraph.capture.pyobject.exact_types import isinstance, plain
 from onegraph.torchlib.private import (
+    TRANSFORMS,
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
     FakeTensor,
@@ -32,6 +34,7 @@ from onegraph.torchlib.private import (
 )
 
 _alias = torch.ops.aten.alias.default
+_GRAD = inspect.signature(torch.autograd.grad)
 
 
 def overridden(tracer: Tracing, func: Any, types: Sequence[type], args: Any, kwargs: Any) -> Any:
@@ -95,13 +98,24 @@ def taken_over(tracer: Tracing, function: Any, args: tuple[Any, ...], kwargs: di
         return recorder.handles.given_back(result, handles)
     if not is_asked:
         return NotImplemented
-    types = list(dict.fromkeys(map(type, handles))) if is_torch_function_enabled() else []
+    asked = recorder.handles.among(asked_of(function, args, kwargs))
+    types = list(dict.fromkeys(map(type, asked))) if is_torch_function_enabled() else []
     if types or recorder.modes:
         return overridden(tracer, function, types, args, kwargs)
     if not handles:
         return NotImplemented
     result = tracer.call(function, recorder.handles.without(args), recorder.handles.without(kwargs))
     return recorder.handles.given_back(result, handles)
+
+
+def asked_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The arguments whose classes a function asks. What gradients are multiplied by has none for autograd."""
+    if function is torch.Tensor.backward:
+        return args[:1]
+    if function is not torch.autograd.grad:
+        return args, kwargs
+    given = _GRAD.bind(*args, **kwargs).arguments
+    return given["outputs"], given["inputs"]
 
 
 def is_overridable(function: Any) -> bool:
@@ -122,7 +136,7 @@ def overridable() -> dict[int, Any]:
 
 def forgets_classes(function: Any) -> bool:
     """Whether what a function makes of a tensor of a subclass is a plain tensor: levels of transforms are such."""
-    module = getattr(function, "__module__", None)
+    module = None if function is TRANSFORMS.gradients else getattr(function, "__module__", None)
     return isinstance(module, str) and module.startswith(("torch._functorch.", "torch._C._functorch"))
 
 
