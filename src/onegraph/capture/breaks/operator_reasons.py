@@ -112,6 +112,11 @@ def refused_result(func: Any, result: Any) -> GraphBreak | None:
     return None
 
 
+def unseen(has_moved: bool) -> GraphBreak:
+    """The graph break of a tensor that is not in the graph, or of an input that has other memory than there."""
+    return GraphBreak(b.MEMORY_CHANGE, what="Tensor.data") if has_moved else GraphBreak(b.UNSEEN, name="native code")
+
+
 def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:
     name = function_name(func)
     return GraphBreak(reason, name=name, what=name, error=error)
