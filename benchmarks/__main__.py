@@ -20,6 +20,7 @@ SUITES = {
     "bf16": models.run_bf16,
     "small": small.run,
     "transforms": transforms.run,
+    "transforms_cold": transforms.run_cold,
     "memory": memory.run,
     "dynamic": dynamic.run,
     "generation": generation.run,

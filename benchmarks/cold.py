@@ -66,7 +66,7 @@ def first_call(contender: str, work: str, path: str | None = None, caches: str |
     """Measure one process.
 
     Args:
-        work: `x + 1`, or the key of a model.
+        work: `x + 1`, the key of a model, or `transform` and the name of a case.
         path: replaces PATH (an empty one: no C compiler is found).
         caches: the folder of the caches, which are empty if none is given.
     """

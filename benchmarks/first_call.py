@@ -20,6 +20,11 @@ def work(name: str):
     if name == "x + 1":
         return (lambda x: x + 1), (torch.randn(8),), {}, False
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    if name.startswith("transform "):
+        from benchmarks.functions import CASES
+
+        (case,) = (each for each in CASES if each.__name__ == name.removeprefix("transform "))
+        return *case(), {}, False
     from benchmarks.learners import LEARNERS, built
     from benchmarks.zoo import MODELS
 

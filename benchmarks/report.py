@@ -29,6 +29,7 @@ TITLES = {
     "bf16": "Whole models, bfloat16, batch 1: milliseconds",
     "small": "Small models: microseconds",
     "transforms": "Transforms, derivatives, NumPy: milliseconds",
+    "transforms_cold": "Transforms, derivatives, NumPy: CPU-seconds of the first call in a new process",
     "memory": "Memory at the peak of a call, float32, batch 1: megabytes",
     "dynamic": "Sizes that change: CPU-seconds of a sequence of calls, first calls included",
     "generation": "Generation: milliseconds per token, after the first sentence",
@@ -41,6 +42,7 @@ TITLES = {
 }
 COMPARED = {  # of other suites: all
     "cold": ("stock", "onegraph"),
+    "transforms_cold": ("stock", "onegraph"),
     "memory": ("eager", "onegraph"),
     "training_memory": ("eager", "onegraph"),
     "training_cold": ("stock", "onegraph"),

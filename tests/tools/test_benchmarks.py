@@ -129,6 +129,8 @@ def test_the_first_call_needs_no_compiler_and_starts_no_process(tmp_path: Path) 
 
 
 def test_a_process_that_fails_says_why() -> None:
+    assert first_call("onegraph", "transform graph_layer", path="").wall > 0
+
     with pytest.raises(FirstCallFailed, match="IndexError|TypeError|KeyError|ValueError"):
         first_call("onegraph", "no such work")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -112,9 +112,13 @@ def refused_result(func: Any, result: Any) -> GraphBreak | None:
     return None
 
 
-def unseen(has_moved: bool) -> GraphBreak:
-    """The graph break of a tensor that is not in the graph, or of an input that has other memory than there."""
-    return GraphBreak(b.MEMORY_CHANGE, what="Tensor.data") if has_moved else GraphBreak(b.UNSEEN, name="native code")
+def unseen(tensor: Any, moved: Mapping[int, tuple[int, int] | None]) -> GraphBreak:
+    """The graph break of a tensor that is not in the graph: an input that was given other memory, at that step."""
+    if id(tensor) not in moved:
+        return GraphBreak(b.UNSEEN, name="native code")
+    broken = GraphBreak(b.MEMORY_CHANGE, what="Tensor.data")
+    broken.born = moved[id(tensor)]
+    return broken
 
 
 def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:

@@ -129,7 +129,7 @@ class Recorder(TorchFunctionMode):
         #: Whether the program was told how tensors lie in memory.
         self.told_layouts = False
         self.placed: set[int] = set()  # the storages in which the program has asked where its tensors are
-        self.moved: set[int] = set()  # inputs that were given other memory: what they hold now is not in the graph
+        self.moved: dict[int, tuple[int, int] | None] = {}  # inputs that were given other memory, and the steps
         self._inputs_on: dict[int, list[GraphInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
@@ -402,7 +402,7 @@ class Recorder(TorchFunctionMode):
         match plain(value):
             case torch.Tensor():
                 if id(value) not in self.nodes:
-                    raise unseen(id(value) in self.moved)
+                    raise unseen(value, self.moved)
                 return self.nodes[id(value)]
             case torch.SymInt() | torch.SymFloat() | torch.SymBool() if not is_ragged(value):
                 return self._symbol_node(self, value)

@@ -133,9 +133,6 @@ class Replaced:
     def __init__(self) -> None:
         self._set: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def __contains__(self, tensor: torch.Tensor) -> bool:
-        return id(tensor) in self._set
-
     def __setitem__(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
         self._set[id(tensor)] = (tensor, value)
 

@@ -127,7 +127,7 @@ def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
 
 
 def replace_data(tracer: Asked, tensor: torch.Tensor, value: Any) -> None:
-    """Give an input the memory of another tensor, behind the graph. What uses the input from there on breaks the graph.
+    """Give an input the memory of another tensor, behind the graph. If it is used again, the graph ends here.
 
     Raises:
         GraphBreak: the other has another layout, or gradients are recorded through the input: autograd would take them
@@ -144,7 +144,7 @@ def replace_data(tracer: Asked, tensor: torch.Tensor, value: Any) -> None:
     with recorder.alone():
         tracer.world.replaced[tensor] = _detach(value)
     del recorder.nodes[id(tensor)]
-    recorder.moved.add(id(tensor))
+    recorder.moved[id(tensor)] = recorder.copied.step()
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:

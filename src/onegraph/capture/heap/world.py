@@ -442,11 +442,8 @@ class World(Namespaces, Keys):
         """Whether the program has changed anything from outside, which waits for the end of the trace."""
         written = any(space.written for space in self.namespaces.values())
         changes = itertools.chain(self.changed(), self.changed_slots())
-        return (
-            written
-            or bool(self.draws.made or self.gradients.items() or self.replaced.items())
-            or next(changes, None) is not None
-        )
+        waiting = self.draws.made or self.gradients.items() or self.replaced.items()
+        return written or bool(waiting) or next(changes, None) is not None
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""
