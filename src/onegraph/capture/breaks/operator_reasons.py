@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -110,15 +110,6 @@ def refused_result(func: Any, result: Any) -> GraphBreak | None:
             case _:
                 return operator_break(b.NUMBER_OF_OPERATOR, func)
     return None
-
-
-def unseen(tensor: Any, moved: Mapping[int, tuple[int, int] | None]) -> GraphBreak:
-    """The graph break of a tensor that is not in the graph: an input that was given other memory, at that step."""
-    if id(tensor) not in moved:
-        return GraphBreak(b.UNSEEN, name="native code")
-    broken = GraphBreak(b.MEMORY_CHANGE, what="Tensor.data")
-    broken.born = moved[id(tensor)]
-    return broken
 
 
 def operator_break(reason: Reason, func: Any, error: str = "") -> GraphBreak:

@@ -23,6 +23,7 @@ from onegraph.capture.breaks import (
     GENERATOR_ARGUMENT,
     OPERATOR_WARNING,
     SHARED_HISTORY,
+    UNSEEN,
     UNTRACEABLE_OPERATOR,
     GraphBreak,
 )
@@ -34,7 +35,6 @@ from onegraph.capture.breaks.operator_reasons import (
     refused_after,
     refused_at_once,
     refused_result,
-    unseen,
 )
 from onegraph.capture.graph.copied_items import CopiedItems
 from onegraph.capture.graph.spelling import ELEMENT_TYPES, GRAPH_CONSTANTS, as_plain, spelled
@@ -129,7 +129,6 @@ class Recorder(TorchFunctionMode):
         #: Whether the program was told how tensors lie in memory.
         self.told_layouts = False
         self.placed: set[int] = set()  # the storages in which the program has asked where its tensors are
-        self.moved: dict[int, tuple[int, int] | None] = {}  # inputs that were given other memory, and the steps
         self._inputs_on: dict[int, list[GraphInput]] = {}  # by the address of their storage
         self._made: dict[int, int] = {}  # the versions that results were made with, by the id of the tensor
 
@@ -402,7 +401,7 @@ class Recorder(TorchFunctionMode):
         match plain(value):
             case torch.Tensor():
                 if id(value) not in self.nodes:
-                    raise unseen(value, self.moved)
+                    raise GraphBreak(UNSEEN, name="native code")
                 return self.nodes[id(value)]
             case torch.SymInt() | torch.SymFloat() | torch.SymBool() if not is_ragged(value):
                 return self._symbol_node(self, value)

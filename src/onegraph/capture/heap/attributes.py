@@ -27,7 +27,6 @@ from onegraph.capture.heap.tensor_attributes import (
     is_field,
     names_of_made,
     names_of_tensor,
-    replace_data,
     tensor_attribute,
     wrapper_attribute,
 )
@@ -392,8 +391,6 @@ class Attributes(Machine):
             self.call(torch.Tensor.requires_grad_, (obj, value[0]), {})
         elif name in ("grad", "requires_grad") or (of_class and not value):
             raise GraphBreak(GRAD_WRITE, name=name)
-        elif name == "data" and self.recorder.is_input(obj):
-            replace_data(self, obj, *value)
         elif of_class:
             setattr(obj, name, *value)
         else:

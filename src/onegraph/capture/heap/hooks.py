@@ -1,4 +1,4 @@
-"""What the program sets on tensors: hooks, `grad`, and `data`. It is done for real behind the graph.
+"""What the program sets for autograd: hooks of tensors, and `grad`. Both are done for real behind the graph.
 
 A hook runs in backward passes, as the program has written it. So what it looks at leaves the graph, as does its tensor,
 if gradients can arrive there later: at the tensor, or through something that leaves the graph and is computed from it.
@@ -121,22 +121,6 @@ class Gradients:
         self._set[id(tensor)] = (tensor, value)
 
     def items(self) -> list[tuple[torch.Tensor, Any]]:
-        return list(self._set.values())
-
-    def clear(self) -> None:
-        self._set.clear()
-
-
-class Replaced:
-    """The inputs that were given other memory (`tensor.data = ...`), with what they hold from there on."""
-
-    def __init__(self) -> None:
-        self._set: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def __setitem__(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
-        self._set[id(tensor)] = (tensor, value)
-
-    def items(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return list(self._set.values())
 
     def clear(self) -> None:

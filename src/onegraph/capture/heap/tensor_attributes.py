@@ -8,19 +8,12 @@ from typing import Any, Protocol
 
 import torch
 
-from onegraph.capture.breaks import (
-    MEMORY_CHANGE,
-    SUBCLASS_ATTRIBUTE,
-    TENSOR_ATTRIBUTE,
-    TENSOR_HISTORY,
-    TENSOR_MEMORY,
-    GraphBreak,
-)
+from onegraph.capture.breaks import SUBCLASS_ATTRIBUTE, TENSOR_ATTRIBUTE, TENSOR_HISTORY, TENSOR_MEMORY, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.guards.source import Attr, DictOf, Item
 from onegraph.capture.pyobject.contents import holds
 from onegraph.capture.pyobject.exact_types import defined, defines, is_data_descriptor, isinstance
-from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor
+from onegraph.torchlib.private import DisableTorchFunction
 
 
 class Asked(Protocol):
@@ -32,8 +25,6 @@ class Asked(Protocol):
 
     def type_of(self, obj: Any) -> type: ...
 
-
-_detach = torch.ops.aten.detach.default
 
 #: The functions that ask a tensor for these, and whose policies know how.
 SPECIAL_OF_TENSORS: dict[str, Any] = {f"__{kind.__name__}__": kind for kind in (repr, str, format, hash, dir)}
@@ -124,31 +115,6 @@ def tensor_attribute(tracer: Asked, obj: torch.Tensor, name: str) -> Any:
     if known is None and real is not obj:
         tracer.world.guard(tracer.world.origin[id(obj)], "lacks_attr", name)
     raise AttributeError(f"'{cls.__name__}' object has no attribute '{name}'")
-
-
-def replace_data(tracer: Asked, tensor: torch.Tensor, value: Any) -> None:
-    """Give an input the memory of another tensor, behind the graph. If it is used again, the graph ends here.
-
-    Raises:
-        GraphBreak: the other has another layout, or gradients are recorded through the input: autograd would take them
-            with what the input holds then.
-    """
-    recorder = tracer.recorder
-    results = [node.meta.get("example_value") for node in recorder.nodes[id(tensor)].users]
-    with DisableTorchFunction():
-        is_recorded = holds(results, lambda each: isinstance(each, torch.Tensor) and each.requires_grad)
-        fits = id(value) in recorder.nodes and value is not tensor and not is_functorch_wrapped_tensor(value)
-        fits = fits and layout_of(value) == layout_of(tensor)
-    if not fits or (tensor.requires_grad and is_recorded):
-        raise GraphBreak(MEMORY_CHANGE, what="Tensor.data")
-    with recorder.alone():
-        tracer.world.replaced[tensor] = _detach(value)
-    del recorder.nodes[id(tensor)]
-    recorder.moved[id(tensor)] = recorder.copied.step()
-
-
-def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor.layout
 
 
 def is_field(cls: type, name: str) -> bool:

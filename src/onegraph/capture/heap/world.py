@@ -28,7 +28,7 @@ from onegraph.capture.breaks.hints import refused_object
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.source import CellOf, DictOf, Globals, Item, Source, TypeOf, member_at
-from onegraph.capture.heap.hooks import Gradients, Hooks, Replaced
+from onegraph.capture.heap.hooks import Gradients, Hooks
 from onegraph.capture.heap.iterator_reads import Draws
 from onegraph.capture.heap.keys import Keys
 from onegraph.capture.heap.namespaces import Namespaces
@@ -92,7 +92,6 @@ class World(Namespaces, Keys):
         #: What the program has set on tensors that the graph makes, by the identity of these.
         self.tensor_names: dict[int, dict[str, Any]] = {}
         self.gradients = Gradients()
-        self.replaced = Replaced()
         self.hooks = Hooks()
         #: Whether NumPy's arrays are captured as tensors.
         self.captures_arrays = True
@@ -120,7 +119,6 @@ class World(Namespaces, Keys):
             made.clear()
         self.tensor_names.clear()
         self.gradients.clear()
-        self.replaced.clear()
         self.hooks.clear()
         self.draws = Draws()
         self._keep.clear()
@@ -442,8 +440,7 @@ class World(Namespaces, Keys):
         """Whether the program has changed anything from outside, which waits for the end of the trace."""
         written = any(space.written for space in self.namespaces.values())
         changes = itertools.chain(self.changed(), self.changed_slots())
-        waiting = self.draws.made or self.gradients.items() or self.replaced.items()
-        return written or bool(waiting) or next(changes, None) is not None
+        return written or bool(self.draws.made or self.gradients.items()) or next(changes, None) is not None
 
     def changed_slots(self) -> Iterator[tuple[Any, Any, Any]]:
         """(shadow, slot descriptor, new value or DELETED) of every slot that the program wrote."""

@@ -349,9 +349,6 @@ class Rebuild:
                 continue  # one that the graph makes is given it where it is made
             target = self.source(self.world.origin[id(tensor)])
             statements.append(f"{self.const(setattr)}({target}, 'grad', {self.value(gradient)})")
-        for tensor, data in self.world.replaced.items():
-            target = self.source(self.world.origin[id(tensor)])
-            statements.append(f"{self.const(setattr)}({target}, 'data', {self.value(data)})")
         for space in self.world.namespaces.values():
             for name, value in space.written.items():
                 if space.owner is None:
