@@ -44,6 +44,8 @@ def compiled_pair(
     watched = {item.place for half in grad.halves for item in half.watched}
     watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
     watched -= numbers_among(pair.graphs.forward)
+    cuts = {grad.place(half.cut) for half in grad.halves if half.cut is not None}
+    passed = {m.value.index: m for m in recorded if m.value is not None and m.value.index in cuts}
     compiled = Compiled(
         forward,
         tuple(node_of(pair, number, run, partial(specialize, number)) for number, run in enumerate(backwards)),
@@ -57,8 +59,10 @@ def compiled_pair(
         report,
         functions,
         tuple(views.values()),
+        passed,
     )
     late = tuple((position, count) for position, count in spec.written if counters[position] is None)
+    recorded = tuple(mutation for mutation in recorded if mutation not in passed.values())
     rest = replace(spec, mutations=recorded, written=late, views=())
     return unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager)
 

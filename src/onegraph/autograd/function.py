@@ -16,7 +16,7 @@ run had, seen by nobody, and differentiated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -45,6 +45,7 @@ from onegraph.torchlib.primals import (
     given_instead,
     has_elements,
     is_graph_kept,
+    own_hooks,
     set_version,
     version_probe,
     written_since,
@@ -102,7 +103,8 @@ class Compiled:
     inputs that the graph writes to. `watched` are results that backward passes take and the caller may write to, and
     such inputs that the graph writes to, with how often. `random` tells whether it draws random numbers. `report` is
     told why a backward pass runs in eager, and of an error of onegraph's own, which it may raise. `functions` are those
-    of the program whose backward is a part of it. `views` are counted behind the results.
+    of the program whose backward is a part of it. `views` are counted behind the results. `passed` are inputs with a
+    new value, by the result that it is, from which other results are computed.
     """
 
     forward: Run
@@ -117,6 +119,7 @@ class Compiled:
     report: Callable[[str, Exception | None], object]
     functions: Sequence[CustomFunction]
     views: tuple[Output, ...]
+    passed: Mapping[int, Mutation]
     state: GlobalState = field(default_factory=GlobalState.snapshot)
 
     @property
@@ -132,7 +135,13 @@ class Compiled:
                 passed = node.record(call, node, *[inputs[index] for index in node.reached])
             else:
                 self.show(node.cut, inputs, results)
-                passed = node.record(call, node, results[node.cut], *[results[index] for index in node.results])
+                cut = results[node.cut]
+                if node.cut in self.passed:
+                    mutation = self.passed[node.cut]
+                    cut = inputs[mutation.input]
+                    write(mutation, cut, results)
+                    call.hooks.of[node.cut] = own_hooks(cut)
+                passed = node.record(call, node, cut, *[results[index] for index in node.results])
             for index, result in zip(node.results, passed, strict=True):
                 results[index] = result
         self.show(self.grad.results + len(self.views) - 1, inputs, results)

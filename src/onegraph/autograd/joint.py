@@ -60,6 +60,7 @@ from onegraph.autograd.trace import (
 )
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.histories import is_leaf
 from onegraph.torchlib.primals import (
     Edge,
     counting_saves,
@@ -68,6 +69,7 @@ from onegraph.torchlib.primals import (
     is_plain_view,
     node_name,
     noting,
+    passed_on,
     passes_over,
     primal,
     tangent,
@@ -109,14 +111,19 @@ def trace_joint(
     mode = fake_mode_of(module, inputs)
     recorder = Functionalizer(mode, rules)
     mode.sizes.data.reopen()
-    primals = [primal_of(value) for value in inputs]
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    primals = [primal_of(value, node) for value, node in zip(inputs, placeholders, strict=True)]
+    roots = {n: primals[n] for n, node in enumerate(placeholders) if is_given_another_history(node)}
+    for n, root in roots.items():
+        primals[n] = passed_on(root)
     environment: dict[Node, Any] = {}
     try:
         with saving_plainly(), torch.autograd.set_detect_anomaly(False):
             with counting_saves() as used, recorder.fake, recorder:
-                for node, value in zip(placeholders, primals, strict=True):
-                    recorder.placeholder(value, str(node.target))
+                for n, (node, value) in enumerate(zip(placeholders, primals, strict=True)):
+                    made = recorder.placeholder(value, str(node.target))
+                    if n in roots:
+                        recorder.bind(roots[n], made)
                 outputs = run(module, primals, recorder, environment)
             state.restore()
             for node in recorder.graph.nodes:
@@ -131,9 +138,11 @@ def trace_joint(
                 call = convention(returned, module, primals, outputs)
                 refuse_unlike_histories(call, outputs, primals, returned.tensors)
                 followed = {n: value for n, value in returned.tensors.items() if is_followed(value, primals)}
-                refuse_uncounted_writes(recorder, call, primals)
+                refuse_uncounted_writes(recorder, call, primals, roots)
+                refuse_later_views(call, placeholders)
                 if used:  # by backward passes within
-                    call = replace(call, freed=freed_among(followed, leaves_of(primals), written_among(call, primals)))
+                    written = written_among(call, primals)
+                    call = replace(call, freed=freed_among(followed, leaves_of(primals, roots), written))
                     for item in call.freed:
                         del followed[item.result]
                 results = list(followed.values())
@@ -143,7 +152,7 @@ def trace_joint(
                 shown = viewed_through(call, outputs, views, returned)
                 points = [*results, *views.values()]
                 tangents = tangents_of(recorder, results)
-                tape = Tape(recorder, primals, returned.tensors, points, tangents, cuts_among(points), used)
+                tape = Tape(recorder, primals, roots, returned.tensors, points, tangents, cuts_among(points), used)
                 parts: list[tuple[Any, list[int]]] = [(None, group) for group in tape.groups(parameters)]
                 parts += [(cut, starts) for cut in tape.cuts if (starts := tape.reaching(cut))]
                 refuse_unreached(parts, len(results))
@@ -164,12 +173,14 @@ def trace_joint(
 class Tape:
     """What was recorded of a forward pass, for backward passes behind it. `used` grows by what they look at.
 
+    `roots` are the leaves behind those primals that get a new history, by position.
     `points` are the followed results, for which there are tangents, and behind them the views that others are computed
     from; `cuts` are those of them that others are computed from.
     """
 
     recorder: Functionalizer
     primals: Sequence[Any]
+    roots: Mapping[int, Tensor]
     tensors: Mapping[int, Tensor]
     points: Sequence[Tensor]
     tangents: Sequence[Tensor]
@@ -181,14 +192,15 @@ class Tape:
         return self.points[: len(self.tangents)]
 
     def leaves(self) -> dict[int, Tensor]:
-        return leaves_of(self.primals)
+        return leaves_of(self.primals, self.roots)
 
     def half(self, cut: int | None, results: Sequence[int], missing: Collection[int]) -> tuple[Half, list[Node]]:
         """One half, and what its graph returns. Gradients of results that others are computed from are given, and what
         comes to other ones and to views is the part of other halves."""
         starts = [n for n in results if n not in missing]
         passes = passes_over([self.results[n] for n in starts], self.ends())
-        reached = [leaf for leaf in self.leaves().values() if edge_of(leaf)[0] in passes]
+        leaves = self.leaves()
+        reached = [leaf for leaf in leaves.values() if edge_of(leaf)[0] in passes]
         wanted = reached if cut is None else [self.points[cut]]
         hooks = [self.results[n].register_hook(partial(instead, self.tangents[n])) for n in starts if n in self.cuts]
         hooks += [self.points[n].register_hook(nothing) for n in self.cuts if n not in starts and n != cut]
@@ -199,7 +211,7 @@ class Tape:
             hook.remove()
         returned = Returned(self.recorder)
         given = [self.tangents[n] for n in starts]
-        places = self.primals if cut is None else wanted
+        places = [leaves.get(n) for n in range(len(self.primals))] if cut is None else wanted
         gradients = tuple(gradient_of(found.get(id(value)), given, returned) for value in places)
         used = [(tensor, passes.get(node, ())) for tensor, node in self.used.values()]
         watched = watched_of(used, self.primals, self.tensors, self.recorder)
@@ -248,9 +260,10 @@ class Tape:
         return {id(tensor): gradient for tensor, gradient in zip(wanted, found, strict=True)}
 
 
-def leaves_of(primals: Sequence[Any]) -> dict[int, Tensor]:
-    """The inputs that get gradients, by position."""
-    return {n: v for n, v in enumerate(primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
+def leaves_of(primals: Sequence[Any], roots: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """What the inputs that get gradients begin at, by position: themselves, or their roots."""
+    own = {n: v for n, v in enumerate(primals) if isinstance(v, Tensor) and v.requires_grad and v.is_leaf}
+    return own | dict(roots)
 
 
 def written_among(call: CallSpec, primals: Sequence[Any]) -> list[Tensor]:
@@ -310,12 +323,18 @@ def watched_of(
     return tuple(found)
 
 
-def primal_of(value: Any) -> Any:
+def is_given_another_history(placeholder: Node) -> bool:
+    """Whether the graph may write to an input so that autograd records it: the input has a history, and is no leaf."""
+    return bool(placeholder.meta.get("had_history")) and not is_leaf(placeholder.meta["example_value"])
+
+
+def primal_of(value: Any, placeholder: Node) -> Any:
+    """The input of the joint graph for one of the captured graph: a fake as it was when the graph began."""
     if not isinstance(value, FakeTensor):
         return value
     if value.is_inference() or value.is_conj() or value.is_neg():
         raise CompileError("joint graph", "an input is an inference tensor, or lazily conjugated or negated")
-    return primal(value)
+    return primal(value, placeholder.meta.get("recorded", value.requires_grad))
 
 
 def tangents_of(recorder: Functionalizer, results: Sequence[Tensor]) -> list[Tensor]:
@@ -362,12 +381,24 @@ def refuse_without_gradients(halves: Sequence[Half], missing: Collection[int]) -
         raise CompileError("joint graph", "a result gives no gradient to any input")
 
 
-def refuse_uncounted_writes(recorder: Functionalizer, call: CallSpec, primals: Sequence[Any]) -> None:
-    """Refuse writes to leaves through their `data`, with which what eager has kept for its backward pass changes."""
+def refuse_uncounted_writes(
+    recorder: Functionalizer, call: CallSpec, primals: Sequence[Any], roots: Collection[int]
+) -> None:
+    """Refuse writes to inputs through their `data`, with which what eager has kept for its backward pass changes."""
     for mutation in call.mutations:
         value = primals[mutation.input]
-        if value.is_leaf and value.requires_grad and recorder.value_of(value).family.version != mutation.writes:
+        was_recorded = mutation.input in roots or value.is_leaf and value.requires_grad
+        if was_recorded and recorder.value_of(value).family.version != mutation.writes:
             raise CompileError("joint graph", "an input that requires grad is written to through its data")
+
+
+def refuse_later_views(call: CallSpec, placeholders: Sequence[Node]) -> None:
+    """Refuse views of an input with a new history that is itself a view: what they go through depends on when each was
+    made, before a write or behind it."""
+    for output in call.outputs:
+        base = base_of(output)
+        if base is not output and isinstance(base, Input) and placeholders[base.index].meta.get("is_view"):
+            raise CompileError("joint graph", "an output is a view of an input that gets a history, and is a view")
 
 
 def is_followed(result: Tensor, primals: Sequence[Any]) -> bool:

@@ -66,9 +66,9 @@ def second_run(
     with unseen(), torch.enable_grad(), same_numbers(random), under(state):
         # Tensors of its own: gradients stop here, and go on from here when they are differentiated.
         inputs = [value.view_as(value) if index in wanted else value for index, value in enumerate(given)]
-        for index in written:
-            inputs[index] = given[index].clone()
         leaves = [inputs[index] for index in wanted]
+        for index in written:  # behind the leaves, so that gradients arrive at what was there before
+            inputs[index] = inputs[index].clone()
         outputs = eager(*inputs)
     return Again([shown(origin, inputs, outputs) for origin in origins], leaves, wanted)
 

@@ -47,6 +47,7 @@ from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
 from onegraph.torchlib.graph_text import graph_text
+from onegraph.torchlib.histories import is_view
 from onegraph.torchlib.private import set_grad_enabled
 from onegraph.torchlib.settings import CHOOSING
 
@@ -289,6 +290,8 @@ def captured_graph(trace: Trace, rebuild: Rebuild, cx: Context) -> tuple[Capture
         node = placeholders[given.name]
         if node.users:
             node.meta["writes"] = given.written or 0
+            node.meta["recorded"], node.meta["had_history"] = given.recorded, given.had_history
+            node.meta["is_view"] = given.had_history and is_view(given.example)
             node.meta["trained"] = trace.is_trained(given)
             used.append(given)
         else:

@@ -58,6 +58,12 @@ def storage_of(tensor: Tensor) -> int:
     return address
 
 
+def is_view(tensor: Tensor) -> bool:
+    """Whether a tensor shows elements of another one, as autograd knows."""
+    with private.DisableTorchFunction():
+        return tensor._base is not None
+
+
 def is_view_of_leaf(tensor: Tensor) -> bool:
     """Whether gradients are recorded for a view of a leaf: autograd lets no program write to it."""
     with private.DisableTorchFunction():

@@ -22,13 +22,23 @@ _DEFAULT = private.CreationMeta.DEFAULT
 _SEVERAL = private.CreationMeta.MULTI_OUTPUT_NODE
 
 
-def primal(fake: FakeTensor) -> FakeTensor:
-    """A new fake over the same memory, without history: a leaf if the other one requires grad."""
+def primal(fake: FakeTensor, recorded: bool) -> FakeTensor:
+    """A new fake over the same memory, without history: a leaf if gradients are `recorded` for it."""
     with private.DisableTorchDispatch():
         elem = laid_over(fake.untyped_storage(), fake.dtype, fake.storage_offset(), fake.size(), fake.stride())
     fresh = FakeTensor(fake.fake_mode, elem, fake.device)
-    fresh.requires_grad_(fake.requires_grad)
+    fresh.requires_grad_(recorded)
     return fresh
+
+
+def passed_on(leaf: FakeTensor) -> FakeTensor:
+    """A fake over the memory of a leaf, computed from it: autograd lets programs write to it, not to the leaf."""
+    with torch.enable_grad():
+        computed: FakeTensor = leaf.clone()
+    same_memory = primal(leaf, recorded=False)
+    with private.DisableTorchDispatch():
+        computed.data = same_memory
+    return computed
 
 
 def tangent(result: Any) -> Tensor:
@@ -200,6 +210,13 @@ def version_probe(tensor: Tensor) -> Tensor:
     probe = tensor.detach()
     probe.data = torch.empty(0, dtype=tensor.dtype)
     return probe
+
+
+def own_hooks(tensor: Tensor) -> Any:
+    """The hooks of the value that a write has given to a tensor, those that will be registered among them."""
+    if tensor.grad_fn is not None:  # that of a view is made now; without one, torch crashes in `register_hook`
+        tensor.register_hook(lambda _: None).remove()  # behind it there is a place for them
+    return tensor._backward_hooks
 
 
 def recorder(

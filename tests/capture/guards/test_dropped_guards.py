@@ -255,7 +255,7 @@ def test_each_kind_has_a_program() -> None:
     assert set(guards.KINDS) - set(KINDS) == {"together"}  # which has predicates
     # The value of a result is guarded too, autograd itself refuses writes to views of leaves, and without the last one
     # calls are slow. What else is in a wrapper changes in tests/capture/policy/test_wrappers.py.
-    others = {"HasResult", "NoViewOfLeaf", "AsExpected", "WrappedAlike"}
+    others = {"HasResult", "Rewritable", "AsExpected", "WrappedAlike"}
     assert {kind.__name__ for kind in Predicate.__subclasses__()} - set(PREDICATES) == others
 
 

@@ -16,7 +16,7 @@ from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.guards.predicates import Predicate, unpaired
 from onegraph.capture.guards.source import Source, is_drawn
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.torchlib.histories import has_plain_base, is_view_of_leaf, storage_of
+from onegraph.torchlib.histories import has_plain_base, is_view, is_view_of_leaf, storage_of
 from onegraph.torchlib.private import DisableTorchFunction
 from onegraph.torchlib.shapes import Computed
 
@@ -48,7 +48,7 @@ def guard_histories(inputs: Sequence[GraphInput], guard: Callable[[Source, str, 
     """Guard that autograd lets the graph write to the inputs with a history."""
     for given in inputs:
         if given.had_history and not isinstance(given.source, Computed) and not is_drawn(given.source):
-            guard(given.source, "check", NoViewOfLeaf())
+            guard(given.source, "check", Rewritable(is_view(given.example)))
 
 
 def guard_places(recorder: Recorder, guard: Callable[[Source, str, Any], None]) -> None:
@@ -99,14 +99,17 @@ class PlainBase(Predicate):
         return f"{what[0]} is {'a' if self.plain else 'no'} view of a tensor that requires no gradients"
 
 
-class NoViewOfLeaf(Predicate):
-    """Gradients are recorded for the tensor, and it is no view of a leaf."""
+class Rewritable(Predicate):
+    """The tensor may get a new history: it is no view, or the view of a tensor that is no leaf."""
+
+    def __init__(self, view: bool) -> None:
+        self.view = view
 
     def __call__(self, tensor: torch.Tensor) -> bool:
-        return not is_view_of_leaf(tensor)
+        return is_view(tensor) is self.view and not is_view_of_leaf(tensor)
 
     def text(self, *what: str) -> str:
-        return f"{what[0]} is no view of a leaf"
+        return f"{what[0]} is {'a view of a tensor that is no leaf' if self.view else 'no view'}"
 
 
 class OwnStorages(Predicate):
