@@ -34,7 +34,8 @@ def primal(fake: FakeTensor, recorded: bool) -> FakeTensor:
 def passed_on(leaf: FakeTensor) -> FakeTensor:
     """A fake over the memory of a leaf, computed from it: autograd lets programs write to it, not to the leaf."""
     with torch.enable_grad():
-        computed: FakeTensor = leaf.clone()
+        computed = leaf.clone()
+    assert isinstance(computed, FakeTensor)
     same_memory = primal(leaf, recorded=False)
     with private.DisableTorchDispatch():
         computed.data = same_memory
