@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from onegraph.autograd import functional_graph
 from onegraph.autograd.runtime import bind
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
@@ -60,7 +61,7 @@ class Accuracy:
 def compiled(function: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
     fake = FakeMode()
     graph = functional_graph(as_module(function, len(inputs)), [fake.fakeify(x, {}) for x in inputs], Context())
-    return bind(graph.spec, compile_graph(graph.module, Context(), CPU))
+    return bind(graph.spec, compile_graph(graph.module, Context(Config(cache_plans=False)), CPU))
 
 
 def spacing(truth: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from opinfo.harness import Report, channels_last, check_operator, operators, run_graph_eagerly, transposed
 
 from onegraph.autograd import FunctionalGraph
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
@@ -40,7 +41,7 @@ LOWERED: list[Report] = []
 
 
 def native(graph: FunctionalGraph) -> Any:
-    compiled = compile_graph(graph.module, Context(), CPU)
+    compiled = compile_graph(graph.module, Context(Config(cache_plans=False)), CPU)
     return compiled, compiled.fallbacks
 
 

@@ -239,6 +239,11 @@ class Config:
         _FUNCTIONS, (), "functions like print, whose calls in compiled code are left out"
     )
     cache: bool = _option(_SWITCH, True, "keep compiled kernels on disk")
+    cache_plans: bool = _option(
+        _SWITCH,
+        True,
+        "keep on disk, too, what graphs are compiled to; off: each process lowers and schedules its graphs anew",
+    )
     cache_dir: Path | None = field(
         default_factory=user_cache,
         metadata={

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from onegraph.base.pipeline import Pass
-from onegraph.compiler.codegen.kernels import compile_kernels
+from onegraph.compiler.codegen.kernels import compile_kernels, load_kernels
+from onegraph.compiler.codegen.native import identity
 from onegraph.compiler.library.choose import choose_calls
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.absorb_views import absorb_views
@@ -19,7 +20,7 @@ from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.split_reductions import split_reductions
 from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
-from onegraph.compiler.target import Machine, Target
+from onegraph.compiler.target import Kept, Machine, Target
 from onegraph.ir.loop import Program
 
 #: Processors of servers and desktops differ less than what is known here of their loads: one description is for all.
@@ -58,4 +59,12 @@ def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
     )
 
 
-CPU = Target("cpu", MACHINE, choose_calls, schedule(MACHINE), partial(compile_kernels, machine=MACHINE), launcher)
+CPU = Target(
+    "cpu",
+    MACHINE,
+    choose_calls,
+    schedule(MACHINE),
+    partial(compile_kernels, machine=MACHINE),
+    launcher,
+    Kept(identity, partial(load_kernels, machine=MACHINE), ("llvm", "asm")),
+)

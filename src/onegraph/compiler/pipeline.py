@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from time import thread_time
 from typing import Any
 
@@ -14,8 +15,10 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
-from onegraph.compiler.library.recipe import check_of, keeping
-from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.kept_plans import PlanPlace, place_of
+from onegraph.compiler.library.recipe import Recipe, check_of, keeping
+from onegraph.compiler.lower.graph import Lowered, lower_graph
+from onegraph.compiler.lower.left import Left, announce
 from onegraph.compiler.lower.size_facts import size_facts
 from onegraph.compiler.memory.check import check_plan
 from onegraph.compiler.memory.plan import plan
@@ -71,18 +74,29 @@ def compile_graph(
     `parameters` are the positions of the inputs that are parameters: they are expected to change rarely. `given` are
     the positions of results that the caller copies to inputs: such a result may be the input itself, written in place.
     A graph that `consumes` its inputs is given them in a list, by `run.consume`, which lets go of each when it can.
+    What was compiled before, here or in another process, is found on disk.
     """
     with timed(cx, "compile: choose library calls"):
         module = target.library(module, parameters, cx.config)
-    with timed(cx, "compile: lower"):
-        lowered = lower_graph(module, cx, target.device)
-    loops = lowered.program
-    cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
-    fused = run_passes(loops, target.passes, cx, check_program, format_program, "schedule")
-    cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
+    with timed(cx, "compile: find plan"):
+        place = place_of(module, cx, target, given, consumes)
+        found = None if place is None else reloaded(place, module, cx, target)
+    return found if found is not None else compiled(module, cx, target, given, consumes, place)
+
+
+def compiled(
+    module: GraphModule,
+    cx: Context,
+    target: Target,
+    given: Mapping[int, int] | None,
+    consumes: bool,
+    place: PlanPlace | None,
+) -> NativeGraph:
+    """Compile the graph, whose library calls are chosen, and keep its plan at this place."""
+    lowered, fused = scheduled(module, cx, target)
     facts = size_facts(module) if cx.config.verify else ()
     if cx.config.verify:
-        _check_bounds((loops, fused), facts, lowered.constants, cx)
+        _check_bounds((lowered.program, fused), facts, lowered.constants, cx)
     start = thread_time()
     code = target.build(fused, cx)
     cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
@@ -92,17 +106,80 @@ def compile_graph(
     if cx.config.verify:
         check_plan(fused, steps, code.functions, given, facts, code.begins)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
-    check = check_of(cx.config)
-    recipes = {name: keeping(recipe, check) for name, recipe in lowered.recipes.items()}
-    run = target.launch(steps, code.addresses, lowered.constants, cx.config.threads, code.keep, recipes)
+    if place is not None:
+        with timed(cx, "compile: keep plan"):
+            place.store(steps, code, lowered, len(fused.kernels), module)
+    run = launched(steps, code.addresses, code.keep, lowered.constants, lowered.recipes, cx, target)
     texts = {
         "aten": lambda: str(module.graph),
-        "loops": lambda: format_program(loops),
+        "loops": lambda: format_program(lowered.program),
         "fused": lambda: format_program(fused),
         "memory": lambda: format_plan(steps),
         **code.texts,
     }
-    return NativeGraph(run, steps, code.addresses, len(fused.kernels), lowered.fallbacks, texts)
+    return NativeGraph(run, steps, code.addresses, len(fused.kernels), operators_of(lowered.left), texts)
+
+
+def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered, Program]:
+    """The loops of the graph, and those that code is made of."""
+    with timed(cx, "compile: lower"):
+        lowered = lower_graph(module, cx, target.device)
+    loops = lowered.program
+    cx.emit(LoweringDone(cx.frame, len(loops.kernels), lambda: format_program(loops)))
+    fused = run_passes(loops, target.passes, cx, check_program, format_program, "schedule")
+    cx.emit(FusionDone(cx.frame, len(fused.kernels), lambda: format_program(fused)))
+    return lowered, fused
+
+
+def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target) -> NativeGraph | None:
+    """The graph by its plan on disk, if there is one and the code of its kernels. Texts of stages are made anew."""
+    entry = place.load()
+    if entry is None or target.kept is None:
+        return None
+    start = thread_time()
+    code = target.kept.load(entry.plan.kernels, entry.objects, cx)
+    if code is None:
+        return None
+    steps, quiet = entry.plan, Context(cx.config)
+    again = cache(lambda: scheduled(module, quiet, target))
+    built = cache(lambda: target.build(again()[1], quiet))
+    texts: dict[str, Callable[[], str]] = {
+        "aten": lambda: str(module.graph),
+        "loops": lambda: format_program(again()[0].program),
+        "fused": lambda: format_program(again()[1]),
+        "memory": lambda: format_plan(steps),
+        **{stage: partial(lambda stage: built().texts[stage](), stage) for stage in target.kept.stages},
+    }
+    try:
+        constants, recipes = entry.constants_in(module), entry.recipes_in(module)
+        run = launched(steps, code.addresses, code.keep, constants, recipes, cx, target)
+    except (ValueError, TypeError, LookupError, AttributeError):  # nobody has written such an entry for this graph
+        return None
+    announce(entry.left, cx)
+    cx.emit(LoweringDone(cx.frame, entry.loops, texts["loops"]))
+    cx.emit(FusionDone(cx.frame, entry.kernels, texts["fused"]))
+    cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), thread_time() - start, True, lambda: built().text()))
+    cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"]))
+    return NativeGraph(run, steps, code.addresses, entry.kernels, operators_of(entry.left), texts)
+
+
+def launched(
+    steps: ExecPlan,
+    addresses: tuple[int, ...],
+    keep: object,
+    constants: Mapping[str, torch.Tensor],
+    recipes: Mapping[str, Recipe],
+    cx: Context,
+    target: Target,
+) -> _C.Plan | Executor:
+    check = check_of(cx.config)
+    kept = {name: keeping(recipe, check) for name, recipe in recipes.items()}
+    run: _C.Plan | Executor = target.launch(steps, addresses, constants, cx.config.threads, keep, kept)
+    return run
+
+
+def operators_of(left: Iterable[Left]) -> tuple[str, ...]:
+    return tuple(each.operator for each in left)
 
 
 def _check_bounds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,8 @@ class Code:
     `functions` has the number in `kernels` and `addresses` for each kernel of the program by name. The addresses are
     those of C functions, see `onegraph.ir.plan`, which live as long as `keep`. `cached` says that nothing had to be
     compiled; `text` gives the code as text, and `texts` by the names of the stages on the way. `begins` has for each
-    kernel how many bytes of each operand its function is not given: it works on what is behind them.
+    kernel how many bytes of each operand its function is not given: it works on what is behind them. `objects` has for
+    each function the name under which its code is kept, empty where it is not.
     """
 
     functions: Mapping[str, int]
@@ -56,6 +57,26 @@ class Code:
     text: Callable[[], str]
     texts: Mapping[str, Callable[[], str]]
     begins: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    objects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The functions of a plan's kernels, which live as long as `keep`."""
+
+    addresses: tuple[int, ...]
+    keep: object
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How code that `build` has kept is found again: `identity` says what it depends on besides the program, for a
+    named processor; `load` takes the plan's kernels and the names under which their code is kept. `stages` are those
+    of which the code has texts."""
+
+    identity: Callable[[str], str]
+    load: Callable[[Sequence[KernelInfo], Sequence[str], Context], Loaded | None]
+    stages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +86,7 @@ class Target:
     `library` exchanges operators of the graph for calls of the device's libraries, given which inputs are parameters.
     `passes` lead from the loops of the lowering to the loops that `build` makes code of.
     `launch` makes a callable of the plan, the addresses of the code and the rest, see `runtime.launcher`.
+    `kept` finds code that was built before, for plans that are kept on disk; None for a target whose plans are not.
     """
 
     device: str
@@ -73,3 +95,4 @@ class Target:
     passes: tuple[Pass[Program], ...]
     build: Callable[[Program, Context], Code]
     launch: Callable[..., Any]
+    kept: Kept | None = None

@@ -9,6 +9,7 @@ import torch
 from autograd.programs import functional
 
 from onegraph.autograd.runtime import bind
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
@@ -17,7 +18,7 @@ from onegraph.compiler.cpu import CPU
 def compiled(function: Callable[..., Any], *examples: torch.Tensor) -> Callable[..., Any]:
     """The function (which returns a tuple) for inputs like these; `.fallbacks` names the library calls in it."""
     graph = functional(function, *examples)
-    native = compile_graph(graph.module, Context(), CPU)
+    native = compile_graph(graph.module, Context(Config(cache_plans=False)), CPU)
     run = bind(graph.spec, native)
 
     def call(*inputs: torch.Tensor) -> Any:

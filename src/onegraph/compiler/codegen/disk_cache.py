@@ -37,12 +37,17 @@ _STORES = count(randbelow(PRUNE_EVERY))  # of this process, from anywhere: most 
 
 
 def _source() -> str:
-    """A digest of the compiler's source: what it does with a text is not in the text."""
-    compiler = Path(__file__).parents[1]
+    """A digest of the source of the compiler and of what it is built on: what it does with a text is not in that."""
+    package = Path(__file__).parents[2]
     digest = blake2b(digest_size=16)
-    for path in sorted(path for path in compiler.rglob("*.py*") if path.parent.name != "__pycache__"):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(compiler)} {len(content)}\n".encode() + content)
+    for room in ("compiler", "ir", "torchlib"):
+        for folder, _, names in sorted(os.walk(package / room)):
+            if folder.endswith("__pycache__"):
+                continue
+            for name in sorted(name for name in names if name.endswith((".py", ".pyc"))):
+                with open(os.path.join(folder, name), "rb") as file:
+                    content = file.read()
+                digest.update(f"{os.path.relpath(folder, package)} {name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ What no graph uses any more is freed; a graph that comes back finds its code on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from weakref import WeakValueDictionary
@@ -13,8 +14,8 @@ from onegraph.base.context import Context
 from onegraph.compiler.canonical import CanonicalKernel, canonical
 from onegraph.compiler.codegen.disk_cache import cache_of
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.native import assembly, compile_text, instructions
-from onegraph.compiler.target import Code, Machine
+from onegraph.compiler.codegen.native import assembly, compile_text, instructions, load_object
+from onegraph.compiler.target import Code, Loaded, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
 
@@ -27,6 +28,7 @@ class _Function:
     errors: tuple[tuple[str, str], ...]
     accesses: tuple[tuple[int, str], ...]
     engine: object
+    kept: str  #: the name of the object on disk that it is in; empty if there is none
 
 
 _CACHE: WeakValueDictionary[tuple[Machine, str, str], _Function] = WeakValueDictionary()
@@ -55,7 +57,9 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         compiled = compile_text(made.text, missing, cpu, cache_of(cx.config, "objects"))
         cached = compiled.cached
         for name in missing:
-            function = _Function(compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine)
+            function = _Function(
+                compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine, compiled.kept
+            )
             known[name] = _CACHE[machine, cpu, name] = function
     found = tuple(known[name] for name in forms)
     numbers = {name: number for number, name in enumerate(forms)}
@@ -73,7 +77,27 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         text,
         {"llvm": text, "asm": lambda: assembly(text(), cpu)},
         begins,
+        tuple(function.kept for function in found),
     )
+
+
+def load_kernels(infos: Sequence[KernelInfo], objects: Sequence[str], cx: Context, machine: Machine) -> Loaded | None:
+    """The kernels of a plan, whose code is in objects on disk of these names; None if some of it is not there."""
+    cpu, disk = cx.config.target_cpu, cache_of(cx.config, "objects")
+    known = {info.name: function for info in infos if (function := _CACHE.get((machine, cpu, info.name))) is not None}
+    missing: dict[str, list[KernelInfo]] = {}
+    for info, kept in zip(infos, objects, strict=True):
+        if info.name not in known:
+            missing.setdefault(kept, []).append(info)
+    for kept, wanted in missing.items():
+        loaded = None if disk is None else load_object(kept, [info.name for info in wanted], cpu, disk)
+        if loaded is None:
+            return None
+        for info in wanted:
+            function = _Function(loaded.addresses[info.name], info.errors, info.accesses, loaded.engine, kept)
+            known[info.name] = _CACHE[machine, cpu, info.name] = function
+    found = tuple(known[info.name] for info in infos)
+    return Loaded(tuple(function.address for function in found), found)
 
 
 def _source(name: str, form: CanonicalKernel) -> KernelSource:

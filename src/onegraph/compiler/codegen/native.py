@@ -34,11 +34,15 @@ _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Native code; it lives as long as `engine`. `addresses` are those of the functions asked for."""
+    """Native code; it lives as long as `engine`. `addresses` are those of the functions asked for.
+
+    `kept` is its name on disk, empty where it is not kept there.
+    """
 
     addresses: Mapping[str, int]
     engine: object
     cached: bool
+    kept: str
 
 
 @cache
@@ -108,10 +112,32 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
             raise CompileError("native code", f"this process has not what it calls: {', '.join(missing)}")
         if kept is not None and found is None:
             kept.store(key, code)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        return Compiled({name: engine.get_function_address(name) for name in names}, engine, found is not None)
+        engine = linked(code, target)
+        addresses = {name: engine.get_function_address(name) for name in names}
+        return Compiled(addresses, engine, found is not None, key if kept is not None else "")
+
+
+def load_object(key: str, names: Sequence[str], cpu: str, kept: DiskCache) -> Compiled | None:
+    """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
+    with _LOCK:
+        code = kept.load(key)
+        if code is None or missing_functions(code):
+            return None
+        engine = linked(code, machine(cpu))
+        addresses = {name: engine.get_function_address(name) for name in names}
+        return Compiled(addresses, engine, True, key) if all(addresses.values()) else None
+
+
+def linked(code: bytes, target: llvm.TargetMachine) -> llvm.ExecutionEngine:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+def identity(cpu: str = "") -> str:
+    """What native code for the cpu depends on besides its text."""
+    return " ".join((*description(cpu), str(llvm.llvm_version_info)))
 
 
 def missing_functions(code: bytes) -> list[str]:

@@ -24,11 +24,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from onegraph.base.context import Context
-from onegraph.base.events import OperatorFellBack
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, tensor_type
-from onegraph.compiler.lower.left import cost_left, reason_left
+from onegraph.compiler.lower.left import Left, announce, cost_left, reason_left
 from onegraph.compiler.lower.lowerer import Lowerer
 from onegraph.compiler.lower.refused import is_refused, minds_determinism
 from onegraph.compiler.lower.registry import FRACTIONAL, LOWERINGS, POINTWISE
@@ -49,7 +48,7 @@ class Lowered:
     program: Program
     constants: Mapping[str, torch.Tensor]
     recipes: Mapping[str, Recipe]
-    fallbacks: tuple[str, ...]
+    left: tuple[Left, ...]
     origins: Mapping[str, str]
 
 
@@ -78,8 +77,9 @@ def lower_graph(module: GraphModule, cx: Context, device: str) -> Lowered:
                     _expect(g, node, given)
     bound = {symbol.name for symbol in inputs if isinstance(symbol, Symbol)}
     needed = (*(size for name, size in sizes.items() if name not in bound), *g.sizes)
+    announce(g.left, cx)
     program = Program(tuple(inputs), outputs, tuple(g.buffers.values()), tuple(g.steps), needed)
-    return Lowered(program, g.constants, g.recipes, tuple(g.fallbacks), g.origins)
+    return Lowered(program, g.constants, g.recipes, tuple(g.left), g.origins)
 
 
 def _expect(g: Lowerer, node: Node, known: set[str]) -> None:
@@ -154,9 +154,7 @@ def _call(g: Lowerer, node: Node, values: Mapping[Node, Any]) -> Any:
         if result is not NotImplemented:
             return result
         reason = reason or "its lowering does not cover this use"
-    g.fallbacks.append(str(node.target))
-    if g.cx.events:
-        g.cx.emit(OperatorFellBack(g.cx.frame, str(node.target), reason or reason_left(node.target), *cost_left(node)))
+    g.left.append(Left(str(node.target), reason or reason_left(node.target), *cost_left(node)))
     if is_random(node.target):
         args = [_in_its_order(g, arg, value) for arg, value in zip(node.args, args, strict=True)]
     results = g.extern(str(node.target), args, kwargs, node.meta["val"], ordered=has_effect(node.target))

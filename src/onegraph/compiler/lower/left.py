@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from onegraph.base.context import Context
+from onegraph.base.events import OperatorFellBack
 from onegraph.torchlib.aten import is_random
 
 aten = torch.ops.aten
@@ -18,6 +21,22 @@ OPAQUE = "it is a custom operator: what it computes only its library knows"
 OWN = frozenset({"aten", "prims", "mkldnn", "quantized", "quantized_decomposed", "onednn", "_quantized"})  # torch's
 CALL_NANOSECONDS = 2_000  # of a call through the dispatcher, with its allocation
 BYTES_PER_NANOSECOND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An operator that is called as it is, why, the bytes that the call moves, and about how long that takes."""
+
+    operator: str
+    reason: str
+    moved: int
+    nanoseconds: int
+
+
+def announce(left: Iterable[Left], cx: Context) -> None:
+    for each in left:
+        cx.emit(OperatorFellBack(cx.frame, each.operator, each.reason, each.moved, each.nanoseconds))
+
 
 _ROWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     (

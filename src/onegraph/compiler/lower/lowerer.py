@@ -14,6 +14,7 @@ from onegraph.base.context import Context
 from onegraph.compiler.body import Body
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.arguments import Fraction, literal_argument, number_of, tensor_type, torch_dtype
+from onegraph.compiler.lower.left import Left
 from onegraph.compiler.lower.scalars import Scalar, absolute, apply, maximum, minimum, power, sqrt
 from onegraph.compiler.lower.views import Shape, View, axes_of, coordinates
 from onegraph.ir import loop
@@ -37,7 +38,7 @@ class Lowerer:
         self.steps: list[Step] = []
         self.constants: dict[str, torch.Tensor] = {}
         self.recipes: dict[str, Recipe] = {}
-        self.fallbacks: list[str] = []
+        self.left: list[Left] = []
         self.origins: dict[str, str] = {}  # of each buffer: the operator, and the line that asks for it
         self.taken: dict[Float, View] = {}
         self.sizes: list[SizeOf] = []  # those of results of library calls

@@ -1,0 +1,113 @@
+"""Values as bytes and back, without running code of theirs: plain data, and frozen dataclasses of a closed list.
+
+The bytes are JSON. What JSON has no word for is an object of one entry, whose name says what it is:
+
+    (1, 2.5)                       [1, {"float": "0x1.4000000000000p+1"}]
+    Launch(kernel=3, ...)          {"Launch": [3, ...]}         the fields in their order
+
+A reader makes nothing but what its codec lists.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+#: What is encoded; checkers of types cannot say "or a dataclass of the list".
+Value: TypeAlias = Any
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Objects that are found by a name: `name` gives it, and `find` the object."""
+
+    name: Callable[[Any], str]
+    find: Callable[[str], object]
+
+
+class Codec:
+    """Encodes None, bool, int, float, complex, str, bytes, tuples, frozensets, and what is listed here.
+
+    `classes` are frozen dataclasses, which are known by the names of the classes; `named` are types of which there is
+    one object for each name.
+    """
+
+    def __init__(self, *classes: type, named: Mapping[type, Named] | None = None) -> None:
+        self._fields = {cls: tuple(field.name for field in fields(cls)) for cls in classes}
+        self._named = dict(named or {})
+        self._made: dict[str, Callable[[Any], object]] = {cls.__name__: self._maker(cls) for cls in classes}
+        self._made |= {cls.__name__: each.find for cls, each in self._named.items()}
+        self._made |= {
+            "float": float.fromhex,
+            "complex": _complex,
+            "bytes": lambda text: base64.b64decode(text, validate=True),
+            "set": lambda items: frozenset(self._value(item) for item in items),
+        }
+
+    def encode(self, value: Value) -> bytes:
+        """The value as bytes.
+
+        Raises:
+            ValueError: for a value that the codec has no word for.
+        """
+        return json.dumps(self._json(value), separators=(",", ":")).encode()
+
+    def decode(self, data: bytes) -> Value:
+        """The value that was encoded.
+
+        Raises:
+            ValueError: where the bytes are not those of a value.
+        """
+        try:
+            return self._value(json.loads(data))
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"these bytes are no value: {type(error).__name__}: {error}") from None
+
+    def _json(self, value: Value) -> Json:
+        kind = type(value)
+        if value is None or kind is bool or kind is int or kind is str:
+            return value
+        if kind is tuple:
+            return [self._json(item) for item in value]
+        if kind in self._fields:
+            return {kind.__name__: [self._json(getattr(value, name)) for name in self._fields[kind]]}
+        if kind in self._named:
+            return {kind.__name__: self._named[kind].name(value)}
+        if kind is float:
+            return {"float": value.hex()}
+        if kind is complex:
+            return {"complex": [value.real.hex(), value.imag.hex()]}
+        if kind is bytes:
+            return {"bytes": base64.b64encode(value).decode()}
+        if kind is frozenset:
+            return {"set": sorted((self._json(item) for item in value), key=json.dumps)}
+        raise ValueError(f"a value of type {kind.__module__}.{kind.__qualname__} has no encoding here")
+
+    def _value(self, found: Json) -> Value:
+        if type(found) is list:
+            return tuple([self._value(item) for item in found])
+        if type(found) is dict:
+            ((name, content),) = found.items()
+            return self._made[name](content)
+        if type(found) is float:
+            raise ValueError("a number is neither an integer nor written in base 16")
+        return found
+
+    def _maker(self, cls: type) -> Callable[[Any], object]:
+        count = len(self._fields[cls])
+
+        def make(content: Any) -> object:
+            if len(content) != count:
+                raise ValueError(f"{cls.__name__} has {count} fields, and {len(content)} are given")
+            return cls(*[self._value(item) for item in content])
+
+        return make
+
+
+def _complex(parts: tuple[str, str]) -> complex:
+    real, imaginary = parts
+    return complex(float.fromhex(real), float.fromhex(imaginary))

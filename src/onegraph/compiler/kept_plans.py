@@ -1,0 +1,153 @@
+"""Plans on disk: a graph that was compiled before, in any process, is not lowered, scheduled and planned again.
+
+An entry is found by the text of its graph (`graph_key`). It has the plan, and where the code of its kernels is kept;
+of constants only what lowerings have made. Tensors of the program are never kept: they are taken from the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from onegraph.base.codec import Codec, Named
+from onegraph.base.context import Context
+from onegraph.compiler.codegen.disk_cache import DiskCache, cache_of, key_of
+from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
+from onegraph.compiler.library.recipe import Recipe
+from onegraph.compiler.lower.graph import Lowered
+from onegraph.compiler.lower.left import Left
+from onegraph.compiler.target import Code, Target
+from onegraph.ir import loop, plan
+from onegraph.ir.types import DType, dtype_named
+
+LARGEST_TABLE = 1 << 16  # bytes of what a lowering has made
+
+
+@dataclass(frozen=True, slots=True)
+class OfGraph:
+    """The constant that is an attribute of the graph's module."""
+
+    attribute: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A tensor that a lowering has made."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    elements: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """`objects` has for each kernel of the plan the name of the object on disk that holds its code. `constants` and
+    `recipes` are those of the lowering, by name; a recipe is the target of the node of that number. `loops` and
+    `kernels` count those of the program before and behind the scheduler; `left` are the calls left to libraries.
+    """
+
+    plan: plan.ExecPlan
+    objects: tuple[str, ...]
+    constants: tuple[tuple[str, OfGraph | Table], ...]
+    recipes: tuple[tuple[str, int], ...]
+    loops: int
+    kernels: int
+    left: tuple[Left, ...]
+
+    def constants_in(self, module: GraphModule) -> dict[str, torch.Tensor]:
+        return {name: _tensor(each, module) for name, each in self.constants}
+
+    def recipes_in(self, module: GraphModule) -> dict[str, Recipe]:
+        nodes = list(module.graph.nodes)
+        found = {name: nodes[number].target for name, number in self.recipes}
+        return {name: recipe for name, recipe in found.items() if isinstance(recipe, Recipe)}
+
+
+_CODEC = Codec(
+    KeptPlan, OfGraph, Table, Left, loop.Named,
+    plan.ExecPlan, plan.KernelInfo, plan.Register, plan.Slot, plan.Compute, plan.Alloc, plan.ViewOf, plan.Pointer,
+    plan.Launch, plan.ExternCall, plan.Free, plan.Return,
+    named={DType: Named(lambda dtype: dtype.name, dtype_named)},
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPlace:
+    """Where the plan of one graph is kept."""
+
+    disk: DiskCache
+    key: str
+
+    def load(self) -> KeptPlan | None:
+        """The plan, if there is one and it can be read."""
+        data = self.disk.load(self.key)
+        if data is None:
+            return None
+        try:
+            found = _CODEC.decode(data)
+        except ValueError:
+            return None
+        return found if isinstance(found, KeptPlan) else None
+
+    def store(self, steps: plan.ExecPlan, code: Code, lowered: Lowered, kernels: int, module: GraphModule) -> None:
+        """Keep the plan, unless the code of a kernel is not kept, or a constant is too large."""
+        nodes = {id(node.target): number for number, node in enumerate(module.graph.nodes)}
+        if not all(code.objects):
+            return
+        try:
+            entry = KeptPlan(
+                steps,
+                code.objects,
+                tuple((name, _kept(tensor, module)) for name, tensor in lowered.constants.items()),
+                tuple((name, nodes[id(recipe)]) for name, recipe in lowered.recipes.items()),
+                len(lowered.program.kernels),
+                kernels,
+                lowered.left,
+            )
+            self.disk.store(self.key, _CODEC.encode(entry))
+        except (Undescribed, ValueError):
+            return
+
+
+def place_of(
+    module: GraphModule, cx: Context, target: Target, given: Mapping[int, int] | None, consumes: bool
+) -> PlanPlace | None:
+    """Where the plan of a graph is kept; None if it is not to be, or the graph has no text."""
+    config = cx.config
+    disk = None if target.kept is None or config.sanitize or config.verify else cache_of(config, "plans")
+    if disk is None or target.kept is None or not config.cache_plans:
+        return None
+    try:
+        text = graph_text(module, target, given, consumes, config)
+    except Undescribed:
+        return None
+    return PlanPlace(disk, key_of("plan", target.kept.identity(config.target_cpu), text))
+
+
+def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
+    """What to write in the place of a constant."""
+    for node in module.graph.nodes:
+        if node.op == "get_attr" and _is_same(attribute(module, str(node.target)), tensor):
+            return OfGraph(str(node.target))
+    if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous():
+        raise Undescribed("a table that is large, or not in the order of its elements")
+    return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
+
+
+def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same elements in memory."""
+    layouts = [(t.dtype, t.shape, t.stride(), t.data_ptr()) for t in (one, other)]
+    return layouts[0] == layouts[1]
+
+
+def _tensor(kept: OfGraph | Table, module: GraphModule) -> torch.Tensor:
+    if isinstance(kept, OfGraph):
+        return attribute(module, kept.attribute).detach()
+    dtype: Any = getattr(torch, kept.dtype)
+    if not kept.elements:
+        return torch.empty(kept.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(kept.elements), dtype=dtype).reshape(kept.shape)
