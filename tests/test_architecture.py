@@ -53,7 +53,7 @@ STOCK_COMPILER = (
     "torch._functorch.compilers",
 )
 # Heavy packages that only some programs need.
-LATE_IMPORTS = {"llvmlite", "networkx", "triton"}
+LATE_IMPORTS = {"jinja2", "llvmlite", "networkx", "triton"}
 
 # Where private names of torch are looked up.
 PRIVATE = "onegraph.torchlib.private"

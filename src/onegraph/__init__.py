@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from onegraph.spellings import set_default_backend as set_default_backend
     from onegraph.tools.counters import counters as counters
     from onegraph.tools.explain import explain as explain
+    from onegraph.tools.html_report.reporting import reporting as reporting
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
 
@@ -148,6 +149,7 @@ _HOME = {
     "compile_times": "onegraph.tools.times",
     "counters": "onegraph.tools.counters",
     "CompileProfiler": "onegraph.tools.profiler",
+    "reporting": "onegraph.tools.html_report.reporting",
     "Config": "onegraph.base.config",
     "config": "onegraph.base.settings",
     "BackendError": "onegraph.base.errors",

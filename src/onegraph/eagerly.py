@@ -78,7 +78,7 @@ class error_on_graph_break(ContextDecorator):  # noqa: N801 - a context manager 
         pass
 
 
-set_stance = install = patch_dynamo_config = error_on_graph_break
+set_stance = install = patch_dynamo_config = reporting = error_on_graph_break
 
 
 def disable_nested_graph_breaks(function: Any = None) -> Any:

@@ -87,6 +87,7 @@ USES: dict[str, Callable[[], Any]] = {
     "optimize_assert": lambda: onegraph.optimize_assert()(double)(X),
     "patch_dynamo_config": lambda: type(onegraph.patch_dynamo_config(cache_size_limit=3)).__name__,
     "register_backend": lambda: onegraph.register_backend(backend, "of the test").__name__,
+    "reporting": lambda: type(onegraph.reporting()).__name__,
     "reset": lambda: onegraph.reset(),
     "reset_code_caches": lambda: onegraph.reset_code_caches(),
     "run": lambda: onegraph.run(double)(X),

@@ -259,6 +259,9 @@ def told_of(x: Tensor, model: Model) -> str:
     with onegraph.CompileProfiler() as profiler:
         onegraph.compile(scale, backend=profiler)(x, 2)
     assert_type(profiler.report(), str)
+    with onegraph.reporting("report.html") as report:
+        plain(x, 2)
+    assert_type(report.written, bool)
     return onegraph.compile_times()
 
 

@@ -1,4 +1,5 @@
-"""The command line: `dump`, `explain`, `profile` of `file.py::function`; `explain-break`, `docs`, `config`, `run`."""
+"""The command line: `dump`, `explain`, `profile` of `file.py::function`; `explain-break`, `docs`, `config`; `run` and
+`report` of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch  # before what is ours, which it may install (onegraph.autoload)
 
 from onegraph.base.config import PREFIX, Config
-from onegraph.base.errors import OnegraphError
+from onegraph.base.errors import InvalidArgument, OnegraphError
 from onegraph.base.settings import config as settings
 from onegraph.base.text import columns
 from onegraph.base.torch_settings import ROWS
@@ -22,6 +23,7 @@ from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.install import install
 from onegraph.tools.explain import explain
+from onegraph.tools.html_report.reporting import DEFAULT, reporting
 from onegraph.tools.pages import page, page_of_break, titles
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
@@ -34,8 +36,8 @@ _DUMP_HELP = f"print every stage of one call as text: source, {', '.join(STAGES)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit status."""
     args = _parser().parse_args(argv)
-    if args.run is _run:  # whose errors are the program's
-        _run(args)
+    if args.run in (_run, _report):  # whose errors are the program's
+        args.run(args)
         return 0
     try:
         print(args.run(args))
@@ -72,10 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     docs.add_argument("page", nargs="?", help="its name")
     docs.set_defaults(run=_docs)
     run = commands.add_parser("run", help="run a program in which torch.compile is onegraph's")
-    run.add_argument("-m", dest="module", action="store_true", help="the program is a module")
-    run.add_argument("program", help="a file, or with -m a module")
-    run.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
     run.set_defaults(run=_run)
+    report = commands.add_parser("report", help="the same, and write a page about what was compiled, and what it cost")
+    report.add_argument("-o", dest="output", default=DEFAULT, metavar="FILE", help=f"the page (default: {DEFAULT})")
+    report.set_defaults(run=_report)
+    for command in (run, report):
+        command.add_argument("-m", dest="module", action="store_true", help="the program is a module")
+        command.add_argument("program", help="a file, or with -m a module")
+        command.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
     config = commands.add_parser("config", help="every option, with its variable and its present value")
     config.add_argument("name", nargs="?", help="what one setting means, ours or torch's")
     config.add_argument("--torch", action="store_true", help="what each setting of torch.compile means here")
@@ -130,6 +136,21 @@ def _run(args: argparse.Namespace) -> None:
         else:
             sys.path.insert(0, str(Path(args.program).absolute().parent))
             runpy.run_path(args.program, run_name="__main__")
+
+
+def _report(args: argparse.Namespace) -> None:
+    if not args.module and not Path(args.program).exists():  # a page of an earlier run is left as it is
+        sys.exit(f"onegraph: there is no program {args.program}")
+    try:
+        report = reporting(args.output)
+    except InvalidArgument as error:
+        sys.exit(f"onegraph: {error}")
+    try:
+        with report:
+            _run(args)
+    finally:
+        if report.written:
+            print(f"onegraph: the report is in {report.path}", file=sys.stderr)
 
 
 def _config(args: argparse.Namespace) -> str:

@@ -1,0 +1,229 @@
+"""What a report shows of a run, as data. Lists are ranked by cost, and where it is equal, in order of appearance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onegraph.base.events import Location
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the program with the part that it is about: `before`, `marked` and `after` make up its text."""
+
+    place: Location
+    before: str = ""
+    marked: str = ""
+    after: str = ""
+
+    @classmethod
+    def at(cls, place: Location) -> SourceLine:
+        """Read the line now: its file may change while the program runs."""
+        try:
+            text, marks = place.source_line(), place.underline()
+        except ValueError:  # no file has such a name
+            return cls(place)
+        if not marks:
+            return cls(place, text)
+        first = max(marks.index("^") - 4, 0)  # marks stand under the line as a traceback indents it
+        end = first + marks.count("^")
+        return cls(place, text[:first], text[first:end], text[end:])
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A captured graph, as readable Python code."""
+
+    operations: int
+    inputs: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One compilation of a frame. `reason` says why it was needed; `cause` is the line whose assumption failed.
+
+    `again` is true of a recompilation. `seconds` are of the processor, and include what was compiled for it later, such
+    as the graph of its gradients.
+    """
+
+    reason: str
+    cause: SourceLine | None
+    again: bool
+    seconds: float
+    graphs: tuple[Graph, ...]
+    guards: int
+    breaks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """All compilations of one function: of the code behind its graph breaks, too.
+
+    `caller` is the line that was running when the first one began; `shared` counts versions of equal functions.
+    """
+
+    place: Location
+    caller: SourceLine | None
+    seconds: float
+    versions: tuple[Version, ...]
+    left_out: int
+    shared: int
+    kernels: int
+    peak: int
+
+    @property
+    def graphs(self) -> int:
+        return sum(len(version.graphs) for version in self.versions)
+
+    @property
+    def operations(self) -> int:
+        return sum(graph.operations for version in self.versions for graph in version.graphs)
+
+    @property
+    def breaks(self) -> int:
+        return sum(version.breaks for version in self.versions)
+
+    @property
+    def again(self) -> tuple[Version, ...]:
+        """The recompilations."""
+        return tuple(version for version in self.versions if version.again)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A graph break at one place. `seconds` are those of the compilations that it ended; `stack` ends at its line."""
+
+    code: str
+    reason: str
+    explanation: str
+    hints: tuple[str, ...]
+    values: tuple[str, ...]
+    cost: str
+    stack: tuple[SourceLine, ...]
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """An operator that graphs call as it is. `nanoseconds` is about what its calls take each time the graphs run.
+
+    Where the time is not known, it is a whole graph that runs operator by operator.
+    """
+
+    operator: str
+    reason: str
+    place: Location
+    count: int
+    moved: int
+    nanoseconds: int
+
+    @property
+    def of_whole_graph(self) -> bool:
+        return not self.nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Eager:
+    """Calls that run as they are written, and why: `kind` is 'skipped', 'limit' or 'failed'."""
+
+    kind: str
+    place: Location
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What one graph keeps for its backward graph, and what that computes again."""
+
+    place: Location
+    kept: int
+    values: int
+    recomputed: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels that were made, and those that were found on disk; the same in native modules, and in seconds."""
+
+    compiled: int = 0
+    found: int = 0
+    modules_compiled: int = 0
+    modules_found: int = 0
+    seconds_compiled: float = 0.0
+    seconds_found: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the plans of all graphs allocate, and the largest peak of one of them."""
+
+    plans: int = 0
+    total: int = 0
+    peak: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Seconds of the processor in one stage, without the stages inside of it."""
+
+    name: str
+    runs: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that costs: what it is, where, its seconds, what to do about it, and its part of the page."""
+
+    title: str
+    place: Location | None
+    seconds: float
+    advice: tuple[str, ...]
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often something happened, where it is not shown one by one, too; `frames` are those that are shown."""
+
+    frames: int
+    graphs: int
+    breaks: int
+    recompilations: int
+    fallbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramError:
+    """What the program raised: the last line of the traceback, and all of it."""
+
+    line: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run of a program."""
+
+    command: str
+    counts: Counts
+    frames: tuple[Frame, ...]
+    breaks: tuple[Break, ...]
+    fallbacks: tuple[Fallback, ...]
+    eager: tuple[Eager, ...]
+    gradients: tuple[Gradients, ...]
+    kernels: Kernels
+    memory: Memory
+    stages: tuple[Stage, ...]
+    #: What is not shown, in words.
+    left_out: tuple[str, ...] = ()
+    error: ProgramError | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the processor in all stages of compilation."""
+        return sum(stage.seconds for stage in self.stages)
