@@ -18,7 +18,7 @@ import onegraph
 from onegraph.autograd.runtime import bind
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.base.events import Event, Events, StageTimed
+from onegraph.base.events import Event, Events, Recompiled, StageTimed
 from onegraph.compile import EVENTS
 from onegraph.compiler import NativeGraph, compile_graph, pipeline
 from onegraph.compiler.codegen import kernels
@@ -237,6 +237,26 @@ def test_another_process_finds_a_step_of_training(tmp_path: Path) -> None:
     (first, wanted), (second, found) = run(), run()
     assert (first, second) == ("lowered", "found")
     assert found == wanted
+
+
+def test_numbers_that_change_are_not_asked(tmp_path: Path) -> None:
+    """A graph with symbols has no text, and looking for one says nothing of their values."""
+
+    def program(x: Tensor, step: int, scale: float) -> Tensor:
+        return (x * (1.0 + 0.1 * step) + scale).cumsum(0)[x.shape[0] // 2 :]
+
+    stages: list[str] = []
+    unsubscribe = EVENTS.subscribe(
+        lambda event: stages.append(type(event).__name__) if isinstance(event, Recompiled) else None
+    )
+    compiled = onegraph.compile(program, fullgraph=True, options={"cache_dir": tmp_path, "verify": False})
+    try:
+        for number in range(2, 9):
+            x = torch.randn(number + 1, 3)
+            torch.testing.assert_close(compiled(x, number, number / 3), program(x, number, number / 3))
+    finally:
+        unsubscribe()
+    assert len(stages) == 1
 
 
 def test_a_region_finds_what_was_kept(tmp_path: Path) -> None:

@@ -100,12 +100,14 @@ def _text(value: Any, numbers: Mapping[Node, int]) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):  # to print one is to ask for its value
+        raise Undescribed("a number that changes")
     if isinstance(value, tuple):
         return f"({', '.join(map(_plain, value))})"
     if type(value) in _LITERALS:
         return repr(value)
     text = repr(value)
-    if " at 0x" in text or isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+    if " at 0x" in text:
         raise Undescribed(f"an argument of type {type(value).__name__}")
     return f"{type(value).__qualname__} {text}"
 
@@ -117,11 +119,11 @@ def _value_text(value: Any, storages: dict[int, int]) -> str:
     if not isinstance(value, torch.Tensor):
         return _plain(value)
     numbers: Sequence[Any] = (*value.shape, *(value.stride() if value.layout is torch.strided else ()))
-    if not all(type(number) is int for number in numbers):
+    offset = value.storage_offset() if value.layout is torch.strided else 0
+    if not all(type(number) is int for number in (*numbers, offset)):
         raise Undescribed("sizes that change")
     if value.layout is not torch.strided:
         return f"{value.dtype} {value.layout} {value.device} {numbers}"
-    offset = value.storage_offset()
     storage = storages.setdefault(value.untyped_storage()._cdata, len(storages))
     negated = f"{value.is_conj()} {value.is_neg()}"
     return f"{value.dtype} {value.device} {tuple(value.shape)} {value.stride()} {offset} in {storage} {negated}"
