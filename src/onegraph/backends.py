@@ -29,6 +29,7 @@ from onegraph.capture.graph.memory import has_address
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
+from onegraph.compiler.target import Target
 from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
@@ -130,14 +131,23 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
     A graph on which the compiler fails runs operator by operator: a defect of ours costs speed, and a warning says so.
     """
+    return compiled_for(CPU, module, examples, cx)
+
+
+def native_for(target: Target) -> GraphCompiler:
+    """The backend `native` for another target, or for the same one with other passes."""
+    return in_inference_mode(functools.partial(compiled_for, target))
+
+
+def compiled_for(target: Target, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     if runs_by_operators(module, cx):
         return module.forward
     try:
         if needs_gradients(module, examples):
             if is_too_small(module, cx.config.smallest_recorded_graph):
                 return module.forward
-            return recorded(module, examples, cx, functools.partial(natively, cx))
-        return compiled_natively(module, examples, cx)
+            return recorded(module, examples, cx, functools.partial(natively, target, cx))
+        return compiled_natively(target, module, examples, cx)
     except (GraphBreak, NotKnown):  # an operator must know a number that only the running program has
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
         return module.forward
@@ -150,13 +160,15 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
         return module.forward
 
 
-def compiled_natively(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+def compiled_natively(
+    target: Target, module: torch.fx.GraphModule, examples: list[Any], cx: Context
+) -> Callable[..., Any]:
     with timed(cx, "functionalize"), ruled("ignore"):  # what capture has not refused
         graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
     with timed(cx, "compile"), ruled("ignore"):
-        run = natively(cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
+        run = natively(target, cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
     return bind(graph.spec, run, records_writes=False, records_views=False)
 
 
@@ -223,15 +235,16 @@ def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hint
 
 
 def natively(
+    target: Target,
     cx: Context,
     graph: torch.fx.GraphModule,
     consumes: bool,
     parameters: frozenset[int] = frozenset(),
     given: Mapping[int, int] | None = None,
 ) -> Run:
-    compiled = compile_graph(graph, cx, CPU, parameters, given, consumes)
+    compiled = compile_graph(graph, cx, target, parameters, given, consumes)
     run = compiled.run.consume if consumes else compiled.run
-    return with_regions(graph, run, cx, lambda body: natively(cx, body, False))
+    return with_regions(graph, run, cx, lambda body: natively(target, cx, body, False))
 
 
 def parameters_among(examples: list[Any]) -> frozenset[int]:

@@ -94,6 +94,7 @@ USES: dict[str, Callable[[], Any]] = {
     "set_default_backend": lambda: onegraph.set_default_backend("native"),
     "set_stance": lambda: onegraph.set_stance("default"),
     "skip": lambda: onegraph.skip(double)(X),
+    "verify": lambda: onegraph.verify(double)(X).ok,
     "wrap_numpy": lambda: onegraph.wrap_numpy(double)(X),
     "skip_all_guards_unsafe": lambda: onegraph.skip_all_guards_unsafe([]),
     "skip_guard_on_all_nn_modules_unsafe": lambda: onegraph.skip_guard_on_all_nn_modules_unsafe([]),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import onegraph
 from onegraph.tools.report import Explanation
+from onegraph.tools.verification.report import Verification
 
 Function = Callable[[Tensor, int], Tensor]
 
@@ -254,6 +255,8 @@ def told_of(x: Tensor, model: Model) -> str:
     assert_type(onegraph.explain(scale)(x, 2), Explanation)
     assert_type(onegraph.explain(scale, x, by=2), Explanation)
     assert_type(onegraph.explain(model)(x).graph_count, int)
+    assert_type(onegraph.verify(scale)(x, by=2), Verification)
+    assert_type(onegraph.verify(model, dynamic=True)(x).ok, bool)
     assert_type(onegraph.counters["stats"], Counter[str])
     assert_type(onegraph.compile_times("csv"), tuple[list[str], list[str]])
     with onegraph.CompileProfiler() as profiler:

@@ -1,5 +1,4 @@
-"""The command line: `dump`, `explain`, `profile` of `file.py::function`; `explain-break`, `docs`, `config`; `run` and
-`report` of a program."""
+"""The command line: `dump`, `explain`, `verify` and the like take `file.py::function`; `run` and `report` a program."""
 
 from __future__ import annotations
 
@@ -29,6 +28,8 @@ from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
 from onegraph.tools.stages import STAGES, check_stages, sections, show, source_section
 from onegraph.tools.target import load
+from onegraph.tools.verification.report import Verification
+from onegraph.tools.verify import verify
 
 _DUMP_HELP = f"print every stage of one call as text: source, {', '.join(STAGES)}"
 
@@ -40,11 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
         return 0
     try:
-        print(args.run(args))
+        result = args.run(args)
     except OnegraphError as error:
         print(f"onegraph: {error}", file=sys.stderr)
         return 1
-    return 0
+    print(result)
+    return 1 if isinstance(result, Verification) and not result else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,10 +61,15 @@ def _parser() -> argparse.ArgumentParser:
     dump.set_defaults(run=_dump)
     why = commands.add_parser("explain", help="is it one graph, and if not, why?")
     why.set_defaults(run=_explain)
+    same = commands.add_parser("verify", help="does it do what it does in eager mode, and if not, why?")
+    same.add_argument("--backend", help="the backend that is compared with eager mode")
+    same.add_argument("--dynamic", action="store_true", help="symbolic sizes from the start")
+    same.add_argument("--file", help="where the program that shows a difference is written")
+    same.set_defaults(run=_verify)
     profile = commands.add_parser("profile", help="where the time of a first call goes, the slowest stage first")
     profile.add_argument("--cold", action="store_true", help="nothing is taken from the cache on disk, nor kept there")
     profile.set_defaults(run=_profile)
-    for command in (dump, why, profile):
+    for command in (dump, why, same, profile):
         command.add_argument("target", help="file.py::function")
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
@@ -107,6 +114,11 @@ def _dump(args: argparse.Namespace) -> str:
 def _explain(args: argparse.Namespace) -> str:
     target = load(args.target, args.inputs)
     return str(explain(target.function)(*target.args))
+
+
+def _verify(args: argparse.Namespace) -> Verification:
+    target = load(args.target, args.inputs)
+    return verify(target.function, backend=args.backend, dynamic=args.dynamic or None, file=args.file)(*target.args)
 
 
 def _profile(args: argparse.Namespace) -> str:

@@ -35,7 +35,17 @@ def _write_nodes(out: Printer, graph: Graph) -> None:
             if node.op == "output":
                 out.line(f"return {_argument(node.args[0])}")
             elif node.op != "placeholder":
-                out.line(f"{_declared(node)} = {_value(node)}")
+                out.line(node_text(node))
+
+
+def node_text(node: Node) -> str:
+    """The line of a node that computes."""
+    return f"{_declared(node)} = {_value(node)}"
+
+
+def operator_name(node: Node) -> str:
+    """What a node calls: the name of a method, or of a function with its module."""
+    return node.target if isinstance(node.target, str) else _function_name(node.target)
 
 
 def graph_text(module: GraphModule) -> str:

@@ -1,0 +1,102 @@
+"""What `onegraph.verify` has found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from onegraph.base.events import Location
+from onegraph.base.text import Printer, plural
+from onegraph.tools.verification.compare import Difference
+
+MOST = 10  # differences that are printed
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where a difference comes from, as far as it was found.
+
+    `stage` is one of "capture", "differentiation", "decomposition", "lowering", "library calls", "passes", "backend",
+    or empty; `step` is the name of a pass. `graph` is the number of the graph, of `graphs` in the call, and `frame` the
+    function that it is of. `operator` is the one that brings the difference in, `node` its line in the graph.
+    """
+
+    stage: str = ""
+    step: str = ""
+    graph: int = 0
+    graphs: int = 0
+    frame: Location | None = None
+    operator: str = ""
+    node: str = ""
+    location: Location | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The answer to "does the compiled call do what the eager one does?". It is true if it does, and prints.
+
+    `differences` names each place in which they differ; `fault` says where that comes from.
+    """
+
+    name: str
+    places: int
+    differences: tuple[Difference, ...]
+    fault: Fault | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.differences
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    @property
+    def stage(self) -> str:
+        """The first stage with which there is a difference."""
+        return self.fault.stage if self.fault else ""
+
+    @property
+    def operator(self) -> str:
+        return self.fault.operator if self.fault else ""
+
+    @property
+    def location(self) -> Location | None:
+        """The line of the program that the operator stands in."""
+        return self.fault.location if self.fault else None
+
+    @property
+    def file(self) -> Path | None:
+        """A program that shows the difference, and exits with 1 while it does."""
+        return self.fault.file if self.fault else None
+
+    def __str__(self) -> str:
+        out = Printer()
+        if self.ok:
+            out.line(f"{self.name}: eager and compiled agree in {plural(self.places, 'place')}.")
+            return out.text()
+        out.line(
+            f"{self.name}: eager and compiled differ in {plural(len(self.differences), 'place')} of {self.places}:"
+        )
+        with out.indented():
+            out.lines(map(str, self.differences[:MOST]))
+            if len(self.differences) > MOST:
+                out.line(f"and {len(self.differences) - MOST} more")
+        if self.fault is not None:
+            out.lines(described(self.fault))
+        return out.text()
+
+
+def described(fault: Fault) -> list[str]:
+    """The lines that say where a difference comes from."""
+    step = f" (the pass '{fault.step}')" if fault.step else ""
+    lines = [f"Stage: {fault.stage}{step}" if fault.stage else "Stage: not found; no graph differs alone"]
+    if fault.graph:
+        lines.append(f"Graph: {fault.graph} of {fault.graphs}" + (f", of {fault.frame}" if fault.frame else ""))
+    if fault.operator:
+        lines.append(f"Operator: {fault.operator}, in {fault.node}")
+    if fault.location is not None:
+        lines += ["User code:", *fault.location.traceback_lines()]
+    if fault.file is not None:
+        lines.append(f"Replay: python {fault.file}")
+    return lines

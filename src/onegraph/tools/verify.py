@@ -1,0 +1,103 @@
+"""`onegraph.verify`: does a compiled call do what the eager one does, and if not, which stage and operator differ?"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec
+
+from onegraph.backend_registry import Backend, find_backend
+from onegraph.base.arguments import check_dynamic, check_options, check_suspending, check_switch, check_target
+from onegraph.base.config import Config
+from onegraph.base.errors import InvalidArgument
+from onegraph.base.settings import Layers
+from onegraph.capture.directives.hatches import beside
+from onegraph.compile import compile, written
+from onegraph.tools.verification.call import Call
+from onegraph.tools.verification.narrow import Search
+from onegraph.tools.verification.report import Fault, Verification
+from onegraph.tools.verification.trial import Trial
+
+P = ParamSpec("P")
+ANEW = {"share_versions": False}  # what is compared is compiled now
+LOGGER = logging.getLogger("onegraph")
+NOT_NARROWED = "onegraph.verify could not find where the difference comes from: %s: %s"
+
+
+@beside
+def verify(
+    target: Callable[P, Any],
+    *,
+    backend: str | Backend | None = None,
+    options: Mapping[str, Any] | None = None,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    file: str | os.PathLike[str] | None = None,
+) -> Callable[P, Verification]:
+    """Run a call in eager mode and compiled, from the same state, and compare all that they leave behind.
+
+    Compared are results, what is written to arguments, modules, closures, globals that the program's functions name and
+    its classes, gradients of a fixed projection of the results, states of generators of random numbers, and the type of
+    the exception. Values that differ by more than rounding of one operator are judged in double precision: the compiled
+    ones are at fault only if their error is several times eager's. A difference is narrowed to a stage and an operator.
+
+    The call runs a few times, and its state is put back after each run, so that the program goes on as if it had not
+    been called. What it does outside of its own objects (output, files) happens each time.
+
+    Args:
+        target: a function, method or module; what is compiled already is compiled anew.
+        backend: as for `compile`.
+        options: as for `compile`.
+        dynamic: as for `compile`.
+        fullgraph: as for `compile`.
+        file: where the program that shows a difference is written, with its tensors beside it; in a new folder for
+            temporary files if it is None.
+
+    Returns:
+        A function with the parameters of the target, which gives a `Verification`: it is true if there is no
+        difference, prints, and has `differences`, `stage`, `operator`, `location` and `file`.
+
+    Raises:
+        InvalidArgument: for what cannot be compiled, and settings that are not accepted.
+    """
+    check_target(target)
+    check_suspending(target)
+    check_dynamic(dynamic)
+    check_switch("fullgraph", fullgraph)
+    if not isinstance(file, str | os.PathLike | None):
+        raise InvalidArgument(f"'file' expects a path or None, got {file!r}")
+    config = Layers(Config.from_environment(), check_options(None, options)).now()
+    chosen = config.backend if backend is None else backend
+    find_backend(chosen)
+    keywords = {"backend": chosen, "options": dict(options or {}), "dynamic": dynamic, "fullgraph": fullgraph}
+    function: Callable[..., Any] = written(target)
+
+    @beside
+    def run(*args: P.args, **kwargs: P.kwargs) -> Verification:
+        return verified(function, args, kwargs, keywords, config, file)
+
+    return run
+
+
+def verified(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    keywords: Mapping[str, Any],
+    config: Config,
+    file: str | os.PathLike[str] | None,
+) -> Verification:
+    trial = Trial.of(Call.of(function, args, kwargs))
+    found = trial.differences(compile(function, **{**keywords, "options": {**keywords["options"], **ANEW}}))
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    if not found:
+        return Verification(name, len(trial.eager.rows), ())
+    whole = config.replace(smallest_recorded_graph=0, raise_compiler_errors=True, verify_correctness=False)
+    try:
+        fault: Fault | None = Search(trial, keywords, whole, None if file is None else Path(file)).fault()
+    except Exception as error:  # what was found stands without it
+        LOGGER.warning(NOT_NARROWED, type(error).__name__, error)
+        fault = None
+    return Verification(name, len(trial.eager.rows), found, fault)
