@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from onegraph.tools.counters import counters as counters
     from onegraph.tools.explain import explain as explain
     from onegraph.tools.html_report.reporting import reporting as reporting
+    from onegraph.tools.minify import minify as minify
     from onegraph.tools.profiler import CompileProfiler as CompileProfiler
     from onegraph.tools.times import compile_times as compile_times
     from onegraph.tools.verify import verify as verify
@@ -147,6 +148,7 @@ _HOME = {
     "skip_guard_on_globals_unsafe": "onegraph.base.guard_filters",
     "skip_guard_on_inbuilt_nn_modules_unsafe": "onegraph.base.guard_filters",
     "explain": "onegraph.tools.explain",
+    "minify": "onegraph.tools.minify",
     "verify": "onegraph.tools.verify",
     "compile_times": "onegraph.tools.times",
     "counters": "onegraph.tools.counters",

@@ -129,5 +129,5 @@ def explain(*args: Any, **kwargs: Any) -> NoReturn:
     raise OnegraphError(problem())
 
 
-compile_times = CompileProfiler = export = ExportedProgram = verify = explain
+compile_times = CompileProfiler = export = ExportedProgram = verify = minify = explain
 counters: dict[str, Counter[str]] = defaultdict(Counter)

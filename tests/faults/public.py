@@ -82,6 +82,7 @@ USES: dict[str, Callable[[], Any]] = {
     "mark_unbacked": lambda: onegraph.mark_unbacked(X, 0),
     "maybe_mark_dynamic": lambda: onegraph.maybe_mark_dynamic(X, 0),
     "nested_compile_region": lambda: onegraph.nested_compile_region(double)(X),
+    "minify": lambda: bool(onegraph.minify(double)(X)),
     "nonstrict_trace": lambda: onegraph.nonstrict_trace(double)(X),
     "optimize": lambda: onegraph.optimize("eager")(double)(X),
     "optimize_assert": lambda: onegraph.optimize_assert()(double)(X),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import onegraph
+from onegraph.tools.minify import Minified
 from onegraph.tools.report import Explanation
 from onegraph.tools.verification.report import Verification
 
@@ -257,6 +258,7 @@ def told_of(x: Tensor, model: Model) -> str:
     assert_type(onegraph.explain(model)(x).graph_count, int)
     assert_type(onegraph.verify(scale)(x, by=2), Verification)
     assert_type(onegraph.verify(model, dynamic=True)(x).ok, bool)
+    assert_type(onegraph.minify(scale, tests=20)(x, by=2), Minified)
     assert_type(onegraph.counters["stats"], Counter[str])
     assert_type(onegraph.compile_times("csv"), tuple[list[str], list[str]])
     with onegraph.CompileProfiler() as profiler:

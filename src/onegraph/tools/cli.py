@@ -23,6 +23,7 @@ from onegraph.compile import EVENTS, compile
 from onegraph.install import install
 from onegraph.tools.explain import explain
 from onegraph.tools.html_report.reporting import DEFAULT, reporting
+from onegraph.tools.minify import minify
 from onegraph.tools.pages import page, page_of_break, titles
 from onegraph.tools.profile import profiling
 from onegraph.tools.record import recording
@@ -69,7 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     profile = commands.add_parser("profile", help="where the time of a first call goes, the slowest stage first")
     profile.add_argument("--cold", action="store_true", help="nothing is taken from the cache on disk, nor kept there")
     profile.set_defaults(run=_profile)
-    for command in (dump, why, same, profile):
+    small = commands.add_parser("minify", help="a small program that fails as a call does, or differs from eager mode")
+    small.add_argument("--backend", help="the backend that fails (default: that of the settings)")
+    small.add_argument("-o", dest="file", help="where the program is written (default: in a new folder)")
+    small.set_defaults(run=_minify)
+    for command in (dump, why, same, small, profile):
         command.add_argument("target", help="file.py::function")
         command.add_argument(
             "--inputs", help="arguments, as an expression seen from inside the file (default: FUNCTION_inputs)"
@@ -127,6 +132,11 @@ def _profile(args: argparse.Namespace) -> str:
     with profiling(EVENTS) as profile:
         compiled(*target.args)
     return str(profile)
+
+
+def _minify(args: argparse.Namespace) -> str:
+    target = load(args.target, args.inputs)
+    return str(minify(target.function, backend=args.backend, file=args.file)(*target.args))
 
 
 def _explain_break(args: argparse.Namespace) -> str:
