@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from onegraph.base.locks import Lock
 from onegraph.torchlib.private import (
     FakeTensor,
     decomposition_table,
@@ -27,16 +28,24 @@ from onegraph.torchlib.private import (
     without_compiler,
 )
 
+_LOCK = Lock()
 _PREFIXES = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_registrations")
 _EXCLUDED = "__dynamo_disable"  # the attribute where torch's wrapper looks
 _WRAPPER_CODE = without_compiler(lambda: None).__code__  # one code object for every wrapper
 
 
-@cache
 def prepare() -> None:
     """Make every wrapped operator callable without the stock compiler. Costs a few milliseconds, once."""
+    with _LOCK:  # of threads that compile first, at the same time
+        _prepare()
+
+
+@cache
+def _prepare() -> None:
     device = torch.ops.prim.device.default
-    operator_registry.find(device.__qualname__).torch_dispatch_rules.register(FakeTensor, _device)
+    rules = operator_registry.find(device.__qualname__).torch_dispatch_rules
+    if rules.find(FakeTensor) is None:  # an interrupt may have ended an earlier attempt
+        rules.register(FakeTensor, _device)
     seen: set[int] = set()
     pending = [value for value in _operators() if isinstance(value, FunctionType)]
     while pending:
