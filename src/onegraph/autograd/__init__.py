@@ -140,11 +140,12 @@ def graph_pair(program: Program, joint: Joint, cx: Context) -> GraphPair:
     """The joint graph of a program as a forward and a backward graph."""
     written = frozenset(mutation.input for mutation in joint.call.mutations)
     graphs = partition(joint.module, joint.grad, written, program.parameters, cx.config.memory_budget)
-    announce(graphs.forward, cx)
+    announce(graphs.forward, cx, "forward")
     for backward in graphs.backwards:
-        announce(backward.module, cx)
+        announce(backward.module, cx, "backward")
     saved = len({place for backward in graphs.backwards for place in backward.saved})
-    cx.emit(GradientsPlanned(cx.frame, graphs.kept, saved, graphs.recomputed, graphs.text))
+    text = partial(graph_text, joint.module)
+    cx.emit(GradientsPlanned(cx.frame, graphs.kept, saved, graphs.recomputed, graphs.text, text))
     return GraphPair(graphs, joint.call, joint.grad)
 
 
@@ -175,14 +176,14 @@ def other_backward(
         graph, taken = backward_from(joint.module, joint.grad, number, names, written, pair.graphs.recomputed)
     except CompileError:
         return OtherBackward(None, half)
-    announce(graph, cx)
+    announce(graph, cx, "backward")
     return OtherBackward(graph, half, taken)
 
 
-def announce(functional: GraphModule, cx: Context) -> None:
+def announce(functional: GraphModule, cx: Context, part: str = "inference") -> None:
     if cx.events:
         count = sum(node.op == "call_function" for node in functional.graph.nodes)
-        cx.emit(FunctionalGraphBuilt(cx.frame, count, partial(graph_text, functional)))
+        cx.emit(FunctionalGraphBuilt(cx.frame, count, partial(graph_text, functional), part))
 
 
 def check(module: GraphModule) -> None:

@@ -102,6 +102,7 @@ _LOGS = Kind(
     lambda v: isinstance(v, tuple) and {*v} <= {"all", *channels()},
 )
 _FOLDER = Kind("a path", _parse_folder, lambda v: isinstance(v, Path))
+_FOLDER_OR_NONE = Kind("a path or None", _parse_folder, lambda v: v is None or isinstance(v, Path))
 _FUNCTIONS = Kind("a collection of functions, or names separated by commas", _parse_functions, _are_functions, tuple)
 _FUNCTION = Kind("a function or None, or the name of one", _parse_function, lambda v: v is None or callable(v))
 _CALLS_ACCEPTED = ("measured", "aten", "onednn", "packed")
@@ -129,6 +130,12 @@ def is_on(variable: str) -> bool:
         raise InvalidArgument(f"{variable}={text!r} is not accepted: expected {_SWITCH.accepted}") from None
 
 
+def rank() -> int | None:
+    """The number of this process among those that torchrun has started; None if it says nothing."""
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else None
+
+
 def user_cache(environment: Mapping[str, str] | None = None) -> Path | None:
     """Where the user's caches are by the rules of XDG, None without a home. Paths that are not absolute are ignored.
 
@@ -152,6 +159,21 @@ class Config:
     """All settings. A field's documentation stands beside it and is printed by `onegraph config`."""
 
     logs: tuple[str, ...] = _option(_LOGS, (), "event channels to print on standard error; 'all' for every one")
+    debug: bool = _option(
+        _SWITCH, False, "write what each stage makes to files, in a folder for each process", ("TORCH_COMPILE_DEBUG",)
+    )
+    debug_dir: Path | None = _option(
+        _FOLDER_OR_NONE,
+        None,
+        "where debug makes them, if not in onegraph_debug in the working directory",
+        ("TORCH_COMPILE_DEBUG_DIR",),
+    )
+    debug_files: tuple[str, ...] = _option(
+        _LOGS, ("all",), "channels whose programs debug writes, named as for logs; 'all' for every one"
+    )
+    trace_dir: Path | None = _option(
+        _FOLDER_OR_NONE, None, "where structured traces are written, for tlparse", ("ONEGRAPH_TRACE", "TORCH_TRACE")
+    )
     backend: str | Callable[..., Any] = _option(
         _BACKEND,
         "native",
@@ -297,8 +319,9 @@ class Config:
             kind, variable = item.metadata["kind"], PREFIX + item.name.upper()
             if variable not in environment:
                 for other in item.metadata["also"]:
-                    with suppress(ValueError):  # it is not ours to complain about
-                        given.setdefault(item.name, kind.parse(environment.get(other, "?")))
+                    if other in environment:
+                        with suppress(ValueError):  # it is not ours to complain about
+                            given.setdefault(item.name, kind.parse(environment[other]))
                 continue
             try:
                 given[item.name] = kind.parse(environment[variable])

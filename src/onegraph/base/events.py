@@ -73,10 +73,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class FrameStarted(Event):
-    """Translation of a frame begins. `compile_index` counts the versions of this code: 0 is the first."""
+    """Translation of a frame begins. `compile_index` counts the versions of this code: 0 is the first.
+
+    `number` is the same for all versions of one code in one compiled function. `line` is where that begins: what goes
+    on behind a graph break begins within its function. `config` is the `Config` of this version.
+    """
 
     channel: ClassVar[str] = "frames"
     compile_index: int = 0
+    number: int = 0
+    line: int = 0
+    config: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +128,14 @@ class GuardsBuilt(Event):
 
 @dataclass(frozen=True, slots=True)
 class ResidualCode(Event):
-    """The code that runs in place of the frame: load inputs, call the graph, replay writes, return or resume."""
+    """The code that runs in place of the frame: load inputs, call the graph, replay writes, return or resume.
+
+    `filename` is the name by which `linecache` and debuggers know the text.
+    """
 
     channel: ClassVar[str] = "residual"
     text: Text = ""
+    filename: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,15 @@ class Recompiled(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FrameEnded(Event):
+    """Translation of a frame has ended, after `seconds` of the processor. `error` is what it raised, if it did."""
+
+    channel: ClassVar[str] = "frames"
+    seconds: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class VersionShared(Event):
     """A version that was compiled for an equal function, or an equal module, fits and is used here, too."""
 
@@ -214,11 +234,15 @@ class GraphFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class FunctionalGraphBuilt(Event):
-    """The functional aten graph, after functionalization, decomposition and clean-up."""
+    """The functional aten graph, after functionalization, decomposition and clean-up.
+
+    `part` is which one it is: "forward" or "backward", or "inference" where no gradients are recorded.
+    """
 
     channel: ClassVar[str] = "aten"
     operations: int = 0
     text: Text = ""
+    part: str = "inference"
 
 
 # ---- compiler --------------------------------------------------------------------------------------------------------
@@ -229,7 +253,7 @@ class GradientsPlanned(Event):
     """A graph that records gradients was cut into a forward and a backward graph.
 
     `kept` are the bytes that live for the backward graph only, `values` counts what it is given of the forward graph,
-    `recomputed` names what it computes again; `text` lists them.
+    `recomputed` names what it computes again; `text` lists them. `joint` is the graph before it was cut.
     """
 
     channel: ClassVar[str] = "gradients"
@@ -237,6 +261,7 @@ class GradientsPlanned(Event):
     values: int = 0
     recomputed: tuple[str, ...] = ()
     text: Text = ""
+    joint: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +303,14 @@ class MemoryPlanned(Event):
 
 @dataclass(frozen=True, slots=True)
 class KernelsCompiled(Event):
-    """Native code was made (or, with `cached`, loaded). `text` is the LLVM text of the module."""
+    """Native code was made (or, with `cached`, loaded). `text` is the LLVM text of the module, `assembly` its code."""
 
     channel: ClassVar[str] = "output_code"
     kernels: int = 0
     seconds: float = 0.0
     cached: bool = False
     text: Text = ""
+    assembly: Text = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -70,6 +71,14 @@ def _opposite(field: str) -> Same:
     return Same(field, lambda value: not value, lambda value: not value)
 
 
+def _folder(path: str | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _text_of_folder(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
 _ALWAYS = "always done"
 _OWN_CODE = "of the code that torch's compiler is made of; onegraph's is another"
 _GUARDS = "guards cost less than a microsecond; the option guard_filter_fn does without some"
@@ -84,6 +93,7 @@ _AOT = "there are no packages that are compiled ahead of time"
 _CACHE = "the cache on disk has one form (onegraph docs cache), and is checked whenever it is read"
 _WORKERS = "kernels are compiled in the process"
 _TRACE = "what each stage makes is shown by logs (ONEGRAPH_LOGS)"
+_FILES = "the option debug_files chooses what the option debug writes"
 _REPRO = "a graph that fails is run operator by operator, with a warning"
 _TESTING = "for the tests of torch's compiler"
 _EQUAL = "kernels of equal layers are compiled once"
@@ -195,7 +205,7 @@ _ROWS: dict[str, Row] = {
     "repro_*": Nothing(_REPRO),
     "same_two_models_use_fp64": Nothing(_REPRO),
     "replay_record_enabled": Nothing(_REPRO),
-    "debug_dir_root": Nothing(_TRACE),
+    "debug_dir_root": Same("debug_dir", _folder, _text_of_folder),
     "debug_*": Nothing(_TESTING),
     "cprofile": Nothing(_METRICS),
     "dynamo_profiler": Nothing(_METRICS),
@@ -291,7 +301,9 @@ _ROWS: dict[str, Row] = {
     "triton.cudagraph*": Nothing("a replay of a GPU's work is not recorded: a compiled graph is one call already"),
     "triton.*": Nothing(_TRITON),
     "*triton*": Nothing(_TRITON),
-    "trace.*": Nothing(_TRACE),
+    "trace.enabled": Same("debug"),
+    "trace.debug_dir": Same("debug_dir", _folder, _text_of_folder),
+    "trace.*": Nothing(_FILES),
     "*fusion*": Nothing(_FUSION),
     "combo_kernel*": Nothing(_FUSION),
     "score_fusion_memory_threshold": Nothing(_FUSION),
@@ -354,7 +366,7 @@ _ROWS: dict[str, Row] = {
     "activation_memory_budget": Same("memory_budget"),
     "static_weight_shapes": Nothing("the sizes of parameters are constants"),
     "wrap_inductor_compiled_regions": Nothing(_OWN_CODE),
-    "debug": Nothing(_TRACE),
+    "debug": Same("debug"),
     "save_args": Nothing(_TRACE),
     "comment_origin": Nothing(_TRACE),
     "kernel_name_max_ops": Nothing(_TRACE),

@@ -7,11 +7,13 @@ code object, so that threads translate different functions side by side and the 
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import thread_time
 from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
@@ -97,8 +99,10 @@ class Versions:
     exhausted: bool = False
     skipped: int = 0
     closed: bool = False
+    number: int | None = None  #: of its first compilation, among those of other code
 
 
+_NUMBERS = itertools.count()
 #: All that are alive.
 REGIONS: weakref.WeakSet[Region] = weakref.WeakSet()
 
@@ -193,12 +197,21 @@ class Region:
         is_another = versions.compiled or total >= most
         if is_another and not self._may_recompile(function, values, versions, total, cx):
             return None
-        cx.emit(ev.FrameStarted(frame, len(versions.compiled)))
+        versions.number = next(_NUMBERS) if versions.number is None else versions.number
+        line = next((line for *_, line in code.co_lines() if line), code.co_firstlineno)
+        cx.emit(ev.FrameStarted(frame, len(versions.compiled), versions.number, line, cx.config))
         cx.emit(ev.BytecodeDecoded(frame, lambda: str(decode(code))))
-        start = FrameStart(function, code, values)
-        result = self._translated(start, cx, versions)
+        start, began, failure = FrameStart(function, code, values), thread_time(), ""
+        try:
+            result = self._translated(start, cx, versions)
+            if isinstance(result, Skipped):
+                cx.emit(ev.FrameSkipped(frame, result.reason))
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            cx.emit(ev.FrameEnded(frame, thread_time() - began, failure))
         if isinstance(result, Skipped):
-            cx.emit(ev.FrameSkipped(frame, result.reason))
             versions.skipped += 1
             versions.closed = versions.skipped > result.again
             if result.whole:

@@ -32,10 +32,10 @@ def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: Fr
     around = None if capture.graph is None or compiled is None else capture.graph.fallback.around(compiled)
     consts = [around if value is GRAPH else value for value in capture.consts]
     code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
-    continuation = capture.continuation
+    filename, continuation = code.co_filename, capture.continuation
     if continuation is not None:
         code = splice(code, continuation, capture.code)
-    cx.emit(ev.ResidualCode(cx.frame, text))
+    cx.emit(ev.ResidualCode(cx.frame, text, filename))
     choose = cx.config.guard_filter_fn
     guards = capture.assumptions.assembled(
         None if choose is None else partial(filtered, choose, function=start.function, values=start.values)

@@ -116,9 +116,10 @@ class PlanPlace:
 def place_of(
     module: GraphModule, cx: Context, target: Target, given: Mapping[int, int] | None, consumes: bool
 ) -> PlanPlace | None:
-    """Where the plan of a graph is kept; None if it is not to be, or the graph has no text."""
+    """Where the plan of a graph is kept; None if it is not to be, or all stages are to be seen, or it has no text."""
     config = cx.config
-    disk = None if target.kept is None or config.sanitize or config.verify else cache_of(config, "plans")
+    runs_all = config.sanitize or config.verify or config.debug
+    disk = None if target.kept is None or runs_all else cache_of(config, "plans")
     if disk is None or target.kept is None or not config.cache_plans:
         return None
     try:

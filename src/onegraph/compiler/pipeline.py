@@ -99,7 +99,8 @@ def compiled(
         _check_bounds((lowered.program, fused), facts, lowered.constants, cx)
     start = thread_time()
     code = target.build(fused, cx)
-    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), thread_time() - start, code.cached, code.text))
+    seconds, assembly = thread_time() - start, code.texts.get("asm", "")
+    cx.emit(KernelsCompiled(cx.frame, len(code.kernels), seconds, code.cached, code.text, assembly))
     with timed(cx, "compile: plan memory"):
         origins = lowered.origins if cx.config.sanitize else None
         steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins)
@@ -158,7 +159,8 @@ def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target)
     announce(entry.left, cx)
     cx.emit(LoweringDone(cx.frame, entry.loops, texts["loops"]))
     cx.emit(FusionDone(cx.frame, entry.kernels, texts["fused"]))
-    cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), thread_time() - start, True, lambda: built().text()))
+    seconds, assembly = thread_time() - start, texts.get("asm", "")
+    cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), seconds, True, lambda: built().text(), assembly))
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"]))
     return NativeGraph(run, steps, code.addresses, entry.kernels, operators_of(entry.left), texts)
 

@@ -32,6 +32,7 @@ from onegraph.tools.target import load
 from onegraph.tools.verification.report import Verification
 from onegraph.tools.verify import verify
 
+ANEW = {"share_versions": False, "cache_plans": False}  # so that all stages run
 _DUMP_HELP = f"print every stage of one call as text: source, {', '.join(STAGES)}"
 
 
@@ -112,7 +113,7 @@ def _dump(args: argparse.Namespace) -> str:
     stages = check_stages(name for name in args.stages.split(",") if name)
     target = load(args.target, args.inputs)
     with recording(EVENTS, STAGES.values()) as recorded:
-        compile(target.function, dynamic=args.dynamic or None, options={"share_versions": False})(*target.args)
+        compile(target.function, dynamic=args.dynamic or None, options=ANEW)(*target.args)
     return show([source_section(target.function), *sections(recorded)], stages)
 
 

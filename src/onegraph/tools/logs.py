@@ -86,6 +86,8 @@ def describe(event: Event) -> str:
             return f"runs eagerly: {reason}"
         case ev.Recompiled(reason=reason, compile_index=index):
             return f"version {index} is needed, because {reason}"
+        case ev.FrameEnded(seconds=seconds, error=error):
+            return f"took {seconds:.3f} s" + (f" and raised {error}" if error else "")
         case ev.VersionShared():
             return "uses a version of an equal function"
         case ev.RecompileLimitReached(limit=limit, reason=reason):

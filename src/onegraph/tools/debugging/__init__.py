@@ -1,0 +1,1 @@
+"""What a run has compiled, in files: the debug directory, and structured traces for `tlparse`."""
