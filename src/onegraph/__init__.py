@@ -217,13 +217,7 @@ def _start_logs() -> None:
     logs, events = import_module("onegraph.tools.logs"), import_module("onegraph.compile").EVENTS
     logs.attach(events, names)
     import_module("onegraph.tools.torch_logs").attach_torch(events)
-    careful = import_module("onegraph.tools.debugging.writing").Careful
-    debug, trace = (
-        import_module("onegraph.tools.debugging.debug_dir").DebugDir(),
-        import_module("onegraph.tools.debugging.trace").Trace(),
-    )
-    events.subscribe(careful("the debug directory", debug.note).note)
-    events.subscribe(careful("the structured trace", trace.note).note)
+    import_module("onegraph.tools.debugging.attach").attach_files(events)
     events.subscribe(import_module("onegraph.tools.times").TIMES.note)
     events.subscribe(import_module("onegraph.tools.counters").counters.note)
 

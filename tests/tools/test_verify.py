@@ -75,7 +75,7 @@ def test_a_step_of_training_leaves_no_trace() -> None:
     x, labels = torch.randn(6, 4), torch.tensor([0, 1, 1, 0, 1, 0])
     before, random = network[0].weight.detach().clone(), torch.get_rng_state()
     found = onegraph.verify(step)(x, labels)
-    assert found and found.ok and found.stage == "" and "agree in" in str(found)
+    assert found and found.ok and found.stage == "" and str(found).endswith("with 1 graph.")
     assert torch.equal(before, network[0].weight) and network[0].weight.grad is None
     assert (losses, steps, dict(optimizer.state)) == ([], 0, {})
     assert torch.equal(network[1].running_mean, torch.zeros(8)) and network[1].num_batches_tracked == 0
@@ -105,7 +105,8 @@ def test_a_method_and_its_class() -> None:
 
 def test_equal_exceptions_are_no_difference() -> None:
     x = torch.ones(2)
-    assert onegraph.verify(raises)(x)
+    found = onegraph.verify(raises)(x)
+    assert found and str(found).endswith("Both raise ValueError: not for 2")
     assert torch.equal(x, torch.ones(2))
 
 
@@ -121,6 +122,13 @@ def test_bad_input() -> None:
         onegraph.verify(step, file=3)  # type: ignore[arg-type]
     with pytest.raises(onegraph.InvalidArgument, match="unknown option 'verfy'"):
         onegraph.verify(step, options={"verfy": True})
+
+
+def test_what_cannot_be_put_back() -> None:
+    with pytest.raises(onegraph.InvalidArgument, match="'x' is an iterator"):
+        onegraph.verify(raises)(iter([1]))  # type: ignore[arg-type]
+    with pytest.raises(onegraph.InvalidArgument, match="weight has no size yet"):
+        onegraph.verify(nn.LazyLinear(3))(torch.ones(2, 4))
 
 
 # ---- planted faults --------------------------------------------------------------------------------------------------
@@ -161,6 +169,30 @@ def test_a_lowering_that_is_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         assert found.file == file and "gate = torch.sigmoid" not in file.read_text()
         assert exit_status(file) == 1
     assert exit_status(file) == 0
+
+
+def test_a_step_of_training_with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.ones(3, 3, requires_grad=True)
+    descent = torch.optim.SGD([weight], lr=0.1)
+
+    def step(x: Tensor) -> Tensor:
+        descent.zero_grad()
+        gate = torch.sigmoid(x @ weight)
+        loss = gate.sum()
+        loss.backward()
+        descent.step()
+        return loss.detach()
+
+    monkeypatch.setitem(registry._TABLE, aten.sigmoid.default, registry._TABLE[aten.tanh.default])
+    expect(onegraph.verify(step)(torch.eye(3)), "lowering", "gate = torch.sigmoid(x @ weight)")
+    assert torch.equal(weight, torch.ones(3, 3))
+
+
+def test_a_region_with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._TABLE, aten.sigmoid.default, registry._TABLE[aten.tanh.default])
+    found = onegraph.verify(lambda x: torch.cond(x.sum() > 0, torch.sigmoid, torch.relu, (x,)))(torch.ones(3))
+    assert (found.stage, found.operator) == ("lowering", "onegraph.torchlib.regions.cond")
+    assert found.file is None
 
 
 def test_a_decomposition_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

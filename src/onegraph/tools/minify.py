@@ -26,7 +26,6 @@ from onegraph.compile import compile, written
 from onegraph.tools.shrink import Case, shrink
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.graphs import GraphCall, captured
-from onegraph.tools.verification.narrow import giving_tuple
 from onegraph.tools.verification.replay import Replay
 from onegraph.tools.verification.trial import Trial
 from onegraph.torchlib.graph_text import graph_text
@@ -189,6 +188,11 @@ def failure_of(case: Case, gradients: bool, keywords: Mapping[str, Any]) -> str:
             return f"raises {type(own).__name__}: {str(own).partition(chr(10))[0]}"
         found = trial.differences_of(outcome)
         return f"{DIFFERS}: {found[0]}" if found else ""
+
+
+def giving_tuple(run: Callable[..., Any]) -> Callable[..., Any]:
+    """The results of a graph as a tuple: backends may give a list."""
+    return lambda *inputs: tuple(run(*inputs))
 
 
 def kind_of(failure: str) -> str:

@@ -12,9 +12,11 @@ from onegraph.backend_registry import Backend, find_backend
 from onegraph.base.arguments import check_dynamic, check_options, check_suspending, check_switch, check_target
 from onegraph.base.config import Config
 from onegraph.base.errors import InvalidArgument
+from onegraph.base.events import GraphCaptured
 from onegraph.base.settings import Layers
 from onegraph.capture.directives.hatches import beside
-from onegraph.compile import compile, written
+from onegraph.compile import EVENTS, compile, written
+from onegraph.tools.record import recording
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.narrow import Search
 from onegraph.tools.verification.report import Fault, Verification
@@ -60,7 +62,8 @@ def verify(
         difference, prints, and has `differences`, `stage`, `operator`, `location` and `file`.
 
     Raises:
-        InvalidArgument: for what cannot be compiled, and settings that are not accepted.
+        InvalidArgument: for what cannot be compiled, and settings that are not accepted; from the call, for arguments
+            that are iterators, and for parameters of lazy modules that were not called yet.
     """
     check_target(target)
     check_suspending(target)
@@ -90,14 +93,17 @@ def verified(
     file: str | os.PathLike[str] | None,
 ) -> Verification:
     trial = Trial.of(Call.of(function, args, kwargs))
-    found = trial.differences(compile(function, **{**keywords, "options": {**keywords["options"], **ANEW}}))
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    with recording(EVENTS, (GraphCaptured,)) as graphs:
+        found = trial.differences(compile(function, **{**keywords, "options": {**keywords["options"], **ANEW}}))
+    name = getattr(function, "__name__", type(function).__name__)
     if not found:
-        return Verification(name, len(trial.eager.rows), ())
+        error = trial.eager.error
+        raised = "" if error is None else f"{type(error).__name__}: {error}"
+        return Verification(name, len(trial.eager.rows), len(graphs), (), raised=raised)
     whole = config.replace(smallest_recorded_graph=0, raise_compiler_errors=True, verify_correctness=False)
     try:
         fault: Fault | None = Search(trial, keywords, whole, None if file is None else Path(file)).fault()
     except Exception as error:  # what was found stands without it
         LOGGER.warning(NOT_NARROWED, type(error).__name__, error)
         fault = None
-    return Verification(name, len(trial.eager.rows), found, fault)
+    return Verification(name, len(trial.eager.rows), len(graphs), found, fault)

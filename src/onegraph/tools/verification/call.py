@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch.nn.parameter import is_lazy
 
+from onegraph.base.errors import InvalidArgument
 from onegraph.tools.verification.holders import TensorFacts
-from onegraph.tools.verification.picture import Painter, Picture, Plain, values_of
+from onegraph.tools.verification.picture import Painter, Picture, Plain, tensor_leaves
 from onegraph.tools.verification.precise import in_float64
 from onegraph.tools.verification.reach import ATOMS, Found, named_arguments, reach
 from onegraph.tools.verification.snapshot import SETTINGS, Snapshot
 from onegraph.torchlib.pytree import leaves_of, map_leaves_of
+from onegraph.torchlib.wrappers import is_wrapper
 
 Function = Callable[..., object]
 RANDOM = "torch's random state after the call"
@@ -41,9 +44,19 @@ class Call:
 
     @classmethod
     def of(cls, target: Function, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call:
-        """The call, with the state that it can reach now."""
-        roots = [*named_arguments(parameters_of(target), args, kwargs), (name_of(target), target)]
-        found = tuple(reach(roots))
+        """The call, with the state that it can reach now.
+
+        Raises:
+            InvalidArgument: for what cannot be put back behind a run.
+        """
+        arguments = named_arguments(parameters_of(target), args, kwargs)
+        for name, value in arguments:
+            if isinstance(value, Iterator):
+                raise InvalidArgument(f"the argument '{name}' is an iterator, which one run uses up: give a list")
+        found = tuple(reach([*arguments, (name_of(target), target)]))
+        for each in found:
+            if isinstance(each.target, torch.Tensor) and is_lazy(each.target):
+                raise InvalidArgument(f"{each.path} has no size yet: call its module once before")
         return cls(target, args, kwargs, found, Snapshot.of(found))
 
     def run(self, function: Function) -> Outcome:
@@ -110,7 +123,8 @@ def recorded_anew(found: tuple[Found, ...], arguments: object) -> dict[int, Argu
 
 def gradients(result: object, found: list[Found], given: list[Argument]) -> Picture:
     """Gradients of a fixed projection of the results, for every leaf that is trained, and every argument."""
-    results = [each for each in leaves_of(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+    tensors = [each for each in leaves_of(result) if isinstance(each, torch.Tensor) and not is_wrapper(each)]
+    results = [each for each in tensors if each.requires_grad]
     sources = {id(each.leaf): (each.path, each.leaf) for each in given}
     for each in found:
         if isinstance(each.target, torch.Tensor) and each.target.is_leaf and each.target.requires_grad:
@@ -125,7 +139,7 @@ def gradients(result: object, found: list[Found], given: list[Argument]) -> Pict
         return {"the backward pass": Plain(f"raises {type(error).__name__}")}
     rows: Picture = {}
     for (path, _), gradient in zip(sources.values(), taken, strict=True):
-        rows[f"gradient of {path}"] = Plain(None) if gradient is None else values_of(gradient)
+        rows |= dict(tensor_leaves(f"gradient of {path}", gradient)) if gradient is not None else {}
     return rows
 
 

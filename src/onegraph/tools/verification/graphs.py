@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,11 @@ from onegraph.capture.verified import copies_of
 from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.verification.call import Call, Outcome
+from onegraph.torchlib.graph_text import operator_name
+from onegraph.torchlib.private import is_functorch_wrapped_tensor
+
+#: The names of operators that make tensors without elements.
+UNWRITTEN = re.compile(r"(^|\.)(new_)?empty(_|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +83,36 @@ def operators(module: GraphModule) -> list[Node]:
     return [node for node in module.graph.nodes if node.op not in ("placeholder", "output")]
 
 
-def copy_of(module: GraphModule) -> GraphModule:
-    """The same graph for a backend, which may change it."""
+def copy_of(module: GraphModule, writes: Sequence[int]) -> GraphModule:
+    """The same graph for a backend, which may change it; `writes` says how often it writes to each of its inputs."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
+    for node, count in zip(graph.find_nodes(op="placeholder"), writes, strict=True):
+        node.meta["writes"] = min(node.meta.get("writes", 0), count)  # less if the graph ends early
     return GraphModule(module, graph)
+
+
+class GraphFunction:
+    """A graph as a function that gives a tuple (backends may give a list).
+
+    `writes` counts how often each input is written to by the first call.
+    """
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self.__wrapped__ = run
+        self.writes: tuple[int, ...] = ()
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        before = list(map(version_of, inputs))
+        results = tuple(self.__wrapped__(*inputs))
+        after = map(version_of, inputs)
+        self.writes = self.writes or tuple(now - then for now, then in zip(after, before, strict=True))
+        return results
+
+
+def version_of(value: object) -> int:
+    """How often a tensor was written to; 0 for what has no such count."""
+    return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
 def ending_early(module: GraphModule, count: int) -> GraphModule:
@@ -96,7 +127,7 @@ def ending_early(module: GraphModule, count: int) -> GraphModule:
         if node.op == "placeholder" or node in kept or (node.op != "output" and is_setting(node, copied)):
             copied[node] = graph.node_copy(node, copied.__getitem__)
     made = [node for node in copied if node in kept]
-    results = [node for node in made if is_tensor(node) and (node is made[-1] or not set(node.users) <= kept)]
+    results = [node for node in made if is_result(node) and (node is made[-1] or not set(node.users) <= kept)]
     graph.output(tuple(copied[node] for node in results))
     return GraphModule(module, graph)
 
@@ -107,5 +138,8 @@ def is_setting(node: Node, copied: Mapping[Node, Node]) -> bool:
     return node.op == "call_function" and value is None and all(each in copied for each in node.all_input_nodes)
 
 
-def is_tensor(node: Node) -> bool:
-    return isinstance(node.meta.get("example_value"), torch.Tensor)
+def is_result(node: Node) -> bool:
+    """Whether a graph can give what a node does: a tensor with elements, which is not of a transform's level."""
+    value = node.meta.get("example_value")
+    is_plain = isinstance(value, torch.Tensor) and not is_functorch_wrapped_tensor(value)
+    return is_plain and not UNWRITTEN.search(operator_name(node))

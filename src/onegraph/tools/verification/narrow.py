@@ -8,7 +8,8 @@ it differs, and the operator that it ends with is the cause.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,13 @@ from onegraph.compiler.cpu import CPU
 from onegraph.compiler.target import Target
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.compare import Difference
-from onegraph.tools.verification.graphs import GraphCall, captured, copy_of, ending_early, operators
+from onegraph.tools.verification.graphs import GraphCall, GraphFunction, captured, copy_of, ending_early, operators
 from onegraph.tools.verification.replay import Replay
 from onegraph.tools.verification.report import Fault
 from onegraph.tools.verification.trial import Trial
 from onegraph.tools.verification.values import first_unknown, watched
 from onegraph.torchlib.graph_text import node_text, operator_name
+from onegraph.torchlib.regions import forget_regions
 
 #: The pass without which there is no code: it gives buffers their strides.
 NEEDED = "flatten"
@@ -73,18 +75,25 @@ class Search:
 
     def _fault_of_graph(self, call: GraphCall, stage: Stage, count: int) -> Fault:
         found = operators(call.module)
-        low, high = 0, len(found)
-        while high - low > 1:  # the graph with `high` operators differs, that with `low` does not
-            middle = (low + high) // 2
-            if self._differs(call, ending_early(call.module, middle), stage.backend):
-                high = middle
-            else:
-                low = middle
+        high = self._shortest(call, stage, len(found))
         shortest = ending_early(call.module, high) if high < len(found) else call.module
         exact = self._exact(call, shortest, stage)
         file = Replay(self.file, self.keywords, shortest, call.inputs, call.gradients).write()
         fault = Fault(exact.name, exact.step, file=file)
         return self._at(fault, call, found[high - 1], count) if found else fault
+
+    def _shortest(self, call: GraphCall, stage: Stage, count: int) -> int:
+        """With how many of its `count` operators a graph still differs, where it does not with one less."""
+        answers: dict[int, bool | None] = {count: True}
+        low, high = 0, count
+        while high - low > 1:
+            middle = (low + high) // 2
+            answers[middle] = self._differs(call, ending_early(call.module, middle), stage.backend)
+            if answers[middle] is False:
+                low = middle
+            else:  # which it may be because the graph is not compiled
+                high = middle
+        return min(number for number, answer in answers.items() if answer)
 
     def _exact(self, call: GraphCall, module: GraphModule, stage: Stage) -> Stage:
         """The stage with what is only asked of the shortest graph: which pass, and whether gradients are at fault."""
@@ -95,13 +104,17 @@ class Search:
             return dataclasses.replace(stage, name="decomposition")
         return stage
 
-    def _differs(self, call: GraphCall, module: GraphModule, backend: GraphCompiler, records: bool = True) -> bool:
+    def _differs(
+        self, call: GraphCall, module: GraphModule, backend: GraphCompiler, records: bool = True
+    ) -> bool | None:
+        """Whether a compiled graph is not the captured one; None if it is not compiled."""
         gradients = call.gradients and records
-        return bool(
-            differences_of_graph(module, call.inputs, gradients, backend, Context(self.config, frame=call.frame))
-        )
+        found = differences_of_graph(module, call.inputs, gradients, backend, Context(self.config, frame=call.frame))
+        return None if found is None else bool(found)
 
     def _at(self, fault: Fault, call: GraphCall, node: Node, count: int) -> Fault:
+        if node.target is operator.getitem and isinstance(node.args[0], Node):  # an operator with several results
+            node = node.args[0]
         return dataclasses.replace(
             fault,
             graph=call.number,
@@ -115,20 +128,20 @@ class Search:
 
 def differences_of_graph(
     module: GraphModule, inputs: Sequence[Any], gradients: bool, backend: GraphCompiler, cx: Context
-) -> tuple[Difference, ...]:
-    """What a compiled graph does otherwise than the captured one. A graph that a backend refuses is not compared."""
+) -> tuple[Difference, ...] | None:
+    """What a compiled graph does otherwise than the captured one. None if the backend leaves it as it is."""
     with torch.set_grad_enabled(gradients):
-        trial = Trial.of(Call.of(giving_tuple(module.forward), tuple(inputs), {}))
+        captured_graph = GraphFunction(module.forward)
+        trial = Trial.of(Call.of(captured_graph, tuple(inputs), {}))
+        forget_regions(module)
         try:
-            compiled = backend(copy_of(module), list(inputs), cx)
+            copied = copy_of(module, captured_graph.writes)
+            compiled = backend(copied, list(inputs), cx)
         except Exception:  # a graph that ends early may be one that capture would not make
-            return ()
-        return trial.differences(giving_tuple(compiled))
-
-
-def giving_tuple(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The results of a graph as a tuple: backends may give a list."""
-    return lambda *inputs: tuple(run(*inputs))
+            return None
+        if compiled == copied.forward:
+            return None
+        return trial.differences(GraphFunction(compiled))
 
 
 def stages(backend: object) -> list[Stage]:

@@ -16,6 +16,7 @@ import torch
 
 from onegraph.tools.verification.holders import label
 from onegraph.tools.verification.reach import ATOMS, Found, is_closed
+from onegraph.torchlib.wrappers import flattened, is_wrapper
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Painter:
         picture: Picture = {}
         for each in found:
             if isinstance(each.target, torch.Tensor):
-                picture[each.path] = values_of(each.target)
+                picture.update(tensor_leaves(each.path, each.target))
             for end, value in each.holder.contents():
                 picture.update(self.leaves(each.path + end, value))
         return picture
@@ -86,7 +87,7 @@ class Painter:
         self.kept.append(value)
         match value:
             case torch.Tensor():
-                yield path, values_of(value)
+                yield from tensor_leaves(path, value)
             case numpy.ndarray() | numpy.generic() if value.dtype.kind in "biufc":
                 yield path, Values(torch.from_numpy(numpy.array(value, order="C")), kind=type(value).__name__)
             case _:
@@ -113,6 +114,17 @@ def parts(value: object) -> list[tuple[str, object]]:
     if not isinstance(held, dict) or is_closed(type(value)) and not isinstance(value, torch.nn.Module):
         return []
     return [(f".{name}", part) for name, part in held.items()]
+
+
+def tensor_leaves(path: str, tensor: torch.Tensor) -> Iterator[tuple[str, Leaf]]:
+    """The elements of a tensor, or those of the tensors that a wrapper is made of."""
+    if not is_wrapper(tensor):
+        yield path, values_of(tensor)
+        return
+    names, _, _ = flattened(tensor)
+    yield f"{path} (its type)", Kind(type(tensor).__qualname__, len(names))
+    for name in names:
+        yield from tensor_leaves(f"{path}.{name}", getattr(tensor.detach(), name))
 
 
 def values_of(tensor: torch.Tensor) -> Values:

@@ -17,6 +17,7 @@ import torch
 
 from onegraph.tools.verification import holders
 from onegraph.tools.verification.holders import Contents, Holder
+from onegraph.torchlib.wrappers import flattened, is_wrapper
 
 #: Values that hold nothing, and never change.
 ATOMS = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype, torch.device, torch.Size)
@@ -67,7 +68,11 @@ def holders_of(path: str, value: object) -> Iterator[tuple[Holder, str]]:
     match value:
         case torch.Tensor():
             yield holders.TensorFacts(value), path
-            yield holders.Entries(vars(value), is_named=True), path
+            if is_wrapper(value):  # its other attributes are what it keeps about them
+                parts = flattened(value)[0]
+                yield holders.Fixed(tuple((f".{name}", getattr(value, name)) for name in parts)), path
+            else:
+                yield holders.Entries(vars(value), is_named=True), path
         case dict():
             yield holders.Entries(value), path
         case list() | deque():

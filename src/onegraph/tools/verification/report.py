@@ -36,13 +36,16 @@ class Fault:
 class Verification:
     """The answer to "does the compiled call do what the eager one does?". It is true if it does, and prints.
 
-    `differences` names each place in which they differ; `fault` says where that comes from.
+    `graphs` were compiled; where there are none, eager mode was compared with itself. `differences` names each place in
+    which they differ; `fault` says where that comes from. `raised` is the exception that the eager call ends with.
     """
 
     name: str
     places: int
+    graphs: int
     differences: tuple[Difference, ...]
     fault: Fault | None = None
+    raised: str = ""
 
     @property
     def ok(self) -> bool:
@@ -72,8 +75,11 @@ class Verification:
 
     def __str__(self) -> str:
         out = Printer()
+        graphs = plural(self.graphs, "graph")
         if self.ok:
-            out.line(f"{self.name}: eager and compiled agree in {plural(self.places, 'place')}.")
+            out.line(f"{self.name}: eager and compiled agree in {plural(self.places, 'place')}, with {graphs}.")
+            if self.raised:
+                out.line(f"Both raise {self.raised}")
             return out.text()
         out.line(
             f"{self.name}: eager and compiled differ in {plural(len(self.differences), 'place')} of {self.places}:"
