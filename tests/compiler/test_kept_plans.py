@@ -111,6 +111,32 @@ def test_a_graph_is_found_again(program: Callable[..., Any], tmp_path: Path, mon
     assert told[0] == told[1]
 
 
+def test_constants_are_found_by_their_places(tmp_path: Path) -> None:
+    """Equal graphs may name their constants differently, and the other way round."""
+
+    def made(names: tuple[str, str]) -> Any:
+        graph = functional(lambda x, y: (x * 2 + y,), *examples())
+        holder, nodes = torch.nn.Module(), list(graph.module.graph.nodes)
+        values = {}
+        for name, value in zip(names, (3.0, 5.0), strict=True):
+            holder.register_buffer(name, torch.full((4, 5), value))
+            with graph.module.graph.inserting_before(nodes[0]):
+                values[name] = graph.module.graph.get_attr(name)
+            values[name].meta["val"] = nodes[0].meta["val"]
+        first, second = (values[name] for name in names)
+        module = torch.fx.GraphModule(holder, graph.module.graph)
+        product = next(node for node in nodes if node.target is torch.ops.aten.mul.Tensor)
+        total = next(node for node in nodes if node.target is torch.ops.aten.add.Tensor)
+        product.args, total.args = (nodes[0], first), (product, second)
+        return compile_graph(module, context(tmp_path), CPU)
+
+    x, y = examples()
+    for names in (("a", "b"), ("b", "a"), ("c", "d")):
+        forget_kernels()
+        torch.testing.assert_close(made(names)(x, y)[0], x * 3 + 5)
+    assert len([*(tmp_path / "plans").iterdir()]) == 1
+
+
 def test_errors_of_kernels_are_the_same(tmp_path: Path) -> None:
     def outside(x: Tensor, y: Tensor) -> Any:
         return (x[(y * 100).long()[:, 0]] * 2,)

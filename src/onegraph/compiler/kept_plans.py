@@ -6,12 +6,12 @@ of constants only what lowerings have made. Tensors of the program are never kep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
@@ -29,9 +29,9 @@ LARGEST_TABLE = 1 << 16  # bytes of what a lowering has made
 
 @dataclass(frozen=True, slots=True)
 class OfGraph:
-    """The constant that is an attribute of the graph's module."""
+    """The constant of the node of that number: the names of constants are not in the text of a graph."""
 
-    attribute: str
+    node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class KeptPlan:
     left: tuple[Left, ...]
 
     def constants_in(self, module: GraphModule) -> dict[str, torch.Tensor]:
-        return {name: _tensor(each, module) for name, each in self.constants}
+        nodes = list(module.graph.nodes)
+        return {name: _tensor(each, module, nodes) for name, each in self.constants}
 
     def recipes_in(self, module: GraphModule) -> dict[str, Recipe]:
         nodes = list(module.graph.nodes)
@@ -131,9 +132,9 @@ def place_of(
 
 def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
     """What to write in the place of a constant."""
-    for node in module.graph.nodes:
+    for number, node in enumerate(module.graph.nodes):
         if node.op == "get_attr" and _is_same(attribute(module, str(node.target)), tensor):
-            return OfGraph(str(node.target))
+            return OfGraph(number)
     if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous():
         raise Undescribed("a table that is large, or not in the order of its elements")
     return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
@@ -145,9 +146,9 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return layouts[0] == layouts[1]
 
 
-def _tensor(kept: OfGraph | Table, module: GraphModule) -> torch.Tensor:
+def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Sequence[Node]) -> torch.Tensor:
     if isinstance(kept, OfGraph):
-        return attribute(module, kept.attribute).detach()
+        return attribute(module, str(nodes[kept.node].target)).detach()
     dtype: Any = getattr(torch, kept.dtype)
     if not kept.elements:
         return torch.empty(kept.shape, dtype=dtype)
