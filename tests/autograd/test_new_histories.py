@@ -207,3 +207,27 @@ def test_a_view_where_there_was_none() -> None:
         found, wanted = outcome(compiled, origin, by_the_input), outcome(viewed, origin, by_the_input)
         assert found.pop() == wanted.pop()
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("program", [returned, computed_on, without_results], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_a_leaf_where_there_was_none(program: Callable[..., Any], backend: str) -> None:
+    """Autograd lets nobody write to a leaf, and what else the program writes to is written once."""
+
+    def counted(h: Tensor, w: Tensor, count: Tensor) -> Any:
+        count.add_(1)
+        return program(h, w)
+
+    compiled = onegraph.compile(counted, backend=backend, options={"smallest_recorded_graph": 0})
+    for is_leaf in (False, True, False):
+        seen = []
+        for function in (counted, compiled):
+            torch.manual_seed(0)
+            x, w, count = torch.randn(3, 4).requires_grad_(), torch.randn(4).requires_grad_(), torch.zeros(2)
+            error = ""
+            try:
+                function(x if is_leaf else x * 1, w, count)
+            except RuntimeError as raised:
+                error = str(raised)
+            seen.append((error, count.tolist(), count._version, x.detach().tolist()))
+        assert seen[0] == seen[1] and bool(seen[0][0]) is is_leaf

@@ -14,19 +14,17 @@ from typing import Any, ParamSpec
 
 import torch
 
-from onegraph.backend_registry import Backend, find_backend
-from onegraph.base.arguments import check_dynamic, check_options, check_suspending, check_switch, check_target
-from onegraph.base.config import Config
+from onegraph.backend_registry import Backend
 from onegraph.base.errors import BackendError, InvalidArgument
 from onegraph.base.events import Location
-from onegraph.base.settings import Layers
 from onegraph.base.text import Printer, plural
 from onegraph.capture.directives.hatches import beside
-from onegraph.compile import compile, written
+from onegraph.compile import compile
 from onegraph.tools.shrink import Case, shrink
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.graphs import GraphCall, captured
 from onegraph.tools.verification.replay import Replay
+from onegraph.tools.verification.request import Request
 from onegraph.tools.verification.trial import Trial
 from onegraph.torchlib.graph_text import graph_text
 
@@ -110,19 +108,10 @@ def minify(
     Raises:
         InvalidArgument: for what cannot be compiled, and settings that are not accepted.
     """
-    check_target(target)
-    check_suspending(target)
-    check_dynamic(dynamic)
-    check_switch("fullgraph", fullgraph)
-    if not isinstance(file, str | os.PathLike | None):
-        raise InvalidArgument(f"'file' expects a path or None, got {file!r}")
+    request = Request.checked(target, backend, options, dynamic, fullgraph, file)
     if type(tests) is not int or tests < 1:
         raise InvalidArgument(f"'tests' expects a positive integer, got {tests!r}")
-    config = Layers(Config.from_environment(), check_options(None, options)).now()
-    chosen = config.backend if backend is None else backend
-    find_backend(chosen)
-    keywords = {"backend": chosen, "options": dict(options or {}), "dynamic": dynamic, "fullgraph": fullgraph}
-    function: Callable[..., Any] = written(target)
+    function, keywords = request.function, request.keywords
     name = getattr(function, "__qualname__", type(function).__qualname__)
 
     @beside
@@ -131,7 +120,7 @@ def minify(
         for call in calls:
             case = Case(call.module, call.inputs)
             if failure := failure_of(case, call.gradients, keywords):
-                return minified(name, failure, call, len(calls), keywords, None if file is None else Path(file), tests)
+                return minified(name, failure, call, len(calls), keywords, request.file, tests)
         return Minified(name, len(calls))
 
     return run

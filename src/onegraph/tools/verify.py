@@ -5,21 +5,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ParamSpec
 
-from onegraph.backend_registry import Backend, find_backend
-from onegraph.base.arguments import check_dynamic, check_options, check_suspending, check_switch, check_target
-from onegraph.base.config import Config
-from onegraph.base.errors import InvalidArgument
+from onegraph.backend_registry import Backend
 from onegraph.base.events import GraphCaptured
-from onegraph.base.settings import Layers
 from onegraph.capture.directives.hatches import beside
-from onegraph.compile import EVENTS, compile, written
+from onegraph.compile import EVENTS, compile
 from onegraph.tools.record import recording
 from onegraph.tools.verification.call import Call
 from onegraph.tools.verification.narrow import Search
 from onegraph.tools.verification.report import Fault, Verification
+from onegraph.tools.verification.request import Request
 from onegraph.tools.verification.trial import Trial
 
 P = ParamSpec("P")
@@ -65,33 +61,17 @@ def verify(
         InvalidArgument: for what cannot be compiled, and settings that are not accepted; from the call, for arguments
             that are iterators, and for parameters of lazy modules that were not called yet.
     """
-    check_target(target)
-    check_suspending(target)
-    check_dynamic(dynamic)
-    check_switch("fullgraph", fullgraph)
-    if not isinstance(file, str | os.PathLike | None):
-        raise InvalidArgument(f"'file' expects a path or None, got {file!r}")
-    config = Layers(Config.from_environment(), check_options(None, options)).now()
-    chosen = config.backend if backend is None else backend
-    find_backend(chosen)
-    keywords = {"backend": chosen, "options": dict(options or {}), "dynamic": dynamic, "fullgraph": fullgraph}
-    function: Callable[..., Any] = written(target)
+    request = Request.checked(target, backend, options, dynamic, fullgraph, file)
 
     @beside
     def run(*args: P.args, **kwargs: P.kwargs) -> Verification:
-        return verified(function, args, kwargs, keywords, config, file)
+        return verified(request, args, kwargs)
 
     return run
 
 
-def verified(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    keywords: Mapping[str, Any],
-    config: Config,
-    file: str | os.PathLike[str] | None,
-) -> Verification:
+def verified(request: Request, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Verification:
+    function, keywords = request.function, request.keywords
     trial = Trial.of(Call.of(function, args, kwargs))
     with recording(EVENTS, (GraphCaptured,)) as graphs:
         found = trial.differences(compile(function, **{**keywords, "options": {**keywords["options"], **ANEW}}))
@@ -100,9 +80,9 @@ def verified(
         error = trial.eager.error
         raised = "" if error is None else f"{type(error).__name__}: {error}"
         return Verification(name, len(trial.eager.rows), len(graphs), (), raised=raised)
-    whole = config.replace(smallest_recorded_graph=0, raise_compiler_errors=True, verify_correctness=False)
+    whole = request.config.replace(smallest_recorded_graph=0, raise_compiler_errors=True, verify_correctness=False)
     try:
-        fault: Fault | None = Search(trial, keywords, whole, None if file is None else Path(file)).fault()
+        fault: Fault | None = Search(trial, keywords, whole, request.file).fault()
     except Exception as error:  # what was found stands without it
         LOGGER.warning(NOT_NARROWED, type(error).__name__, error)
         fault = None
