@@ -21,7 +21,8 @@ typedef struct {
 
 struct MemoryObject {
     PyObject_HEAD
-    PyObject *written; /* a tuple: of each tensor */
+    PyObject *written; /* tuples: of each tensor */
+    PyObject *varying;
     int count;
     Member *members;
     int *order; /* of the addresses at the last look: most do not change */
@@ -331,6 +332,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     self->written = Py_NewRef(written);
+    self->varying = Py_NewRef(varying);
     self->count = (int)count;
     self->members = PyMem_Calloc((size_t)count + 1, sizeof(Member));
     self->order = PyMem_Calloc((size_t)count + 1, sizeof(int));
@@ -349,6 +351,7 @@ static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 static void memory_dealloc(MemoryObject *self)
 {
     Py_XDECREF(self->written);
+    Py_XDECREF(self->varying);
     PyMem_Free(self->members);
     PyMem_Free(self->order);
     PyMem_Free(self->meetings);
@@ -391,6 +394,7 @@ static PyMethodDef memory_methods[] = {
 
 static PyMemberDef memory_members[] = {
     {"written", T_OBJECT_EX, offsetof(MemoryObject, written), READONLY, "whether each of the tensors is written to"},
+    {"varying", T_OBJECT_EX, offsetof(MemoryObject, varying), READONLY, "whether the sizes of each may change"},
     {NULL, 0, 0, 0, NULL},
 };
 

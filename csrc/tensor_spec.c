@@ -150,6 +150,12 @@ static PyObject *spec_numbers(TensorSpecObject *self, void *index)
     return Py_NewRef(PyTuple_GET_ITEM(self->description, (intptr_t)index));
 }
 
+/* All that is compared, but for the type. */
+static PyObject *spec_parts(TensorSpecObject *self, void *UNUSED(closure))
+{
+    return Py_BuildValue("(OK)", self->description, self->native ? (unsigned long long)self->keys : 0ULL);
+}
+
 static PyObject *spec_repr(TensorSpecObject *self)
 {
     return PyUnicode_FromFormat("<TensorSpec %s: %S, %S, sizes %S, strides %S%s>", _PyType_Name(self->type),
@@ -175,6 +181,7 @@ static PyGetSetDef spec_attributes[] = {
     {"requires_grad", (getter)spec_grad, NULL, NULL, NULL},
     {"sizes", (getter)spec_numbers, NULL, "a tuple; None in it: not checked", (void *)1},
     {"strides", (getter)spec_numbers, NULL, "a tuple; None in it: not checked; None: it has none", (void *)2},
+    {"parts", (getter)spec_parts, NULL, "all that is compared, but for the type", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

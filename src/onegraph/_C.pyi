@@ -147,6 +147,9 @@ class TensorSpec:
     def sizes(self) -> tuple[int | None, ...]: ...
     @property
     def strides(self) -> tuple[int | None, ...] | None: ...
+    @property
+    def parts(self) -> tuple[Any, int]:
+        """All that is compared, but for the type."""
 
 @final
 class Memory:
@@ -158,6 +161,8 @@ class Memory:
     def meetings(self) -> tuple[tuple[int, int], ...]: ...
     @property
     def written(self) -> tuple[bool, ...]: ...
+    @property
+    def varying(self) -> tuple[bool, ...]: ...
 
 @final
 class Graph:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
+from onegraph.base.disk_cache import MAGIC, DiskCache, _digest, key_of
 from onegraph.compiler.codegen import native
-from onegraph.compiler.codegen.disk_cache import MAGIC, DiskCache, _digest, key_of
 
 TEXT = "define i64 @answer(i64 %x) {{\n  %r = add i64 %x, {}\n  ret i64 %r\n}}\n"
 ENTRIES = 6

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
-from onegraph.compiler.codegen.disk_cache import DiskCache, cache_of, key_of
+from onegraph.base.disk_cache import DiskCache, cache_of, key_of
 from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.graph import Lowered

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import onegraph
 from onegraph.base.config import Config
-from onegraph.compiler.codegen.disk_cache import DiskCache
+from onegraph.base.disk_cache import DiskCache
 from onegraph.compiler.library import linear, measure
 from onegraph.compiler.library.recipe import Check
 

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 from onegraph.base.context import Context
+from onegraph.base.disk_cache import cache_of
 from onegraph.compiler.canonical import CanonicalKernel, canonical
-from onegraph.compiler.codegen.disk_cache import cache_of
 from onegraph.compiler.codegen.module import KernelSource, module_text
 from onegraph.compiler.codegen.native import assembly, compile_text, instructions, load_object
 from onegraph.compiler.target import Code, Loaded, Machine

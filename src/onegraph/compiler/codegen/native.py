@@ -14,9 +14,9 @@ from functools import cache
 import llvmlite.binding as llvm
 from llvmlite.binding.ffi import lib
 
+from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
 from onegraph.base.locks import Lock
-from onegraph.compiler.codegen.disk_cache import DiskCache, key_of
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
 LOGGER = logging.getLogger("onegraph")

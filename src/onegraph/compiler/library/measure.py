@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from onegraph.base.config import Config
-from onegraph.compiler.codegen.disk_cache import cache_of, key_of
+from onegraph.base.disk_cache import cache_of, key_of
 from onegraph.compiler.codegen.native import description
 from onegraph.torchlib.state import untraced
 

@@ -1,8 +1,8 @@
-"""Compiled modules on disk, found by their content.
+"""What was compiled, on disk, found by what it depends on.
 
 A file is named by a hash of everything that its code depends on, holds a checksum of its name and content, and appears
 by a rename: readers see all of it or nothing. What it holds is run, so it is used only if nobody but the user, or the
-system, can have put it there. Whatever goes wrong with the cache, the module is compiled.
+system, can have put it there. Whatever goes wrong with the cache, it is made again.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _STORES = count(randbelow(PRUNE_EVERY))  # of this process, from anywhere: most processes end before they make so many
 
 
-def _source() -> str:
-    """A digest of the source of the compiler and of what it is built on: what it does with a text is not in that."""
-    package = Path(__file__).parents[2]
+def source_digest(*layers: str) -> str:
+    """A digest of the source of layers of this package."""
+    package = Path(__file__).parents[1]
     digest = blake2b(digest_size=16)
-    for room in ("compiler", "ir", "torchlib"):
-        for folder, _, names in sorted(os.walk(package / room)):
+    for layer in layers:
+        for folder, _, names in sorted(os.walk(package / layer)):
             if folder.endswith("__pycache__"):
                 continue
             for name in sorted(name for name in names if name.endswith((".py", ".pyc"))):
@@ -51,8 +51,9 @@ def _source() -> str:
     return digest.hexdigest()
 
 
-#: As it was imported: another version may be installed while this process runs.
-RELEASE = f"{sys.modules['onegraph'].__version__} {_source()}"
+#: As it was imported: another version may be installed while this process runs. The source of the compiler and of what
+#: it is built on is part of it: what that does with a text is not in the text.
+RELEASE = f"{sys.modules['onegraph'].__version__} {source_digest('base', 'ir', 'torchlib', 'compiler')}"
 LOGGER = logging.getLogger("onegraph")
 REFUSED = "onegraph does not use its cache on disk: %s"
 
