@@ -22,20 +22,21 @@ RANK = {
     "support": 3,
     "autoload": 3,
     "eagerly": 4,
-    "backends": 4,
-    "backend_registry": 5,
-    "compile": 6,
-    "export": 7,
-    "install": 7,
-    "spellings": 7,
-    "stock_backend": 7,
-    "tools": 8,
-    "__main__": 9,
+    "reloading": 4,
+    "backends": 5,
+    "backend_registry": 6,
+    "compile": 7,
+    "export": 8,
+    "install": 8,
+    "spellings": 8,
+    "stock_backend": 8,
+    "tools": 9,
+    "__main__": 10,
 }
 # The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
 ROOMS = (
     "pyobject", "bytecode", "interp", "breaks", "calls", "guards", "directives", "heap", "symbolic", "graph", "resume",
-    "policy", "residual", "tracer",
+    "policy", "residual", "tracer", "kept",
 )  # fmt: skip
 MAX_FOLDER_FILES = 16
 MAX_FILE_LINES = 500

@@ -8,32 +8,39 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 
 from onegraph import _C
 from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
-from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair
+from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair, pair_spec
 from onegraph.autograd.function import Backward, Pattern
+from onegraph.autograd.kept_calls import KeptAlone, KeptEager, KeptInference, KeptPair
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
+from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.errors import NO_MEMORY, CompileError
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.graph.memory import has_address
+from onegraph.capture.kept.store import Keeping
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.target import Target
+from onegraph.reloading import graph_bytes, note, note_entered, note_other, reloaded, within_mode
 from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
+from onegraph.torchlib.kept_graphs import kept_nodes
 from onegraph.torchlib.private import set_grad_enabled
+from onegraph.torchlib.regions import OPERATORS
 from onegraph.torchlib.settings import CHOOSING_KERNELS
 from onegraph.torchlib.size_operations import is_doubtful, may_raise
 from onegraph.torchlib.state import enter_inference, exit_inference, without_autocast
@@ -59,15 +66,8 @@ def in_inference_mode(compile_graph: GraphCompiler) -> GraphCompiler:
             return compile_graph(module, examples, cx)
         with torch.inference_mode():
             run = compile_graph(inner, examples, cx)
-
-        def entered(*inputs: Any) -> Any:
-            opened = enter_inference(True)
-            try:
-                return run(*inputs)
-            finally:
-                exit_inference(opened)
-
-        return entered
+        note_entered(cx)
+        return within_mode(run)
 
     return compiled
 
@@ -88,6 +88,7 @@ def within_inference(module: torch.fx.GraphModule) -> torch.fx.GraphModule | Non
 
 def eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
     """Run the captured graph operator by operator, as PyTorch does."""
+    note(cx, lambda: KeptEager(kept_nodes(module)))
     return module.forward
 
 
@@ -100,7 +101,7 @@ def aot_eager(module: torch.fx.GraphModule, examples: list[Any], cx: Context) ->
     if runs_by_operators(module, cx):
         return module.forward
     if needs_gradients(module, examples):
-        return recorded(module, examples, cx, functools.partial(by_operators, cx))
+        return recorded(module, examples, cx, partial(by_operators, cx))
     graph = functional(module, examples, cx)
     if graph is None:
         return module.forward
@@ -136,17 +137,28 @@ def native(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Ca
 
 def native_for(target: Target) -> GraphCompiler:
     """The backend `native` for another target, or for the same one with other passes."""
-    return in_inference_mode(functools.partial(compiled_for, target))
+    return in_inference_mode(partial(compiled_for, target))
 
 
 def compiled_for(target: Target, module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Callable[..., Any]:
+    """What runs the graph, which is kept as it is where that is not compiled code."""
+    run = compiled_or_not(target, module, examples, cx)
+    if run == module.forward and cx.made is not None:
+        cx.made.parts.clear()
+        note(cx, lambda: KeptEager(kept_nodes(module)))
+    return run
+
+
+def compiled_or_not(
+    target: Target, module: torch.fx.GraphModule, examples: list[Any], cx: Context
+) -> Callable[..., Any]:
     if runs_by_operators(module, cx):
         return module.forward
     try:
         if needs_gradients(module, examples):
             if is_too_small(module, cx.config.smallest_recorded_graph):
                 return module.forward
-            return recorded(module, examples, cx, functools.partial(natively, target, cx))
+            return recorded(module, examples, cx, partial(natively, target, cx))
         return compiled_natively(target, module, examples, cx)
     except (GraphBreak, NotKnown):  # an operator must know a number that only the running program has
         cx.emit(ev.OperatorFellBack(cx.frame, "Tensor.item", "the whole graph runs operator by operator"))
@@ -169,6 +181,7 @@ def compiled_natively(
         return module.forward
     with timed(cx, "compile"), ruled("ignore"):
         run = natively(target, cx, graph.module, False, parameters_among(examples), graph.spec.given_back())
+    note(cx, partial(KeptInference, graph.spec))
     return bind(graph.spec, run, records_writes=False, records_views=False)
 
 
@@ -203,6 +216,7 @@ def recorded(
     if isinstance(pair, FunctionalGraph):
         with timed(cx, "compile"):
             run = make(pair.module, False, program.parameters, pair.spec.given_back())
+        note(cx, lambda graph: KeptAlone(pair.spec, graph, kept_nodes(module)))
         return compiled_alone(pair.spec, run, module.forward)
     with timed(cx, "compile"):
         forward = make(pair.graphs.forward, False, frozenset(program.parameters) - trained_among(module))
@@ -212,9 +226,9 @@ def recorded(
         tangents = pair.grad.halves[number].tangents
         missing = [n for n, given in zip(tangents, pattern, strict=True) if not given]
         other = other_backward(program, pair, number, missing, cx)
-        if other is None:
-            return None
-        return Backward(None if other.module is None else make(other.module, True), other.half, other.taken)
+        run = None if other is None or other.module is None else make(other.module, True)
+        note_other(cx, number, pattern, other)
+        return None if other is None else Backward(run, other.half, other.taken)
 
     def report(reason: str, failure: Exception | None) -> None:
         if failure is not None and cx.config.raise_compiler_errors:
@@ -222,8 +236,9 @@ def recorded(
         LOGGER.info(BACKWARD_IN_EAGER, cx.frame, reason)
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
-    functions = applied_in(module.graph)
-    return compiled_pair(pair, forward, backwards, specialize, module.forward, report, functions)
+    functions, call = applied_in(module.graph), pair_spec(pair)
+    note(cx, lambda *graphs: KeptPair(call, graphs[0], graphs[1:], kept_nodes(module)))
+    return compiled_pair(call, forward, backwards, specialize, module.forward, report, functions)
 
 
 def by_operators(cx: Context, graph: torch.fx.GraphModule, consumes: bool, *hints: object) -> Run:
@@ -244,6 +259,9 @@ def natively(
 ) -> Run:
     compiled = compile_graph(graph, cx, target, parameters, given, consumes)
     run = compiled.run.consume if consumes else compiled.run
+    if cx.made is not None:
+        has_regions = any(node.target in OPERATORS for node in graph.graph.nodes)
+        cx.made.parts.append(b"" if has_regions else graph_bytes(compiled))
     return with_regions(graph, run, cx, lambda body: natively(target, cx, body, False))
 
 
@@ -357,3 +375,14 @@ def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
 BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
 BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
 BACKENDS |= {"native": native, "inductor": native, "onegraph": native}
+
+
+def _identity(config: Config) -> str:
+    return "" if CPU.kept is None else CPU.kept.identity(config.target_cpu)
+
+
+#: Those whose graphs can be kept on disk.
+KEEPING: dict[GraphCompiler, Keeping] = {
+    native: Keeping(_identity, reloaded),
+    eager: Keeping(lambda config: "eager", reloaded),
+}

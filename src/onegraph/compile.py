@@ -17,6 +17,7 @@ import torch
 
 from onegraph import _C
 from onegraph.backend_registry import Backend, find_backend
+from onegraph.backends import KEEPING
 from onegraph.base.arguments import (
     check_dynamic,
     check_options,
@@ -132,7 +133,7 @@ def compile(
         LOGGER.warning(SUSPENDING, suspending(target))
         return target
     target = written(target)
-    region = Region(compiler, layers, EVENTS, fullgraph, dynamic)
+    region = Region(compiler, layers, EVENTS, fullgraph, dynamic, KEEPING.get(compiler))
     if next(_made) % _FORGET_EVERY == 0:
         forget_dead()
     is_module = isinstance(target, torch.nn.Module)

@@ -15,7 +15,7 @@ from onegraph.autograd.costs import is_number
 from onegraph.autograd.freed import with_freed
 from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage, note_hooks
 from onegraph.autograd.runtime import Run, bind
-from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, Replayed, Strided
+from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, PairSpec, Replayed, Saved, Strided
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import below_autograd, recorder
@@ -23,7 +23,7 @@ from onegraph.torchlib.state import saves_for_hooks
 
 
 def compiled_pair(
-    pair: GraphPair,
+    pair: PairSpec,
     forward: Run,
     backwards: Sequence[Run],
     specialize: Callable[[int, Pattern], Backward | None],
@@ -32,7 +32,7 @@ def compiled_pair(
     functions: Sequence[CustomFunction],
 ) -> Run:
     """The graphs of a pair as one function of the captured graph's inputs."""
-    spec, grad = pair.spec, pair.grad
+    spec, grad = pair.call, pair.grad
     followed = frozenset(Computed(index) for index in grad.followed)
     recorded = tuple(mutation for mutation in spec.mutations if mutation.value in followed)
     views = {grad.results + n: view for n, (_, view) in enumerate(spec.views)}
@@ -42,8 +42,8 @@ def compiled_pair(
     seen = {Computed(n) for output in spec.outputs if (n := counter_of(output, views)) is not None}
     written = frozenset(mutation.input for mutation in spec.mutations if mutation.value is not None)
     watched = {item.place for half in grad.halves for item in half.watched}
-    watched |= {place for graph in pair.graphs.backwards for place in graph.saved}
-    watched -= numbers_among(pair.graphs.forward)
+    watched |= {place for saved in pair.saved for place in saved.places}
+    watched -= pair.numbers
     cuts = {grad.place(half.cut) for half in grad.halves if half.cut is not None}
     passed = {m.value.index: m for m in recorded if m.value is not None and m.value.index in cuts}
     compiled = Compiled(
@@ -55,7 +55,7 @@ def compiled_pair(
         counts,
         written,
         tuple((p, writes.get(p, 0)) for p in watched if (p.index in written if isinstance(p, Input) else p in seen)),
-        any(is_random(node.target) for node in pair.graphs.forward.graph.nodes),
+        pair.random,
         report,
         functions,
         tuple(views.values()),
@@ -67,11 +67,18 @@ def compiled_pair(
     return unless_watched(bind(rest, with_freed(compiled, spec.freed)), eager)
 
 
-def numbers_among(forward: torch.fx.GraphModule) -> frozenset[Computed]:
-    """The results of a forward graph that are numbers, to which nobody can write."""
-    results = next(iter(reversed(forward.graph.nodes))).args[0]
+def pair_spec(pair: GraphPair) -> PairSpec:
+    """How to call the graphs of a pair."""
+    forward = pair.graphs.forward.graph
+    results = next(iter(reversed(forward.nodes))).args[0]
     assert isinstance(results, tuple)
-    return frozenset(Computed(n) for n, node in enumerate(results) if is_number(node))
+    return PairSpec(
+        pair.spec,
+        pair.grad,
+        tuple(Saved(graph.saved, graph.takers) for graph in pair.graphs.backwards),
+        frozenset(Computed(n) for n, node in enumerate(results) if is_number(node)),
+        any(is_random(node.target) for node in forward.nodes),
+    )
 
 
 def compiled_alone(spec: CallSpec, run: Run, eager: Run) -> Run:
@@ -101,18 +108,18 @@ def unless_watched(call: Run, eager: Run) -> Run:
     return run
 
 
-def node_of(pair: GraphPair, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
-    grad, half, graph = pair.grad, pair.grad.halves[number], pair.graphs.backwards[number]
+def node_of(pair: PairSpec, number: int, run: Run, specialize: Callable[[Pattern], Backward | None]) -> Node:
+    grad, half, saved = pair.grad, pair.grad.halves[number], pair.saved[number]
     return Node(
         half,
         tuple(grad.followed[n] for n in half.tangents),
         tuple(index for index, place in enumerate(half.gradients) if place is not None),
         -1 if half.cut is None else grad.place(half.cut),
-        graph,
-        {(True,) * len(half.tangents): Backward(run, half, range(len(graph.saved)))},
+        saved,
+        {(True,) * len(half.tangents): Backward(run, half, range(len(saved.places)))},
         specialize,
         recorder(CompiledGraph if half.cut is None else Stage, half.name, note_hooks),
-        tuple(n for n, at in enumerate(graph.saved) if isinstance(at, Computed) and at.index < grad.results),
+        tuple(n for n, at in enumerate(saved.places) if isinstance(at, Computed) and at.index < grad.results),
     )
 
 

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from onegraph import _C
-from onegraph.autograd.partition import BackwardGraph
 from onegraph.autograd.runtime import Run, add_views, as_laid_out, gradient, write
 from onegraph.autograd.second_run import Again, Hooked, intact, second_run
 from onegraph.autograd.spec import (
@@ -35,6 +34,7 @@ from onegraph.autograd.spec import (
     Input,
     Mutation,
     Output,
+    Saved,
 )
 from onegraph.base.work import work
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
@@ -78,7 +78,7 @@ class Node:
     results: tuple[int, ...]
     reached: tuple[int, ...]
     cut: int
-    graph: BackwardGraph
+    saved: Saved
     backwards: dict[Pattern, Backward | None]
     specialize: Callable[[Pattern], Backward | None]
     record: Callable[..., Any]
@@ -207,7 +207,7 @@ class Call:
         """What a node keeps. Results have a history, in which the node would keep itself."""
         inputs, values = self.inputs, self.values
         assert inputs is not None
-        kept = [(inputs if type(place) is Input else values)[place.index] for place in node.graph.saved]
+        kept = [(inputs if type(place) is Input else values)[place.index] for place in node.saved.places]
         for position in node.shown:
             if isinstance(kept[position], Tensor):
                 kept[position] = kept[position].data
@@ -324,7 +324,7 @@ def taken(ctx: Any, places: Sequence[int | Input], untouched: bool) -> list[Any]
     That is no error if eager keeps something else in its place.
     """
     if not untouched:
-        sources = [place if isinstance(place, Input) else ctx.node.graph.saved[place] for place in places]
+        sources = [place if isinstance(place, Input) else ctx.node.saved.places[place] for place in places]
         if any(written_to(ctx.call, source) is not None for source in sources):
             return None
     saved = iter(ctx.saved_tensors if ctx.hooked else ())
@@ -349,7 +349,7 @@ def release(ctx: Any, half: Half, pattern: Pattern) -> None:
         ctx.kept = [GONE] * len(ctx.kept)
         call.left -= before < len(pattern)
     else:
-        wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.graph.takers]
+        wanted = [any(ctx.passed.isdisjoint(group) for group in groups) for groups in node.saved.takers]
         ctx.kept = [value if keep else GONE for value, keep in zip(ctx.kept, wanted, strict=True)]
     if not call.left:
         call.inputs = call.again = None

@@ -236,6 +236,32 @@ class GradSpec:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a backward graph takes, in front of the tangents: where each value is found.
+
+    `takers` says for each of them which tangents, by position, come together in each operator that takes it.
+    """
+
+    places: tuple[Input | Computed, ...]
+    takers: tuple[frozenset[frozenset[int]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpec:
+    """How to call a forward and its backward graphs.
+
+    `saved` has what each backward graph takes; `numbers` are the results of the forward graph that are numbers, to
+    which nobody can write; `random` tells whether it draws random numbers.
+    """
+
+    call: CallSpec
+    grad: GradSpec
+    saved: tuple[Saved, ...]
+    numbers: frozenset[Computed]
+    random: bool
+
+
 def _place_text(place: Input | Computed) -> str:
     return f"input {place.index}" if isinstance(place, Input) else f"result {place.index}"
 

@@ -21,6 +21,10 @@ Value: TypeAlias = Any
 Json: TypeAlias = Any
 
 
+class Unkept(Exception):
+    """Something has no form as data: the message says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """Objects that are found by a name: `name` gives it, and `find` the object."""

@@ -266,6 +266,11 @@ class Config:
         True,
         "keep on disk, too, what graphs are compiled to; off: each process lowers and schedules its graphs anew",
     )
+    cache_captures: bool = _option(
+        _SWITCH,
+        True,
+        "keep on disk, too, what was captured of frames; off: each process traces its frames anew",
+    )
     cache_dir: Path | None = field(
         default_factory=user_cache,
         metadata={

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from onegraph.base.config import Config
 from onegraph.base.events import Event, Events, Location
 
 
+@dataclass(slots=True)
+class Made:
+    """What a backend has compiled, as data, to be kept on disk beside the capture.
+
+    `parts` are compiled graphs in the order in which they were made, until they are put together to the `whole`; an
+    empty one cannot be kept. `renew` is given a whole that has grown later.
+    """
+
+    parts: list[bytes] = field(default_factory=list)
+    whole: bytes | None = None
+    renew: Callable[[bytes], object] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Passed as `cx`. Nothing else is ambient."""
+    """Passed as `cx`. Nothing else is ambient.
+
+    Where what is compiled is to be kept on disk, a backend puts it into `made`; one that knows nothing of that puts
+    nothing there.
+    """
 
     config: Config = field(default_factory=Config)
     events: Events = field(default_factory=Events)
     frame: Location | None = None
+    made: Made | None = None
 
     def emit(self, event: Event) -> None:
         self.events.emit(event)
+
+    def keeping(self) -> Context:
+        """The same context, with an empty place for what is to be kept."""
+        return replace(self, made=Made())
 
     def for_frame(self, frame: Location) -> Context:
         """The same context, for work on this frame: stages stamp their events with `cx.frame`."""

@@ -327,6 +327,40 @@ class OperatorFellBack(Event):
     nanoseconds: int = 0
 
 
+# ---- the captures on disk -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureLoaded(Event):
+    """The capture of a frame and what was compiled of it were found on disk: nothing was traced."""
+
+    channel: ClassVar[str] = "cache"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureMissed(Event):
+    """An entry on disk does not hold for this call, or for this program."""
+
+    channel: ClassVar[str] = "cache"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureKept(Event):
+    """A capture was kept on disk for other processes."""
+
+    channel: ClassVar[str] = "cache"
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureUnkept(Event):
+    """A capture cannot be kept on disk: each process captures the frame anew."""
+
+    channel: ClassVar[str] = "cache"
+    reason: str = ""
+
+
 # ---- any stage -------------------------------------------------------------------------------------------------------
 
 

@@ -7,25 +7,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from onegraph.capture.graph.late_guards import Backwards
-from onegraph.capture.guards.guard import Guard, GuardSet
+from onegraph.capture.guards.guard import Guard, GuardSet, ShapeCondition
 from onegraph.capture.guards.program import GuardProgram, assemble
 from onegraph.capture.guards.source import Source
-from onegraph.capture.symbolic.shapes import Symbols, size_text
+from onegraph.capture.symbolic.shapes import Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What is assumed of sizes and numbers: how many of them are symbols; which they are and what holds of them."""
+
+    each: tuple[ShapeCondition, ...]
+    symbols: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """`state` is of the process, `facts` are of classes and names; `symbols` has the conditions on sizes and numbers.
+    """`state` is of the process, `facts` are of classes and names; `conditions` are those on sizes, as they are now.
 
-    `backwards` are the backward passes of the program, which ask again when they run.
+    `backwards` are the backward passes of the program, which ask again when they run. `symbols` are those of the trace.
     """
 
     guards: GuardSet
     facts: tuple[Guard, ...]
     state: Any
-    symbols: Symbols
+    conditions: Callable[[], Conditions]
     backwards: Backwards
     frame_globals: dict[str, Any]
+    symbols: Symbols | None = None
 
     def add(self, source: Source, kind: str, arg: Any) -> None:
         """Assume what the compilation of the graph has asked for."""
@@ -39,18 +49,11 @@ class Assumptions:
             kept = choose([*facts, *guards])
             facts = tuple(fact for fact in facts if id(fact) in kept)
             guards = guards.only(kept)
-        return assemble(guards, self.symbols.conditions(None), self.state, self.frame_globals, facts)
-
-    def sizes_text(self) -> str:
-        """The symbols of sizes, where they are found, and their conditions."""
-        hints = self.symbols.sizes.hints
-        places = self.symbols.places.items()
-        found = [f"{symbol} is {size_text(place.source, place.dim)}, now {hints[symbol]}" for symbol, place in places]
-        return "\n".join([*found, *(condition.text for condition in self.symbols.conditions(None))])
+        return assemble(guards, self.conditions().each, self.state, self.frame_globals, facts)
 
     def texts(self) -> Iterator[str]:
         """Each as the condition that a person would write."""
         yield "the state of the process is as it was"
         yield from map(str, self.facts)
         yield from map(str, self.guards)
-        yield from (condition.text for condition in self.symbols.conditions(None))
+        yield from (condition.text for condition in self.conditions().each)

@@ -19,7 +19,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import ForbiddenCallError, GraphBreakError
-from onegraph.capture.assumptions import Assumptions
+from onegraph.capture.assumptions import Assumptions, Conditions
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
 from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode.frame import Abort, Stopped, Unsupported
@@ -42,6 +42,7 @@ from onegraph.capture.residual.rebuild import Rebuild
 from onegraph.capture.resume.continuation import Continuation, deepest, plan_resume, write_value
 from onegraph.capture.symbolic.growth import Grown, refuse_grown
 from onegraph.capture.symbolic.shape_policy import ShapePolicy
+from onegraph.capture.symbolic.shapes import Symbols, sizes_text
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
@@ -246,6 +247,7 @@ def finish(
         None if continuation is None else replace(continuation, values=tuple(results)),
         levels=trace.tracer.levels,
         effects=(*draws, *effects, *writes, *hooks),
+        seen=trace.seen() if cx.made is not None else None,
     )
     if graph is not None:
         trace.keep_fakes()
@@ -263,10 +265,20 @@ def assumptions(trace: Trace, start: FrameStart) -> Assumptions:
     facts += guards_of_names(trace.world.namespaces.values())
     backwards = backwards_of(trace.recorder.graph, trace.world, trace.tracer.late)
     made = Assumptions(
-        trace.world.guards, tuple(facts), trace.state, trace.symbols, backwards, start.function.__globals__
+        trace.world.guards,
+        tuple(facts),
+        trace.state,
+        partial(conditions_of, trace.symbols),
+        backwards,
+        start.function.__globals__,
+        trace.symbols,
     )
     trace.symbols.guard = made.add
     return made
+
+
+def conditions_of(symbols: Symbols) -> Conditions:
+    return Conditions(symbols.conditions(None), len(symbols.places), sizes_text(symbols))
 
 
 def effect_text(rebuild: Rebuild, effect: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> str:

@@ -16,6 +16,7 @@ import torch
 from onegraph.base import events as ev
 from onegraph.capture.assumptions import Assumptions
 from onegraph.capture.graph.fallback import Fallback
+from onegraph.capture.guards.source import Seen
 from onegraph.capture.pyobject.value_text import short
 from onegraph.capture.residual.rebuild import residual_text
 from onegraph.capture.resume.continuation import Continuation, Exit
@@ -64,7 +65,8 @@ class Capture:
     `continuation` a tuple of the values that this goes on with (whose own are the names of these).
 
     `levels` counts the frames of the program that it enters, one from another. `effects` are the statements that write
-    to objects of the program, or call what it calls behind the graph.
+    to objects of the program, or call what it calls behind the graph. `seen` is for those who keep it on disk. (One
+    from there has no graph: what runs it was found there, too.)
     """
 
     code: CodeType
@@ -76,6 +78,7 @@ class Capture:
     continuation: Continuation | None
     levels: int
     effects: tuple[str, ...] = ()
+    seen: Seen | None = None
 
     def __str__(self) -> str:
         return "\n".join(sections(self))

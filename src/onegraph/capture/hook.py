@@ -43,6 +43,7 @@ from onegraph.capture.directives.stance import may_compile
 from onegraph.capture.graph.record import is_recording
 from onegraph.capture.guards.program import GuardProgram
 from onegraph.capture.guards.recompiling import explain_failure
+from onegraph.capture.kept.store import Keeping, shelf_of
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.replacement import Translated
 from onegraph.capture.resume.resume_function import places, same_places
@@ -111,9 +112,16 @@ class Region:
     """The capture state of one compiled function or module."""
 
     def __init__(
-        self, compile_graph: CompileGraph, layers: Layers, events: Events, fullgraph: bool, dynamic: bool | None
+        self,
+        compile_graph: CompileGraph,
+        layers: Layers,
+        events: Events,
+        fullgraph: bool,
+        dynamic: bool | None,
+        keeping: Keeping | None = None,
     ) -> None:
         self.compile_graph = compile_graph
+        self.keeping = keeping
         self._layers = layers
         self._events = events
         self.fullgraph = fullgraph
@@ -179,6 +187,11 @@ class Region:
             if not may_compile(foreign_stance(), partial(missing, function, code, values, versions)):
                 return None
             return self._translate(function, code, values, versions)
+
+    def _forget(self, code: CodeType, versions: Versions) -> None:
+        """Forget the versions of a code object."""
+        versions.compiled = []
+        self.context.clear(code)
 
     def _forget_dead(self, code: CodeType, versions: Versions) -> None:
         """Forget the versions for classes and functions that have died."""
@@ -261,7 +274,9 @@ class Region:
         flushing = _C.flush_denormals(False)  # the program's constants are what they are
         try:
             with timed(cx, "translate"), saving_plainly():
-                return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy)
+                forget = partial(self._forget, start.code, versions)
+                shelf = shelf_of(start, self.keeping, cx, self.fullgraph, self.dynamic, forget)
+                return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy, shelf)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user
             raise

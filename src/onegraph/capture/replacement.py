@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
@@ -27,9 +26,8 @@ class Translated:
     opened: int  #: how many of them, besides the first, it is in at the graph break
 
 
-def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: FrameStart, cx: Context) -> Translated:
-    """The code of the capture of a frame, around what a backend has made of its graph (None if it has no graph)."""
-    around = None if capture.graph is None or compiled is None else capture.graph.fallback.around(compiled)
+def replacement(capture: Capture, around: Any, start: FrameStart, cx: Context) -> Translated:
+    """The code of the capture of a frame, around what runs its graph (None if it has no graph): see `Fallback`."""
     consts = [around if value is GRAPH else value for value in capture.consts]
     code, text = compile_residual(capture.code, capture.body, capture.nonlocals, consts)
     filename, continuation = code.co_filename, capture.continuation
@@ -40,9 +38,9 @@ def replacement(capture: Capture, compiled: Callable[..., Any] | None, start: Fr
     guards = capture.assumptions.assembled(
         None if choose is None else partial(filtered, choose, function=start.function, values=start.values)
     )
-    symbols = len(capture.assumptions.symbols.places)
-    if symbols:
-        cx.emit(ev.SizesMadeSymbolic(cx.frame, symbols, capture.assumptions.sizes_text))
+    conditions = capture.assumptions.conditions
+    if symbols := conditions().symbols:
+        cx.emit(ev.SizesMadeSymbolic(cx.frame, symbols, lambda: conditions().text))
     cx.emit(ev.GuardsBuilt(cx.frame, len(capture.assumptions.guards), guards.listing))
     return Translated(code, guards, capture.levels, 0 if continuation is None else continuation.opened)
 

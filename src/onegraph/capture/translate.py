@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from onegraph import _C
+from onegraph.base import events as ev
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, OnegraphError
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
+from onegraph.capture.kept.store import DAMAGED, Shelf
 from onegraph.capture.replacement import Translated, checked, replacement
 from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.tracer.garbage_collector import COLLECTOR
@@ -23,14 +25,24 @@ CompileGraph = Callable[[torch.fx.GraphModule, list[Any], Context], Any]
 
 
 def translate(
-    start: FrameStart, compile_graph: CompileGraph, cx: Context, fullgraph: bool, shapes: ShapePolicy
+    start: FrameStart,
+    compile_graph: CompileGraph,
+    cx: Context,
+    fullgraph: bool,
+    shapes: ShapePolicy,
+    shelf: Shelf | None = None,
 ) -> Translated | Skipped | Failing:
-    """Capture the frame, compile its graph, and make the replacement of both.
+    """Capture the frame, compile its graph, and make the replacement of both; or find it on the `shelf` on disk.
 
     Raises:
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
+    if shelf is not None:
+        found = from_disk(shelf, start, cx, shapes)
+        if found is not None:
+            return found
+        cx = cx.keeping()
     while True:
         captured = capture(start, cx, fullgraph, shapes)
         if not isinstance(captured, Capture):
@@ -41,7 +53,26 @@ def translate(
             if not shapes.keep_floats_constant() and (cx.config.raise_compiler_errors or not shapes.give_up_sizes()):
                 raise
         else:
-            return checked(replacement(captured, compiled, start, cx), start, cx)
+            graph = captured.graph
+            around = None if graph is None or compiled is None else graph.fallback.around(compiled)
+            made = checked(replacement(captured, around, start, cx), start, cx)
+            if shelf is not None:
+                shelf.store(captured, start, shapes.history, cx)
+            return made
+
+
+def from_disk(shelf: Shelf, start: FrameStart, cx: Context, shapes: ShapePolicy) -> Translated | None:
+    """The replacement by a capture on disk that holds for the call."""
+    for loaded, around in shelf.loaded(start, shapes.history, cx):
+        try:
+            made = replacement(loaded.capture, around, start, cx)
+            if made.guards.native.check(start.function, start.values):
+                shapes.history.relearn(loaded.learnt)
+                cx.emit(ev.CaptureLoaded(cx.frame))
+                return made
+        except DAMAGED as why:
+            cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
+    return None
 
 
 def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:

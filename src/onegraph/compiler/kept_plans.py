@@ -42,6 +42,16 @@ class Table:
     shape: tuple[int, ...]
     elements: bytes
 
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Table:
+        return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
+
+    def tensor(self) -> torch.Tensor:
+        dtype: Any = getattr(torch, self.dtype)
+        if not self.elements:
+            return torch.empty(self.shape, dtype=dtype)
+        return torch.frombuffer(bytearray(self.elements), dtype=dtype).reshape(self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
@@ -68,10 +78,12 @@ class KeptPlan:
         return {name: recipe for name, recipe in found.items() if isinstance(recipe, Recipe)}
 
 
+PLAN_CLASSES = (
+    loop.Named, plan.ExecPlan, plan.KernelInfo, plan.Register, plan.Slot, plan.Compute, plan.Alloc, plan.ViewOf,
+    plan.Pointer, plan.Launch, plan.ExternCall, plan.Free, plan.Return,
+)  # fmt: skip
 _CODEC = Codec(
-    KeptPlan, OfGraph, Table, Left, loop.Named,
-    plan.ExecPlan, plan.KernelInfo, plan.Register, plan.Slot, plan.Compute, plan.Alloc, plan.ViewOf, plan.Pointer,
-    plan.Launch, plan.ExternCall, plan.Free, plan.Return,
+    KeptPlan, OfGraph, Table, Left, *PLAN_CLASSES,
     named={DType: Named(lambda dtype: dtype.name, dtype_named)},
 )  # fmt: skip
 
@@ -137,7 +149,7 @@ def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
             return OfGraph(number)
     if tensor.nbytes > LARGEST_TABLE or not tensor.is_contiguous():
         raise Undescribed("a table that is large, or not in the order of its elements")
-    return Table(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), contents(tensor))
+    return Table.of(tensor)
 
 
 def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -149,7 +161,4 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Sequence[Node]) -> torch.Tensor:
     if isinstance(kept, OfGraph):
         return attribute(module, str(nodes[kept.node].target)).detach()
-    dtype: Any = getattr(torch, kept.dtype)
-    if not kept.elements:
-        return torch.empty(kept.shape, dtype=dtype)
-    return torch.frombuffer(bytearray(kept.elements), dtype=dtype).reshape(kept.shape)
+    return kept.tensor()

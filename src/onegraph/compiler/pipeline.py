@@ -15,8 +15,9 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
+from onegraph.compiler.kept_graphs import KeptGraph, kept_graph
 from onegraph.compiler.kept_plans import PlanPlace, place_of
-from onegraph.compiler.library.recipe import Recipe, check_of, keeping
+from onegraph.compiler.launched import launched
 from onegraph.compiler.lower.graph import Lowered, lower_graph
 from onegraph.compiler.lower.left import Left, announce
 from onegraph.compiler.lower.size_facts import size_facts
@@ -40,8 +41,9 @@ class NativeGraph:
     """A compiled graph: call it with the graph's inputs, it returns the tuple of its outputs.
 
     `plan` is what a call does, `addresses` are those of the plan's kernels. `kernels` counts the kernels that run,
-    `fallbacks` names the operators that were left to the library. `text(stage)` prints the program: "aten", "loops",
-    "fused", "memory", or a stage of the target: "llvm" and "asm" for the CPU.
+    `fallbacks` names the operators that were left to the library. `kept` is the graph as data, if it can be kept.
+    `text(stage)` prints the program: "aten", "loops", "fused", "memory", or a stage of the target: "llvm" and "asm" for
+    the CPU.
     """
 
     run: _C.Plan | Executor
@@ -49,6 +51,7 @@ class NativeGraph:
     addresses: tuple[int, ...]
     kernels: int
     fallbacks: tuple[str, ...]
+    kept: KeptGraph | None
     _texts: Mapping[str, Callable[[], str]]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
@@ -118,7 +121,9 @@ def compiled(
         "memory": lambda: format_plan(steps),
         **code.texts,
     }
-    return NativeGraph(run, steps, code.addresses, len(fused.kernels), operators_of(lowered.left), texts)
+    fallbacks = operators_of(lowered.left)
+    kept = kept_graph(steps, code.objects, lowered.constants, lowered.recipes, len(fused.kernels), fallbacks)
+    return NativeGraph(run, steps, code.addresses, len(fused.kernels), fallbacks, kept, texts)
 
 
 def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered, Program]:
@@ -162,22 +167,9 @@ def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target)
     seconds, assembly = thread_time() - start, texts.get("asm", "")
     cx.emit(KernelsCompiled(cx.frame, len(steps.kernels), seconds, True, lambda: built().text(), assembly))
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), texts["memory"]))
-    return NativeGraph(run, steps, code.addresses, entry.kernels, operators_of(entry.left), texts)
-
-
-def launched(
-    steps: ExecPlan,
-    addresses: tuple[int, ...],
-    keep: object,
-    constants: Mapping[str, torch.Tensor],
-    recipes: Mapping[str, Recipe],
-    cx: Context,
-    target: Target,
-) -> _C.Plan | Executor:
-    check = check_of(cx.config)
-    kept = {name: keeping(recipe, check) for name, recipe in recipes.items()}
-    run: _C.Plan | Executor = target.launch(steps, addresses, constants, cx.config.threads, keep, kept)
-    return run
+    fallbacks = operators_of(entry.left)
+    kept = kept_graph(steps, entry.objects, constants, recipes, entry.kernels, fallbacks)
+    return NativeGraph(run, steps, code.addresses, entry.kernels, fallbacks, kept, texts)
 
 
 def operators_of(left: Iterable[Left]) -> tuple[str, ...]:

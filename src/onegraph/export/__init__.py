@@ -131,7 +131,7 @@ def exported(
     policy = ShapePolicy(History(), False, shared=False)
     with work():
         captured = captured_whole(start, cx, policy)
-        found = captured.assumptions.symbols.conditions(None)
+        found = captured.assumptions.conditions().each
         needed = [each.text for each in found if not any(step[0] == "stride" for step in each.steps)]
         needed = [text for text in dict.fromkeys(needed) if text not in conditions]
         check_program(needed, leaves)
@@ -269,7 +269,9 @@ def assembled(
             outputs.append(known.get(id(leaf)) or state_node(graph, target, held, leaf))
             results.append(len(outputs) - 1)
         elif isinstance(leaf, torch.SymInt):
-            results.append(SizeOutput(captured.assumptions.symbols.size_expression(leaf)))
+            symbols = captured.assumptions.symbols
+            assert symbols is not None
+            results.append(SizeOutput(symbols.size_expression(leaf)))
         elif isinstance(leaf, ATOMS):
             results.append((leaf,))
         else:

@@ -146,6 +146,10 @@ def absent(path: str) -> Callable[..., Any]:
 
 #: All of torch's native functions.
 NATIVE = _C
+#: Where functions are found that say of themselves another module, or none.
+HOMES_OF_FUNCTIONS = """builtins types operator _operator math functools itertools torch torch._C torch._VF torch.Tensor
+    torch._C._VariableFunctions torch._C.TensorBase torch._C._nn torch._C._linalg torch._C._special torch._C._fft
+    torch._C._autograd torch._C._nested torch._C._sparse torch.nn.functional torch.functional""".split()
 foreach_copy_ = torch._foreach_copy_
 
 # ---- dispatch and modes ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ are in `onegraph.capture.directives.hatches`; what the handlers do is in `onegra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onegraph.capture.interp import functions
@@ -15,9 +15,13 @@ from onegraph.capture.interp.functions import Mark
 
 @dataclass(slots=True)
 class Said:
-    """How often the program has said something of a function."""
+    """How often the program has said something of a function, and what it says of each, by their names."""
 
     times: int = 0
+    marks: dict[str, str] = field(default_factory=dict)
+
+    def texts(self) -> list[str]:
+        return sorted(f"{name} {mark}" for name, mark in self.marks.items())
 
 
 SAID = Said()
@@ -25,6 +29,7 @@ SAID = Said()
 
 def mark(function: Any, handler: Mark) -> None:
     """Calls of this function go to the handler. A function that dies takes its mark along."""
+    SAID.marks[_name(function)] = getattr(handler, "__qualname__", "")
     functions.passing_row_for(function).mark = handler
 
 
@@ -37,4 +42,10 @@ def say(function: Any, handler: Mark) -> None:
 def unmark(function: Any) -> None:
     """Calls of this function are taken as if nothing had been said of it."""
     SAID.times += 1
+    SAID.marks.pop(_name(function), None)
     functions.unmark(function)
+
+
+def _name(function: Any) -> str:
+    owner = getattr(function, "__objclass__", None) or getattr(function, "__module__", None)
+    return f"{getattr(owner, '__qualname__', owner)}.{getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -22,6 +22,10 @@ class Predicate:
         """The condition on values that are written like this."""
         raise NotImplementedError
 
+    def portable(self) -> Predicate:
+        """The same question without what is known in this process alone: its attributes can be kept on disk."""
+        return self
+
 
 def unpaired(pairs: Any, count: int) -> list[Any]:
     """The values, of which there are so many, that a guard of kind "together" gives as nested pairs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import FunctionType, MappingProxyType, MemberDescriptorType
+from types import FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ from onegraph.capture.pyobject.exact_types import defined, isinstance
 from onegraph.capture.pyobject.weakly_known import referred
 
 MISSING = object()
+#: What native types, and slots, have for what their instances hold.
+FIELDS = (GetSetDescriptorType, MemberDescriptorType)
 #: More than a tensor can have in common with another one, and differ in.
 MANY = 100
 
@@ -93,7 +95,7 @@ def value_at(source: Source, function: FunctionType, values: tuple[Any, ...]) ->
                 return owner.get(key, MISSING)
             case Item(_, key) if type(owner) in (list, tuple):
                 return owner[key]
-            case Attr(_, name) if type(found := defined(type(owner), name)) is MemberDescriptorType:
+            case Attr(_, name) if type(found := defined(type(owner), name)) in FIELDS:
                 return found.__get__(owner)
             case DictOf():
                 return object.__getattribute__(owner, "__dict__")

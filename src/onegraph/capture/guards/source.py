@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, assert_never
 
 from onegraph.capture.pyobject.native_members import Member, hidden_member
@@ -148,6 +149,22 @@ class Through(Path):
 
 
 Source = Arg | FreeCell | Globals | Const | Drawn | Attr | Item | DictOf | CellOf | TypeOf | Through
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a trace has looked at without a guard, since it does not change in a process; it may be another in the next.
+
+    `functions` are those whose code was followed, each with where it was found, if that is known. `values` are what
+    libraries had at a place: atoms, and the classes of what is none. `addresses` and `order`: whether the program knows
+    where objects are, and hashes or the order of a set.
+    """
+
+    functions: tuple[tuple[FunctionType, Source | None], ...]
+    values: tuple[tuple[Source, Any], ...]
+    addresses: bool
+    order: bool
+
 
 #: The base of what is read from the process itself.
 NOWHERE = Const(id(None), "", None)

@@ -62,6 +62,11 @@ class Keys:
             if origin is not None and type(part).__hash__ in BY_IDENTITY:
                 self.guard(origin, "is", self.real(part))
 
+    def note_order(self, value: Any) -> None:
+        """The program comes to see the order of a set, or a hash: Python may give another one in the next process."""
+        if not isinstance(value, set | frozenset) or any(type(member) is not int for member in members_of(value)):
+            self.told_order = True
+
     def note_hashed(self, *containers: Any) -> None:
         """What native code has put into dicts and sets of the trace."""
         for container in containers:

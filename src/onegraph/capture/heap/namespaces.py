@@ -199,10 +199,9 @@ class AsBound:
 
     __slots__ = ("module", "names")
 
-    def __init__(self, space: Namespace) -> None:
-        self.module = dict.get(space.real, "__name__", "?")
-        # (A module that fills its names as they are asked has done so while it was traced.)
-        self.names = {name: space.real.get(name, DELETED) for name in space.bound}
+    def __init__(self, module: str, names: dict[str, Any]) -> None:
+        self.module = module
+        self.names = names
 
     def __call__(self, namespace: dict[str, Any]) -> bool:
         return all(namespace.get(name, DELETED) is value for name, value in self.names.items())
@@ -216,4 +215,10 @@ class AsBound:
 
 def guards_of_names(namespaces: Iterable[Namespace]) -> list[Guard]:
     """A guard for each library module in which a trace has found code by its name."""
-    return [Guard(space.source, "names", AsBound(space)) for space in namespaces if space.bound]
+    # (A module that fills its names as they are asked has done so while it was traced.)
+    found = ((space, {name: space.real.get(name, DELETED) for name in space.bound}) for space in namespaces)
+    return [
+        Guard(space.source, "names", AsBound(str(dict.get(space.real, "__name__", "?")), names))
+        for space, names in found
+        if names
+    ]

@@ -64,6 +64,8 @@ class World(Namespaces, Keys):
         self.guards = GuardSet()
         self.origin: dict[int, Source] = {}
         self.type_at: dict[Source, type] = {}
+        #: What was found without a guard: an atom, or the class of what is none.
+        self.unguarded: dict[Source, Any] = {}
         #: Where functions are found that need no guards of their own.
         self.found_at: dict[int, Source] = {}
         self.shadow_of: dict[int, Any] = {}
@@ -76,6 +78,8 @@ class World(Namespaces, Keys):
         self.unpinned: set[int] = set()
         #: Immutable objects that are guarded by value and used as they are -> the sources at which they were found.
         self.by_value: dict[int, list[Source]] = {}
+        #: Whether the program knows addresses of objects, and hashes or the order of a set.
+        self.told_addresses = self.told_order = False
         #: The numbers that `id` has given objects of the trace.
         self.identities: set[int] = set()
         #: The steps (a frame's serial number, and its step) at which native code has made objects.
@@ -115,6 +119,7 @@ class World(Namespaces, Keys):
         self.class_values.clear()
         self.guards = GuardSet()
         self.is_stateful = StatefulClasses(self.made_classes)
+        self.unguarded.clear()
         for made in (self.made_functions, self.made_classes, self.generators, self.parts, self.origin, self.type_at):
             made.clear()
         self.tensor_names.clear()
@@ -137,6 +142,8 @@ class World(Namespaces, Keys):
     def admit(self, real: Any, source: Source, guarded: bool = True) -> Any:
         """The value to use in place of `real`, found at `source`. Unguarded values are a library's own constants."""
         if type(real) in ATOMS:
+            if not guarded:
+                self.unguarded.setdefault(source, real)
             return self._atom(self, real, source, guarded)
         identity = id(real)
         if identity in self.shadow_of:
@@ -147,6 +154,8 @@ class World(Namespaces, Keys):
             return shadow
         if identity in self.real_of or identity in self.records:
             return real
+        if not guarded:
+            self.unguarded.setdefault(source, type(real))
         return self._admission(self, real, source, guarded)
 
     def _admit_again(self, shadow: Any, source: Source, first: Source) -> Any:
@@ -224,6 +233,7 @@ class World(Namespaces, Keys):
         if real is None or (id(real) == number and self.is_pinned(real)):
             return found[0]
         self.guard(self.origin[number], "is", real)
+        self.told_addresses = True
         return hex(id(real))
 
     def told_apart(self, a: Any, b: Any) -> None:
@@ -328,6 +338,8 @@ class World(Namespaces, Keys):
     def realize(self, value: Any) -> Any:
         """Fill every slot of a container or object, one level deep: native code is about to look at it."""
         self.realize_items(value)
+        if isinstance(value, set | frozenset):
+            self.note_order(value)
         attributes = self.attributes(value)
         if attributes is not None and id(attributes) in self.records:
             self.realize(attributes)

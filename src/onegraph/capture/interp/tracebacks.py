@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, TracebackType
+from typing import Any
 
 from onegraph.capture.bytecode import LIVE_LOCALS, NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.frame import Frame
@@ -59,13 +61,38 @@ def speaking(code: CodeType, file: str, position: Position | None) -> CodeType:
 def frame_object(frame: Frame) -> FrameType:
     """A frame object that stands for the interpreted frame at the instruction that runs."""
     code = frame.bytecode.code
-    stand_in = FunctionType(_stand_in(code, code.co_filename, frame.position), frame.globals)
-    made: FrameType = stand_in().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
-    if LIVE_LOCALS:  # Python suggests names that are bound
-        for name in made.f_code.co_varnames:
-            if name in frame.locals or name in frame.cells:
+    bound = tuple([name for name in code.co_varnames if name in frame.locals or name in frame.cells])
+    return StandIn(code, frame.position, frame.globals, bound).frame()
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """What a frame object is made of that stands for an interpreted frame; `bound` are its variables with a value."""
+
+    code: CodeType
+    position: Position | None
+    namespace: dict[str, Any]
+    bound: tuple[str, ...]
+
+    def frame(self) -> FrameType:
+        function = FunctionType(_stand_in(self.code, self.code.co_filename, self.position), self.namespace)
+        made: FrameType = function().gi_frame  # of a suspended generator: it refers to no frame of the interpreter
+        if LIVE_LOCALS:  # Python suggests names that are bound
+            for name in self.bound:
                 made.f_locals[name] = _UNKEPT
-    return made
+        return made
+
+
+def stands_for(frame: FrameType, codes: Iterable[CodeType]) -> StandIn | None:
+    """What a frame object that stands for an interpreted one was made of, whose code is one of these."""
+    made = frame.f_code
+    facts = made.co_filename, made.co_qualname, made.co_varnames
+    code = next((each for each in codes if (each.co_filename, each.co_qualname, each.co_varnames) == facts), None)
+    if code is None or not is_stand_in(made):
+        return None
+    line, end, first, last = list(made.co_positions())[LASTI]
+    position = None if line is None else (line, end, first, last)
+    return StandIn(code, position, frame.f_globals, tuple(frame.f_locals) if LIVE_LOCALS else ())
 
 
 def note_frame(raised: BaseException, frame: Frame, again: bool) -> bool:

@@ -102,9 +102,13 @@ class Resumed:
     made: Bytecode
     bytecode: Bytecode
     shift: int
-    way: Way
+    shape: Shape
     call: int  # where the inner call is, if there is one
     needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
+
+    @property
+    def way(self) -> Way:
+        return self.shape.way
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +290,7 @@ def build(bytecode: Bytecode, shape: Shape) -> Resumed:
         co_freevars=shape.cells,
     )
     made = remember(Bytecode(code, made.instrs, made.handlers))
-    return Resumed(made, bytecode, shift, way, 0 if inner_call is None else inner_call.at, tuple(needed))
+    return Resumed(made, bytecode, shift, shape, 0 if inner_call is None else inner_call.at, tuple(needed))
 
 
 def sets_up(bytecode: Bytecode, index: int) -> bool:
@@ -379,16 +383,21 @@ def callable_pair(function: Instr) -> list[Instr]:
     return pair[::-1] if NULL_FIRST else pair
 
 
+def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
+    """The one resume function of this code, which has no free variables, and these globals."""
+    key = id(code), id(namespace)
+    found = _functions.get(key)
+    if found is None or found.__code__ is not code or found.__globals__ is not namespace:
+        if len(_functions) >= FUNCTIONS:
+            _functions.clear()
+        found = _functions[key] = FunctionType(code, namespace, code.co_name)
+    return found
+
+
 def write_resume_function(rebuild: Rebuilding, made: ResumeFunction) -> str:
     """The expression of a resume function; one without free variables is a constant."""
     if not made.cells:
-        key = id(made.code), id(made.namespace)
-        found = _functions.get(key)
-        if found is None or found.__code__ is not made.code or found.__globals__ is not made.namespace:
-            if len(_functions) >= FUNCTIONS:
-                _functions.clear()
-            found = _functions[key] = FunctionType(made.code, made.namespace, made.code.co_name)
-        return rebuild.const(found)
+        return rebuild.const(function_of(made.code, made.namespace))
     cells = "".join(f"{rebuild.value(cell)}, " for cell in made.cells)
     parts = f"{rebuild.const(made.code)}, {rebuild.const(made.namespace)}, {made.code.co_name!r}, None, ({cells})"
     return rebuild.assign(f"{rebuild.const(FunctionType)}({parts})")

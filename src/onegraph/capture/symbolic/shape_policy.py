@@ -18,6 +18,15 @@ from onegraph.capture.symbolic.size_marks import marks_of
 OFTEN = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """The sizes that were seen, the dimensions of them that change; the numbers that do, with one of their values."""
+
+    sizes: tuple[tuple[Source, tuple[int, ...]], ...]
+    changing: tuple[tuple[Source, tuple[int, ...]], ...]
+    numbers: tuple[tuple[Source, int | float], ...]
+
+
 @dataclass(slots=True)
 class History:
     """The sizes that the traces of one code object have seen at each source."""
@@ -46,6 +55,21 @@ class History:
         self.constant_floats |= other.constant_floats
         self.makes_checks &= other.makes_checks
         self.unexpected = max(self.unexpected, other.unexpected)
+
+    def learnt(self) -> Learnt:
+        """What is known of sizes, for another process."""
+        changing = tuple((source, tuple(sorted(dims))) for source, dims in self.changing.items() if dims)
+        numbers = tuple((source, self.numbers[source][0]) for source in self.changing_numbers)
+        return Learnt(tuple(self.sizes.items()), changing, numbers)
+
+    def relearn(self, learnt: Learnt) -> None:
+        """Know what another process has seen; what was seen here goes before it."""
+        self.sizes = {**dict(learnt.sizes), **self.sizes}
+        for source, dims in learnt.changing:
+            self.changing.setdefault(source, set()).update(dims)
+        for source, value in learnt.numbers:
+            self.numbers.setdefault(source, (value, _nobody, 0))
+            self.changing_numbers.add(source)
 
     @property
     def makes_sizes(self) -> bool:

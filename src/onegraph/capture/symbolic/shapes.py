@@ -97,6 +97,13 @@ class Asked(Evaluated, Predicate):
         return self.fact.text({name: w if dim is None else f"{w}.size({dim})" for name, w, dim in found})
 
 
+def sizes_text(symbols: Symbols) -> str:
+    """The symbols of sizes, where they are found, and their conditions."""
+    hints, places = symbols.sizes.hints, symbols.places.items()
+    found = [f"{symbol} is {size_text(place.source, place.dim)}, now {hints[symbol]}" for symbol, place in places]
+    return "\n".join([*found, *(condition.text for condition in symbols.conditions(None))])
+
+
 class Symbols:
     """The symbols of one trace, and where their values come from.
 

@@ -166,6 +166,8 @@ class Containers(Operators):
             self.world.realize(receiver)
         else:
             self.world.realize_items(receiver)
+        if isinstance(receiver, set | frozenset) and method.__name__ in ("pop", "__iter__"):
+            self.world.note_order(receiver)
 
     def iter(self, obj: Any, rest: Rest = ITERATOR) -> Any:
         refuse_marked(obj)
@@ -175,6 +177,8 @@ class Containers(Operators):
             return obj
         self.world.refuse_opaque(obj)
         self._fill_for("__iter__", obj)
+        if isinstance(obj, set | frozenset):
+            self.world.note_order(obj)
         return super().iter(obj, rest)
 
     def type_of(self, obj: Any) -> type:

@@ -48,6 +48,8 @@ class Frames(Operators):
         self.joins: list[tuple[Frame, bool | None]] = []
         #: What is read while the backward pass of a custom function is traced.
         self.late = LateReads()
+        #: The functions whose code is followed, each once.
+        self.entered: dict[types.FunctionType, None] = {}
         self._frame_count = 0
         self._lazy_programs: dict[Bytecode, Any] = {}
 
@@ -111,6 +113,7 @@ class Frames(Operators):
             }
         if id(function) in self.world.unpinned and id(function) in self.world.origin:
             self.world.guard(Attr(self.world.origin[id(function)], "__globals__"), "is", function.__globals__)
+        self.entered[function] = None
         resumed = resumed_by(bytecode.code)
         if resumed is not None:
             local_values = LazyLocals(local_values, self.world.admit)

@@ -28,7 +28,7 @@ from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
 from onegraph.capture.graph.wrapper_tensors import wrapped
 from onegraph.capture.guards.recompiling import value_at
-from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Source, Through, placeholder_name
+from onegraph.capture.guards.source import Arg, Const, FreeCell, Item, Seen, Source, Through, placeholder_name
 from onegraph.capture.heap.admission import admit_object
 from onegraph.capture.heap.subclass_tensors import PLAIN_TENSORS, WrappedAlike, as_plain, is_transparent
 from onegraph.capture.heap.world import World
@@ -425,6 +425,12 @@ class Trace:
         history.sizes_made = True
         if history.makes_sizes:
             self.world.guard(Const(id(history), "sizes", history), "check", AsExpected())
+
+    def seen(self) -> Seen:
+        """What it has looked at without a guard."""
+        world = self.world
+        places = ((each, world.origin.get(id(each)) or world.found_at.get(id(each))) for each in self.tracer.entered)
+        return Seen(tuple(places), tuple(world.unguarded.items()), world.told_addresses, world.told_order)
 
     def guard_leniency(self) -> None:
         """The trace ends with a graph break that is no error because of what is said outside of the frame."""

@@ -120,10 +120,10 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
 def load_object(key: str, names: Sequence[str], cpu: str, kept: DiskCache) -> Compiled | None:
     """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
     with _LOCK:
-        code = kept.load(key)
+        code, target = kept.load(key), machine(cpu)  # which lets code call functions of vectors
         if code is None or missing_functions(code):
             return None
-        engine = linked(code, machine(cpu))
+        engine = linked(code, target)
         addresses = {name: engine.get_function_address(name) for name in names}
         return Compiled(addresses, engine, True, key) if all(addresses.values()) else None
 

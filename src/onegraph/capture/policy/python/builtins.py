@@ -27,7 +27,7 @@ import torch
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_method
-from onegraph.capture.calls.registry import breaks, native, policy
+from onegraph.capture.calls.registry import breaks, is_library, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken
@@ -118,6 +118,8 @@ def id_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 def identity(tracer: Tracing, value: Any, number: Callable[[Any], int]) -> int:
     """The number that `id` or `hash` gives the real object. That of an object of the trace must not outlive it."""
     real = tracer.world.real(value)
+    if not is_library(str(tracer.frames[-1].globals.get("__name__"))):  # Python's own look for what they have seen
+        tracer.world.told_addresses = True
     if tracer.world.is_outside(value):
         tracer.world.guard(tracer.world.origin[id(value)], "is", real)
     elif type(value) not in ATOMS:
@@ -135,6 +137,7 @@ def hash_(tracer: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
         result = tracer.numbers.concrete(tracer.call(method, (value,), {}, HASHED), "hash")
         known = type(result) is int and -1 < result <= sys.maxsize
         return result if known else taken(hash, "__hash__", type(value), result)
+    tracer.world.note_order(value)
     if method is object.__hash__:
         return identity(tracer, value, hash)
     return tracer.run_native(hash, (value,), kwargs)

@@ -30,8 +30,14 @@ class AbstractAnswers(Predicate):
     """
 
     def __init__(self) -> None:
-        self.token = abc.get_cache_token()
+        self.token: object = abc.get_cache_token()
         self.answers: dict[tuple[int, int], tuple[Known, Known, bool]] = {}
+
+    def portable(self) -> AbstractAnswers:
+        """Everybody is asked again."""
+        made = AbstractAnswers()
+        made.token, made.answers = None, {(n, 0): answer for n, answer in enumerate(self.answers.values())}
+        return made
 
     def note(self, cls: type, abstract: type, answer: bool) -> None:
         self.answers[id(cls), id(abstract)] = Known(cls), Known(abstract), answer

@@ -30,8 +30,11 @@ class NoGlobalHooks(Predicate):
     Every registration takes a new `RemovableHandle` id, so that a look at the counter is enough in the usual case.
     """
 
-    def __init__(self) -> None:
-        self.seen = RemovableHandle.next_id
+    def __init__(self, seen: int | None = None) -> None:
+        self.seen = RemovableHandle.next_id if seen is None else seen
+
+    def portable(self) -> NoGlobalHooks:
+        return NoGlobalHooks(seen=-1)
 
     def __call__(self, _: object) -> bool:
         newest = RemovableHandle.next_id

@@ -1,0 +1,185 @@
+"""A capture and what was compiled of its graph as one piece of data, and back to a capture for a call.
+
+Capture ──► rows ──► compressed JSON                             stored by its frame, see `store`
+JSON ──► rows, read for a call ──► Capture whose guards hold     Stale where something is another than it was
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from onegraph import _C
+from onegraph.base.codec import Unkept
+from onegraph.base.context import Context
+from onegraph.capture.assumptions import Assumptions, Conditions
+from onegraph.capture.calls.registry import is_library
+from onegraph.capture.captured import Capture, FrameStart
+from onegraph.capture.graph.fallback import Fallback
+from onegraph.capture.graph.late_guards import Backwards
+from onegraph.capture.guards.guard import GuardSet
+from onegraph.capture.guards.source import Source
+from onegraph.capture.kept.codes import Codes
+from onegraph.capture.kept.contents import content
+from onegraph.capture.kept.guards import places_of, read_guards, write_guard
+from onegraph.capture.kept.rows import Reader, Stale, Writer, moved
+from onegraph.capture.resume.continuation import Continuation
+from onegraph.capture.symbolic.random_draws import SavedStates
+from onegraph.capture.symbolic.shape_policy import History, Learnt
+
+FORMAT = 1
+FORMAT_NAME = "onegraph"  # whose hash tells processes apart in which sets have other orders
+NO_BACKWARDS = Backwards((), frozenset())
+#: Of a fallback, what is the same in each process.
+PARTS = ("grad_enabled", "grad_after", "repeatable", "written", "random", "opening", "settings", "outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A capture from disk, and what was known of its sizes. If it has a graph: what can be done where that fails, and
+    the bytes of what it was compiled to."""
+
+    capture: Capture
+    fallback: Fallback | None
+    made: bytes | None
+    learnt: Learnt
+
+
+def entry_of(captured: Capture, start: FrameStart, history: History, made: bytes | None) -> bytes:
+    """The bytes of an entry.
+
+    Raises:
+        Unkept: something in it is known in this process alone.
+    """
+    assumed, seen = captured.assumptions, captured.seen
+    if seen is None or assumed.backwards.functions:
+        raise Unkept("the backward of a custom function")
+    if seen.addresses:
+        raise Unkept("an address that the program has asked for")
+    guards = [*assumed.facts, *assumed.guards]
+    codes = Codes(captured.code)
+    writer = Writer(codes, places_of(guards), start.function.__globals__)
+    functions = [number for each, place in seen.functions for number in function_rows(writer, start, each, place)]
+    values = [[writer.add(place), writer.add(value)] for place, value in seen.values]
+    graph = captured.graph
+    if graph is not None and graph.fallback.generators.sources:
+        raise Unkept("draws of Python's random numbers")
+    conditions = assumed.conditions()
+    parts = {
+        "hashes": hash(FORMAT_NAME) if seen.order else None,
+        "functions": functions,
+        "values": values,
+        "state": [writer.add(assumed.state.values), assumed.state.lenient, assumed.state.unhandled],
+        "facts": len(assumed.facts),
+        "conditions": writer.add(conditions.each),
+        "symbols": [conditions.symbols, conditions.text],
+        "body": list(captured.body),
+        "nonlocals": list(captured.nonlocals),
+        "consts": writer.add_all(captured.consts),
+        "continuation": writer.add(shifted(captured.continuation, -1)),
+        "levels": captured.levels,
+        "effects": list(captured.effects),
+        "fallback": None if graph is None else writer.add_all(getattr(graph.fallback, name) for name in PARTS),
+        "history": writer.add(history.learnt()),
+        "made": None if made is None else base64.b64encode(made).decode(),
+    }
+    parts["guards"] = [write_guard(writer, guard) for guard in guards]
+    return zlib.compress(json.dumps({"format": FORMAT, "rows": writer.rows, **parts}).encode(), 1)
+
+
+def shifted(continuation: Continuation | None, sign: int) -> Continuation | None:
+    """With lines that count from the first one of its function, or from that of the file again."""
+    if continuation is None:
+        return None
+    lines = sign * continuation.code.co_firstlineno
+    instruction = continuation.instruction
+    return replace(continuation, instruction=replace(instruction, position=moved(instruction.position, lines)))
+
+
+def with_made(data: bytes, made: bytes) -> bytes:
+    """The entry with other bytes for what was compiled."""
+    found = json.loads(zlib.decompress(data))
+    found["made"] = base64.b64encode(made).decode()
+    return zlib.compress(json.dumps(found).encode(), 1)
+
+
+def function_rows(writer: Writer, start: FrameStart, function: FunctionType, place: Any) -> list[list[int]]:
+    """What to compare of a function whose code was followed; nothing of those of libraries, which have their version,
+    and of those whose code is in other code."""
+    if writer.codes.knows(function.__code__):
+        return []
+    writer.codes.add(function)
+    if is_library(str(function.__globals__.get("__name__"))):
+        return []
+    try:
+        return [[writer.add(function)]]
+    except Unkept:
+        if place is None:
+            raise
+        return [[writer.at(place, function)]]
+
+
+def capture_of(data: bytes, start: FrameStart, history: History, cx: Context) -> Loaded:
+    """The capture of an entry, for a call.
+
+    Raises:
+        Stale: it does not hold for this call, or for this program.
+        ValueError, LookupError, TypeError, AttributeError: nobody has written such an entry.
+    """
+    found = json.loads(zlib.decompress(data))
+    if found["format"] != FORMAT:
+        raise Stale("it has another format")
+    if found["hashes"] not in (None, hash(FORMAT_NAME)):
+        raise Stale("sets have another order in this process")
+    codes = Codes(start.code)
+    reader = Reader(found["rows"], codes, start, history)
+    for place, value in found["values"]:
+        check_seen(reader, reader.values[place], reader.values[value])
+    state = state_of(reader, *found["state"])
+    rows, facts = found["guards"], found["facts"]
+    every = read_guards(reader, rows)
+    guards = GuardSet()
+    for guard in every[facts:]:
+        guards.add(guard)
+    number, text = found["symbols"]
+    conditions = Conditions(reader.values[found["conditions"]], number, text)
+    home = start.function.__globals__
+    assumed = Assumptions(guards, tuple(every[:facts]), state, lambda: conditions, NO_BACKWARDS, home)
+    fallback = None if found["fallback"] is None else fallback_of(reader, found["fallback"], history, cx)
+    made = None if found["made"] is None else base64.b64decode(found["made"], validate=True)
+    captured = Capture(
+        start.code, None, assumed, tuple(found["body"]), tuple(found["nonlocals"]), tuple(reader.all(found["consts"])),
+        shifted(reader.values[found["continuation"]], 1), found["levels"], tuple(found["effects"]),
+    )  # fmt: skip
+    return Loaded(captured, fallback, made, reader.values[found["history"]])
+
+
+def check_seen(reader: Reader, place: Source, value: Any) -> None:
+    """What a library had without a guard is as it was.
+
+    Raises:
+        Stale: it is not.
+    """
+    now = reader.value_at(place)
+    same = (
+        type(now) is value if isinstance(value, type) else type(now) is type(value) and content(now) == content(value)
+    )
+    if not same:
+        raise Stale(f"{place} is another")
+
+
+def state_of(reader: Reader, values: int, lenient: bool, unhandled: bool) -> Any:
+    now = _C.GlobalState()
+    if now.values != reader.values[values]:
+        raise Stale("the state of the process is another")
+    now.lenient, now.unhandled = lenient, unhandled
+    return now
+
+
+def fallback_of(reader: Reader, parts: list[int], history: History, cx: Context) -> Fallback:
+    facts = dict(zip(PARTS, reader.all(parts), strict=True))
+    return Fallback(cx=cx, unexpected=history.note_unexpected, generators=SavedStates(), **facts)

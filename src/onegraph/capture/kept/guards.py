@@ -1,0 +1,152 @@
+"""Guards as rows, and back. What a guard compares with is made of what the call has there, if that is as it was."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+import torch
+
+from onegraph import _C
+from onegraph.base.codec import Unkept
+from onegraph.capture.guards.guard import Guard
+from onegraph.capture.guards.source import Source, TypeOf
+from onegraph.capture.heap.class_facts import as_defined
+from onegraph.capture.heap.namespaces import AsBound
+from onegraph.capture.kept.contents import class_shape, content
+from onegraph.capture.kept.rows import Reader, Row, Stale, Writer
+from onegraph.capture.pyobject.contents import DELETED
+
+
+def places_of(guards: list[Guard]) -> dict[int, Source]:
+    """Where the objects are found that guards know by identity, or as a class."""
+    found: dict[int, Source] = {}
+    for guard in guards:
+        if guard.kind == "is":
+            found.setdefault(id(guard.arg), guard.source)
+        elif guard.kind == "type":
+            found.setdefault(id(guard.arg), TypeOf(guard.source))
+    return found
+
+
+def write_guard(writer: Writer, guard: Guard) -> Row:
+    """A guard over the numbers of rows."""
+    source, where = writer.add(guard.source), writer.add(guard.location)
+    return [guard.kind, source, where, *_WRITERS.get(guard.kind, _plain)(writer, guard)]
+
+
+def read_guards(reader: Reader, rows: list[Row]) -> list[Guard]:
+    """The guards, for the call of the reader.
+
+    Raises:
+        Stale: one of them does not hold for it.
+    """
+    return [_read(reader, *row) for row in rows]
+
+
+def _read(reader: Reader, kind: str, source: int, where: int, *fields: Any) -> Guard:
+    place, location = reader.values[source], reader.values[where]
+    return Guard(place, kind, _READERS.get(kind, _arg)(reader, place, *fields), location)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _plain(writer: Writer, guard: Guard) -> Row:
+    return [writer.add(guard.arg)]
+
+
+def _object(writer: Writer, guard: Guard) -> Row:
+    """An object by its name, or as what is found where the guard looks."""
+    if type(guard.arg) is CodeType:
+        return [writer.at(guard.source, guard.arg)]
+    try:
+        return [writer.add(guard.arg)]
+    except Unkept:
+        return [writer.at(guard.source, guard.arg)]
+
+
+def _class(writer: Writer, guard: Guard) -> Row:
+    try:
+        return [writer.add(guard.arg)]
+    except Unkept:
+        return [writer.at(TypeOf(guard.source), guard.arg)]
+
+
+def _tensor(writer: Writer, guard: Guard) -> Row:
+    return [writer.add(guard.arg.type), writer.add(guard.arg.parts)]
+
+
+def _memory(writer: Writer, guard: Guard) -> Row:
+    others, memory = guard.arg
+    return writer.add_all((others, memory.written, memory.varying, memory.meetings))
+
+
+def _fact_of_class(writer: Writer, guard: Guard) -> Row:
+    cls = guard.source.value  # type: ignore[union-attr]  # of a constant source
+    return [class_shape(cls)]
+
+
+def _fact_of_names(writer: Writer, guard: Guard) -> Row:
+    return [part for name, value in guard.arg.names.items() for part in (name, content(value))]
+
+
+_WRITERS = {
+    "is": _object,
+    "equal": _object,
+    "type": _class,
+    "tensor": _tensor,
+    "memory": _memory,
+    "class": _fact_of_class,
+    "names": _fact_of_names,
+}
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _arg(reader: Reader, place: Source, arg: int) -> Any:
+    return reader.values[arg]
+
+
+def _spec(reader: Reader, place: Source, cls: int, parts: int) -> Any:
+    tensor, wanted = reader.value_at(place), reader.values[parts]
+    (_, sizes, strides), _ = wanted
+    if type(tensor) is not reader.values[cls] or not isinstance(tensor, torch.Tensor):
+        raise Stale(f"{place} is another tensor")
+    try:
+        spec = _C.TensorSpec(tensor, sizes, strides)
+    except ValueError as error:
+        raise Stale(str(error)) from None
+    if spec.parts != wanted:
+        raise Stale(f"{place} is another tensor")
+    return spec
+
+
+def _in_memory(reader: Reader, place: Source, *fields: int) -> Any:
+    others, written, varying, meetings = reader.all(fields)
+    tensors = tuple(reader.value_at(source) for source in (place, *others))
+    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        raise Stale("inputs are no tensors")
+    memory = _C.Memory(tensors, written, varying)
+    if memory.meetings != meetings:
+        raise Stale("inputs lie otherwise in memory")
+    return others, memory
+
+
+def _defined(reader: Reader, place: Any, shape: str) -> Any:
+    cls = place.value
+    if class_shape(cls) != shape:
+        raise Stale(f"the class {cls.__qualname__} is another")
+    return as_defined(cls)
+
+
+def _bound(reader: Reader, place: Any, *parts: str) -> AsBound:
+    names = dict(zip(parts[::2], parts[1::2], strict=True))
+    namespace = reader.value_at(place)
+    found = {name: namespace.get(name, DELETED) for name in names}
+    for name, wanted in names.items():
+        reader.checked(found[name], wanted, name)
+    return AsBound(place.module, found)
+
+
+_READERS: dict[str, Any] = {"tensor": _spec, "memory": _in_memory, "class": _defined, "names": _bound}

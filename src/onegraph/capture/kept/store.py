@@ -1,0 +1,187 @@
+"""The captures on disk: of each frame a few, by what the frame's code, the settings and the versions of all parts say.
+
+Entries of one frame differ in what they assume. A call takes the first that holds for it; what was captured anew goes
+into a place that is free, or has an entry that did not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from hashlib import blake2b
+from types import CellType
+from typing import Any
+
+import numpy
+import torch
+
+from onegraph.base import events as ev
+from onegraph.base.codec import Unkept
+from onegraph.base.config import Config
+from onegraph.base.context import Context
+from onegraph.base.disk_cache import DiskCache, cache_of, key_of, source_digest
+from onegraph.capture.calls.registry import EMPTY_CELL
+from onegraph.capture.captured import Capture, FrameStart
+from onegraph.capture.directives.function_marks import SAID
+from onegraph.capture.kept.contents import code_digest
+from onegraph.capture.kept.entries import Loaded, capture_of, entry_of, with_made
+from onegraph.capture.kept.rows import Stale
+from onegraph.capture.symbolic.shape_policy import History
+
+SLOTS = 8
+#: What a damaged entry, or one of another program, may lead to.
+DAMAGED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, ImportError, zlib.error, RecursionError)
+#: Settings that change nothing of what is compiled.
+ASIDE = frozenset({"logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "accumulated_recompile_limit"})
+#: Where torch has the functions that programs run.
+_TORCH = ". nn nn/modules nn/utils optim utils autograd amp func fft linalg distributions _refs _refs/nn _decomp _prims"
+
+
+#: Makes what runs of the bytes that a backend has put into `Context.made`; None where its code is gone. The last
+#: argument is called when that turns out to need the graph, which is not kept.
+Reload = Callable[[bytes, Context, Callable[[], object]], Callable[..., Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What a backend does to have graphs on disk: `identity` says what their code depends on besides the program."""
+
+    identity: Callable[[Config], str]
+    reload: Reload
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The entries of one frame. `forget` makes this process forget what it has from here."""
+
+    disk: DiskCache
+    key: str
+    reload: Reload
+    forget: Callable[[], object]
+    free: list[int] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
+
+    def loaded(self, start: FrameStart, history: History, cx: Context) -> list[tuple[Loaded, Any]]:
+        """The captures that may hold for a call, with what runs their graphs, if they have some."""
+        found = []
+        self.free.clear()
+        self.stale.clear()
+        for slot in range(SLOTS):
+            data = self.disk.load(self._name(slot))
+            if data is None:
+                self.free.append(slot)
+                continue
+            try:
+                entry = capture_of(data, start, history, cx)
+                found.append((entry, self._around(entry, slot, cx)))
+            except (Stale, *DAMAGED) as why:
+                cx.emit(ev.CaptureMissed(cx.frame, f"{why}"))
+                self.stale.append(slot)
+        return found
+
+    def _around(self, entry: Loaded, slot: int, cx: Context) -> Any:
+        if entry.made is None or entry.fallback is None:
+            return None
+        compiled = self.reload(entry.made, cx, partial(self._outgrown, slot))
+        if compiled is None:
+            raise Stale("the code of its kernels is gone")
+        return entry.fallback.around(compiled)
+
+    def store(self, captured: Capture, start: FrameStart, history: History, cx: Context) -> None:
+        """Keep a capture, and what the backend has made of its graph."""
+        slots, made = self.free or self.stale, None if cx.made is None else cx.made.whole
+        if not slots or (captured.graph is not None and made is None):
+            reason = "all places are taken" if not slots else "the backend does not say what it has compiled"
+            cx.emit(ev.CaptureUnkept(cx.frame, reason))
+            return
+        try:
+            data = entry_of(captured, start, history, None if captured.graph is None else made)
+        except (Unkept, RecursionError) as why:
+            cx.emit(ev.CaptureUnkept(cx.frame, f"{why}"))
+            return
+        self.disk.store(self._name(slots[0]), data)
+        if cx.made is not None:
+            cx.made.renew = partial(self._renew, slots[0])
+        cx.emit(ev.CaptureKept(cx.frame, len(data)))
+
+    def _renew(self, slot: int, made: bytes) -> None:
+        """The backend has compiled more for the graph of an entry."""
+        data = self.disk.load(self._name(slot))
+        if data is not None:
+            self.disk.store(self._name(slot), with_made(data, made))
+
+    def _outgrown(self, slot: int) -> None:
+        """An entry lacks what this process needs: the frame is captured anew, and kept in its place."""
+        self.disk.store(self._name(slot), b"")
+        self.forget()
+
+    def _name(self, slot: int) -> str:
+        return key_of(self.key, str(slot))
+
+
+def shelf_of(
+    start: FrameStart,
+    keeping: Keeping | None,
+    cx: Context,
+    fullgraph: bool,
+    dynamic: bool | None,
+    forget: Callable[[], object],
+) -> Shelf | None:
+    """Where the captures of a frame are kept; None where they are not to be, or all stages are to be seen."""
+    config = cx.config
+    sees_all = config.verify or config.sanitize or config.debug or config.verify_correctness or config.check_unchanged
+    chooses = config.guard_filter_fn or config.reorderable_logging_functions or config.ignore_logging_functions
+    if keeping is None or not config.cache_captures or sees_all or chooses or config.trace_dir is not None:
+        return None
+    if not set(config.logs) <= {"cache"}:
+        return None
+    disk = cache_of(config, "captures")
+    if disk is None:
+        return None
+    module = str(start.function.__globals__.get("__name__"))
+    parts = (
+        versions(), keeping.identity(config), settings_text(config), f"{fullgraph} {dynamic} {SAID.texts()}",
+        f"{module}.{start.function.__qualname__} {code_digest(start.code)} {[*map(kind_of, start.values)]}",
+    )  # fmt: skip
+    return Shelf(disk, blake2b("\0".join(parts).encode(), digest_size=16).hexdigest(), keeping.reload, forget)
+
+
+def kind_of(value: Any) -> str:
+    """The class of what a frame begins with; of a cell, that of its contents."""
+    if type(value) is CellType:
+        value = None if value == EMPTY_CELL else value.cell_contents
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def settings_text(config: Config) -> str:
+    """The settings that a capture, or what is compiled of it, may depend on."""
+    items = ((each.name, getattr(config, each.name)) for each in dataclasses.fields(config))
+    return f"{[(name, str(value)) for name, value in items if name not in ASIDE]}"
+
+
+@cache
+def versions() -> str:
+    """What a capture depends on besides the program: this package, Python and torch."""
+    own = source_digest("capture", "autograd", "torchlib", "base", "compiler", "ir")
+    return f"{own} {sys.version} {sys.flags} {torch.__version__} {torch_stamp()} {numpy.__version__}"
+
+
+def torch_stamp() -> str:
+    """The files of torch that programs run, by their sizes and times."""
+    home, digest = os.path.dirname(torch.__file__), blake2b(digest_size=16)
+    for folder in _TORCH.split():
+        path = os.path.join(home, folder)
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                found = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries if is_source(e))
+            digest.update(f"{folder} {found}".encode())
+    return digest.hexdigest()
+
+
+def is_source(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py")

@@ -1,0 +1,111 @@
+"""A compiled graph as data that needs no graph to be run again: for captures that are kept on disk.
+
+Of tensors it has small constants only. Parameters and inputs are given to each call, and are never in it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onegraph.base.codec import Codec, Named
+from onegraph.base.context import Context
+from onegraph.compiler.kept_plans import LARGEST_TABLE, PLAN_CLASSES, Table
+from onegraph.compiler.launched import launched
+from onegraph.compiler.library.convolution import Window
+from onegraph.compiler.library.recipe import Recipe
+from onegraph.compiler.target import Target
+from onegraph.ir.plan import ExecPlan
+from onegraph.ir.types import DType, dtype_named
+
+LIBRARY = "onegraph.compiler.library."
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRecipe:
+    """A recipe by the module of the library and the name in it of its function."""
+
+    module: str
+    function: str
+    settings: tuple[Any, ...]
+    itemsizes: tuple[int, ...]
+
+    def made(self) -> Recipe:
+        function: Callable[..., torch.Tensor] = getattr(importlib.import_module(LIBRARY + self.module), self.function)
+        return Recipe(function, self.settings, self.itemsizes)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGraph:
+    """`objects` has for each kernel of the plan the name of the object on disk with its code. Constants and recipes are
+    by the names that the plan has for them; `fallbacks` names the operators that are left to the library."""
+
+    plan: ExecPlan
+    objects: tuple[str, ...]
+    constants: tuple[tuple[str, Table], ...]
+    recipes: tuple[tuple[str, KeptRecipe], ...]
+    kernels: int
+    fallbacks: tuple[str, ...]
+
+
+CODEC = Codec(
+    KeptGraph, KeptRecipe, Window, Table, *PLAN_CLASSES,
+    named={
+        DType: Named(lambda dtype: dtype.name, dtype_named),
+        torch.dtype: Named(lambda dtype: str(dtype).removeprefix("torch."), lambda name: _of_torch(torch.dtype, name)),
+    },
+)  # fmt: skip
+
+
+def kept_graph(
+    plan: ExecPlan,
+    objects: tuple[str, ...],
+    constants: Mapping[str, torch.Tensor],
+    recipes: Mapping[str, Recipe],
+    kernels: int,
+    fallbacks: Iterable[str],
+) -> KeptGraph | None:
+    """The compiled graph as data; None if the code of a kernel is not kept, or a constant is too large."""
+    if not all(objects) or plan.sanitize:
+        return None
+    if any(not is_kept(tensor) for tensor in constants.values()):
+        return None
+    made = []
+    for name, recipe in recipes.items():
+        module = recipe.function.__module__
+        if not module.startswith(LIBRARY):
+            return None
+        function = KeptRecipe(module[len(LIBRARY) :], recipe.function.__name__, recipe.settings, recipe.itemsizes)
+        made.append((name, function))
+    tables = tuple((name, Table.of(tensor)) for name, tensor in constants.items())
+    return KeptGraph(plan, objects, tables, tuple(made), kernels, tuple(fallbacks))
+
+
+def is_kept(tensor: torch.Tensor) -> bool:
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    return plain and tensor.nbytes <= LARGEST_TABLE and tensor.is_contiguous() and not (
+        tensor.is_conj() or tensor.is_neg()
+    )  # fmt: skip
+
+
+def relaunched(kept: KeptGraph, cx: Context, target: Target) -> Any:
+    """What runs the graph; None if the code of a kernel is gone."""
+    if target.kept is None:
+        return None
+    code = target.kept.load(kept.plan.kernels, kept.objects, cx)
+    if code is None:
+        return None
+    constants = {name: table.tensor() for name, table in kept.constants}
+    recipes = {name: recipe.made() for name, recipe in kept.recipes}
+    return launched(kept.plan, code.addresses, code.keep, constants, recipes, cx, target)
+
+
+def _of_torch(kind: type, name: str) -> object:
+    found = getattr(torch, name)
+    if not isinstance(found, kind):
+        raise ValueError(f"torch.{name} is no {kind.__name__}")
+    return found

@@ -1,0 +1,29 @@
+"""What runs a plan: its kernels' code, its constants, and the recipes of what is made of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from onegraph import _C
+from onegraph.base.context import Context
+from onegraph.compiler.library.recipe import Recipe, check_of, keeping
+from onegraph.compiler.runtime.executor import Executor
+from onegraph.compiler.target import Target
+from onegraph.ir.plan import ExecPlan
+
+
+def launched(
+    steps: ExecPlan,
+    addresses: tuple[int, ...],
+    keep: object,
+    constants: Mapping[str, torch.Tensor],
+    recipes: Mapping[str, Recipe],
+    cx: Context,
+    target: Target,
+) -> _C.Plan | Executor:
+    check = check_of(cx.config)
+    kept = {name: keeping(recipe, check) for name, recipe in recipes.items()}
+    run: _C.Plan | Executor = target.launch(steps, addresses, constants, cx.config.threads, keep, kept)
+    return run

@@ -1,0 +1,145 @@
+"""Compiled calls as data, and back: what the backends put on disk beside a capture, and run again without its graph.
+
+native ──► KeptInference, KeptPair ... ──► bytes ──► what runs        (of the graphs, plans and names of code)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onegraph.autograd import OtherBackward
+from onegraph.autograd.callable import compiled_alone, compiled_pair
+from onegraph.autograd.function import Backward
+from onegraph.autograd.kept_calls import CODEC, KeptAlone, KeptEager, KeptInference, KeptOther, KeptPair, run_eagerly
+from onegraph.autograd.runtime import Run, bind
+from onegraph.base import events as ev
+from onegraph.base.codec import Unkept
+from onegraph.base.context import Context
+from onegraph.compiler import kept_graphs
+from onegraph.compiler.cpu import CPU
+from onegraph.compiler.pipeline import NativeGraph
+from onegraph.torchlib.state import enter_inference, exit_inference
+
+LOGGER = logging.getLogger("onegraph")
+
+
+def graph_bytes(compiled: NativeGraph) -> bytes:
+    """A compiled graph as bytes; none if it cannot be kept."""
+    try:
+        return b"" if compiled.kept is None else kept_graphs.CODEC.encode(compiled.kept)
+    except ValueError:
+        return b""
+
+
+def note(cx: Context, form: Callable[..., Any]) -> None:
+    """Put together what `form` makes of the compiled graphs, if all of it can be kept."""
+    made = cx.made
+    if made is None:
+        return
+    graphs = tuple(made.parts)
+    made.parts.clear()
+    made.whole = None
+    if all(graphs):
+        try:
+            made.whole = CODEC.encode(form(*graphs))
+        except (Unkept, ValueError) as why:
+            LOGGER.debug("what %s was compiled to is not kept on disk: %s", cx.frame, why)
+
+
+def note_other(cx: Context, number: int, pattern: tuple[bool, ...], other: OtherBackward | None) -> None:
+    """One more backward graph was made, for a pattern of gradients."""
+    made = cx.made
+    if made is None or made.whole is None:
+        return
+    graph = made.parts.pop() if made.parts else None
+    known = CODEC.decode(made.whole)
+    if graph == b"" or not isinstance(known, KeptPair):
+        return
+    half, taken = (None, ()) if other is None else (other.half, other.taken)
+    kept = KeptOther(number, pattern, half, graph, taken)
+    made.whole = CODEC.encode(replace(known, others=(*known.others, kept)))
+    if made.renew is not None:
+        made.renew(made.whole)
+
+
+def note_entered(cx: Context) -> None:
+    """What was put together is to run within inference mode."""
+    if cx.made is not None and cx.made.whole is not None:
+        call = CODEC.decode(cx.made.whole)
+        entered = isinstance(call, KeptInference)
+        cx.made.whole = CODEC.encode(replace(call, entered=True)) if entered else None
+
+
+def within_mode(run: Run) -> Run:
+    """`run`, with inference mode entered around it."""
+
+    def entered(*inputs: Any) -> Any:
+        opened = enter_inference(True)
+        try:
+            return run(*inputs)
+        finally:
+            exit_inference(opened)
+
+    return entered
+
+
+def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callable[..., Any] | None:
+    """What runs as the call that these bytes are of; None where its code is gone.
+
+    `outgrown` is called when it turns out that something is needed that only the captured graph has.
+
+    Raises:
+        ValueError, LookupError, AttributeError, TypeError: nobody has written these bytes.
+    """
+    match CODEC.decode(data):
+        case KeptEager(eager):
+            return run_eagerly(eager)
+        case KeptInference(call, graph, entered):
+            run = launched(graph, cx)
+            bound = None if run is None else bind(call, run, records_writes=False, records_views=False)
+            return within_mode(bound) if bound is not None and entered else bound
+        case KeptAlone(call, graph, eager):
+            run = launched(graph, cx)
+            return None if run is None else compiled_alone(call, run, run_eagerly(eager))
+        case KeptPair(pair, forward, backwards, eager, others):
+            runs = [launched(graph, cx) for graph in (forward, *backwards)]
+            if any(run is None for run in runs):
+                return None
+            specialize = _Others({(each.number, each.pattern): each for each in others}, cx, outgrown)
+            consuming = [run.consume for run in runs[1:]]
+            return compiled_pair(pair, runs[0], consuming, specialize, run_eagerly(eager), _reporting(cx), ())
+    raise ValueError("these bytes are no compiled call")
+
+
+def launched(graph: bytes, cx: Context) -> Any:
+    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx, CPU)
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """The backward graphs for gradients that are missing. One that was not kept is not made: eager does its part, and
+    the next call is captured anew."""
+
+    known: dict[tuple[int, tuple[bool, ...]], KeptOther]
+    cx: Context
+    outgrown: Callable[[], object]
+
+    def __call__(self, number: int, pattern: tuple[bool, ...]) -> Backward | None:
+        kept = self.known.get((number, pattern))
+        run = launched(kept.graph, self.cx) if kept is not None and kept.graph is not None else None
+        if kept is None or (kept.graph is not None and run is None):
+            self.outgrown()
+            return None
+        return None if kept.half is None else Backward(None if run is None else run.consume, kept.half, kept.taken)
+
+
+def _reporting(cx: Context) -> Callable[[str, Exception | None], object]:
+    def report(reason: str, failure: Exception | None) -> None:
+        if failure is not None and cx.config.raise_compiler_errors:
+            raise failure
+        cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
+
+    return report
