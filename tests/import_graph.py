@@ -44,7 +44,7 @@ def run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported_names(node: ast.AST, package: str = "") -> list[str]:
-    """The dotted names that one import statement asks for: `from a.b import c` asks for `a.b.c`."""
+    """The dotted names that one import asks for: `from a import b` asks for `a.b`, as `late_module("a.b")` does."""
     match node:
         case ast.Import(names=names):
             return [alias.name for alias in names]
@@ -54,6 +54,8 @@ def imported_names(node: ast.AST, package: str = "") -> list[str]:
                 anchor = package.split(".")[: len(package.split(".")) - level + 1]
                 base = ".".join([*anchor, *([module] if module else [])])
             return [f"{base}.{alias.name}" for alias in names]
+        case ast.Call(func=ast.Name(id="late_module"), args=[ast.Constant(value=str(name))]):
+            return [name]
     return []
 
 

@@ -213,6 +213,15 @@ def imports_at_the_top(name: str, tree: ast.Module) -> Iterator[str]:
                         yield f"line {node.lineno}: {target} is imported inside the function {function.name}"
 
 
+def dataclasses_are_cheap(name: str, tree: ast.Module) -> Iterator[str]:
+    """`onegraph.base.dataclass` compiles their methods when they are called."""
+    if name in ("onegraph.base.dataclass", "onegraph.base.dim"):
+        return
+    for node, target in references(tree):
+        if target == "dataclasses.dataclass":
+            yield f"line {node.lineno}: {target} is in the place of the one in base/dataclass.py"
+
+
 def no_global_statement(name: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
@@ -264,6 +273,7 @@ RULES: list[Rule] = [
     environment_only_in_config,
     python_version_only_in_bytecode,
     imports_at_the_top,
+    dataclasses_are_cheap,
     no_global_statement,
     functions_are_short,
     layers_are_kept,
@@ -348,6 +358,7 @@ def test_names_say_what_a_file_is_about() -> None:
         (environment_only_in_config, "onegraph.ir.x", "import os\nos.getenv('A')"),
         (python_version_only_in_bytecode, "onegraph.capture.x", "import sys\nsys.version_info >= (3, 12)"),
         (imports_at_the_top, "onegraph.ir.x", "def f():\n    import torch"),
+        (dataclasses_are_cheap, "onegraph.ir.x", "from dataclasses import dataclass"),
         (no_global_statement, "onegraph.ir.x", "def f():\n    global a\n    a = 1"),
         (functions_are_short, "onegraph.ir.x", "def f():\n" + "    a = 1\n" * 80),
         (layers_are_kept, "onegraph.ir.x", "import onegraph.torchlib.fake"),

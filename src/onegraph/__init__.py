@@ -183,7 +183,8 @@ def _load(name: str) -> object:
         except ImportError:  # there is no extension, which is said now
             value = _loaded(home, name)
         else:
-            with work():  # a handler of a signal would find what is half imported
+            resting = import_module("onegraph.base.garbage_collector").COLLECTOR.resting
+            with work(), resting():  # a handler of a signal would find what is half imported
                 value = _loaded(home, name)
     globals()[name] = value
     return value

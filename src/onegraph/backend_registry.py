@@ -10,20 +10,38 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from onegraph.backends import BACKENDS, GraphCompiler
 from onegraph.base.arguments import check_backend
 from onegraph.base.context import Context
 from onegraph.base.errors import BackendError, InvalidArgument
+from onegraph.base.keeping import Keeping
+from onegraph.base.late import late_module
 from onegraph.capture.directives.hatches import beside
-from onegraph.capture.translate import reported
+from onegraph.capture.reported import reported
 from onegraph.torchlib.stock_sizes import has_symbolic_sizes, stock_compiler, stock_tracing
+
+if TYPE_CHECKING:
+    from onegraph.backends import GraphCompiler
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 B = TypeVar("B", bound=Backend)
+
+#: Those of our own: the name of the function in `onegraph.backends`, which is imported when a graph is compiled.
+OURS = {"eager": "eager", "aot_eager": "aot_eager", "aot_eager_decomp_partition": "aot_eager", "lowered": "lowered"}
+OURS |= dict.fromkeys(("native", "inductor", "onegraph"), "native")
+BACKENDS: dict[str, GraphCompiler] = {
+    name: getattr(late_module("onegraph.backends"), function) for name, function in OURS.items()
+}
+
+_RELOADING = late_module("onegraph.reloading")
+#: Those whose graphs can be kept on disk.
+KEEPING: dict[GraphCompiler, Keeping] = {
+    BACKENDS["native"]: Keeping(_RELOADING.identity, _RELOADING.reloaded),
+    BACKENDS["eager"]: Keeping(lambda config: "eager", _RELOADING.reloaded),
+}
 
 GROUP = "torch_dynamo_backends"  #: the entry points that torch's compiler finds backends by
 STOCK = "stock:"

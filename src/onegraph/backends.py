@@ -14,27 +14,32 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.autograd import FunctionalGraph, GraphPair, Program, functional_graph, other_backward, recorded_graphs
 from onegraph.autograd.callable import beneath, compiled_alone, compiled_pair, pair_spec
 from onegraph.autograd.function import Backward, Pattern
+from onegraph.autograd.graphs import (
+    FunctionalGraph,
+    GraphPair,
+    Program,
+    functional_graph,
+    other_backward,
+    recorded_graphs,
+)
 from onegraph.autograd.kept_calls import KeptAlone, KeptEager, KeptInference, KeptPair
 from onegraph.autograd.regions import with_regions
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.small import is_too_small
 from onegraph.autograd.trace import is_taken
 from onegraph.base import events as ev
-from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.errors import NO_MEMORY, CompileError
 from onegraph.base.pipeline import timed
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.graph.memory import has_address
-from onegraph.capture.kept.store import Keeping
 from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.lower.graph import lower_graph
 from onegraph.compiler.target import Target
-from onegraph.reloading import graph_bytes, note, note_entered, note_other, reloaded, within_mode
+from onegraph.reloading import graph_bytes, note, note_entered, note_other, within_mode
 from onegraph.torchlib import private
 from onegraph.torchlib.custom_function import applied_in
 from onegraph.torchlib.data_sizes import NotKnown
@@ -369,20 +374,3 @@ def fake_inputs(module: torch.fx.GraphModule) -> list[Any]:
 
 def inputs_of(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in module.graph.nodes if node.op == "placeholder"]
-
-
-#: Those of our own by name.
-BACKENDS: dict[str, GraphCompiler] = {"eager": eager, "aot_eager": aot_eager, "lowered": lowered}
-BACKENDS |= {"aot_eager_decomp_partition": aot_eager}
-BACKENDS |= {"native": native, "inductor": native, "onegraph": native}
-
-
-def _identity(config: Config) -> str:
-    return "" if CPU.kept is None else CPU.kept.identity(config.target_cpu)
-
-
-#: Those whose graphs can be kept on disk.
-KEEPING: dict[GraphCompiler, Keeping] = {
-    native: Keeping(_identity, reloaded),
-    eager: Keeping(lambda config: "eager", reloaded),
-}

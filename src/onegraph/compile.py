@@ -11,13 +11,12 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
 
 from onegraph import _C
-from onegraph.backend_registry import Backend, find_backend
-from onegraph.backends import KEEPING
+from onegraph.backend_registry import KEEPING, Backend, find_backend
 from onegraph.base.arguments import (
     check_dynamic,
     check_options,
@@ -29,17 +28,24 @@ from onegraph.base.arguments import (
 )
 from onegraph.base.config import Config
 from onegraph.base.events import Events
+from onegraph.base.late import late_module
 from onegraph.base.settings import Layers
 from onegraph.base.work import work
 from onegraph.capture.callable_roots import root_function, write_signature
-from onegraph.capture.calls.registry import policy
+from onegraph.capture.directives import function_marks as marks
 from onegraph.capture.directives.hatches import beside, module_with_call
 from onegraph.capture.directives.skipped_code import is_skipped
 from onegraph.capture.directives.stance import remember_compiled
-from onegraph.capture.graph.record import is_recording
+from onegraph.capture.graph.recording import is_recording
 from onegraph.capture.hook import REGIONS, Region
-from onegraph.capture.resume.resume_function import forget_dead
 from onegraph.torchlib.private import call_impl
+
+if TYPE_CHECKING:
+    from onegraph.capture.directives import handlers as policy
+    from onegraph.capture.resume.resume_function import forget_dead
+else:
+    forget_dead = late_module("onegraph.capture.resume.resume_function").forget_dead
+    policy = late_module("onegraph.capture.directives.handlers")
 
 #: The stream that every region emits to; tools subscribe to it.
 EVENTS = Events()
@@ -248,9 +254,7 @@ def is_compiling() -> bool:
     return is_recording()
 
 
-@policy(is_compiling)
-def is_compiling_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return True
+marks.mark(is_compiling, policy.say_compiling)
 
 
 @beside

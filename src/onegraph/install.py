@@ -18,7 +18,7 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from onegraph.backend_registry import Backend
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.settings import LOGGER, config
 from onegraph.compile import compile

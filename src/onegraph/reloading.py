@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from onegraph.autograd import OtherBackward
 from onegraph.autograd.callable import compiled_alone, compiled_pair
 from onegraph.autograd.function import Backward
 from onegraph.autograd.kept_calls import CODEC, KeptAlone, KeptEager, KeptInference, KeptOther, KeptPair, run_eagerly
 from onegraph.autograd.runtime import Run, bind
 from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
+from onegraph.base.config import Config
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler import kept_graphs
-from onegraph.compiler.cpu import CPU
-from onegraph.compiler.pipeline import NativeGraph
+from onegraph.compiler.cpu_code import KEPT
 from onegraph.torchlib.state import enter_inference, exit_inference
+
+if TYPE_CHECKING:
+    from onegraph.autograd.graphs import OtherBackward
+    from onegraph.compiler.pipeline import NativeGraph
 
 LOGGER = logging.getLogger("onegraph")
 
@@ -115,7 +119,7 @@ def reloaded(data: bytes, cx: Context, outgrown: Callable[[], object]) -> Callab
 
 
 def launched(graph: bytes, cx: Context) -> Any:
-    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx, CPU)
+    return kept_graphs.relaunched(kept_graphs.CODEC.decode(graph), cx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +147,8 @@ def _reporting(cx: Context) -> Callable[[str, Exception | None], object]:
         cx.emit(ev.OperatorFellBack(cx.frame, "backward", reason))
 
     return report
+
+
+def identity(config: Config) -> str:
+    """What native code depends on besides the program."""
+    return KEPT.identity(config.target_cpu)

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onegraph.backend_registry import Backend, find_backend
 from onegraph.base.arguments import check_callable
+from onegraph.base.late import late_module
 from onegraph.base.settings import Patch, config
-from onegraph.capture.calls.registry import policy
-from onegraph.compile import compile, compile_fx, is_compiling, is_compiling_inside_of_a_trace, reset
+from onegraph.capture.directives import function_marks as marks
+from onegraph.compile import compile, compile_fx, is_compiling, reset
+
+if TYPE_CHECKING:
+    from onegraph.capture.directives import handlers as policy
+else:
+    policy = late_module("onegraph.capture.directives.handlers")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,7 +128,7 @@ def is_dynamo_compiling() -> bool:
     return is_compiling()
 
 
-policy(is_dynamo_compiling)(is_compiling_inside_of_a_trace)
+marks.mark(is_dynamo_compiling, policy.say_compiling)
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -133,6 +139,5 @@ def cudagraph_mark_warmup_incomplete() -> None:
     """Say that a step was one to warm up. Nothing is recorded between steps, so nothing comes of it."""
 
 
-@policy(cudagraph_mark_step_begin, cudagraph_mark_warmup_incomplete)
-def nothing_inside_of_a_trace(tracer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    return None
+for _function in (cudagraph_mark_step_begin, cudagraph_mark_warmup_incomplete):
+    marks.mark(_function, policy.say_nothing)

@@ -7,6 +7,7 @@ import platform
 import sysconfig
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 
 LOGGER = logging.getLogger("onegraph")
 
@@ -76,10 +77,9 @@ def wrong_torch() -> str:
 
 
 def wrong_library() -> str:
-    try:
-        import_module("llvmlite.binding")
-    except ImportError as error:
-        return f"needs llvmlite, which `pip install llvmlite` installs ({error})"
+    """It is imported when kernels are loaded."""
+    if find_spec("llvmlite") is None:
+        return "needs llvmlite, which `pip install llvmlite` installs"
     return ""
 
 

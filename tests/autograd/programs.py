@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from onegraph.autograd import FunctionalGraph, functional_graph
+from onegraph.autograd.graphs import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base.context import Context
 from onegraph.torchlib.fake import FakeMode

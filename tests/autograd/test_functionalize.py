@@ -8,7 +8,7 @@ from autograd.programs import as_module, check, functional, operators
 from torch import Tensor
 
 import onegraph
-from onegraph.autograd import functional_graph
+from onegraph.autograd.graphs import functional_graph
 from onegraph.autograd.spec import Computed, Input, Strided
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError

@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule
 from torch.nn import functional as F
 
 import onegraph
-from onegraph.autograd import FunctionalGraph, GraphPair, Program, graph_pair, other_backward, recorded_graphs
+from onegraph.autograd.graphs import FunctionalGraph, GraphPair, Program, graph_pair, other_backward, recorded_graphs
 from onegraph.autograd.partition import partition
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input, Tangent
 from onegraph.base.config import Config

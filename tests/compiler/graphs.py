@@ -12,8 +12,9 @@ from torch.fx import GraphModule
 
 from onegraph.base.config import Config
 from onegraph.base.context import Context
-from onegraph.compiler import NativeGraph, compile_graph
+from onegraph.compiler import compile_graph
 from onegraph.compiler.cpu import CPU
+from onegraph.compiler.pipeline import NativeGraph
 from onegraph.torchlib.fake import FakeMode
 from onegraph.torchlib.recorder import AtenRecorder
 

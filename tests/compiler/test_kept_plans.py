@@ -20,10 +20,11 @@ from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events, Recompiled, StageTimed
 from onegraph.compile import EVENTS
-from onegraph.compiler import NativeGraph, compile_graph, pipeline
+from onegraph.compiler import compile_graph, pipeline
 from onegraph.compiler.codegen import kernels
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.kept_plans import place_of
+from onegraph.compiler.pipeline import NativeGraph
 
 TABLE = torch.tensor([3.0, -1.0, 2.0])
 
@@ -86,7 +87,7 @@ def outcome(program: Callable[..., Any], cx: Context) -> tuple[NativeGraph, list
 
 def forget_kernels() -> None:
     """As another process would: the code is loaded from disk."""
-    kernels._CACHE.clear()
+    kernels.LIVING.clear()
 
 
 def refused(*_: object) -> Any:

@@ -21,11 +21,11 @@ from onegraph.ir.types import F32
 def test_kernels_die_with_their_graphs() -> None:
     x = torch.randn(30)
     gc.collect()
-    before = len(kernels._CACHE)
+    before = len(kernels.LIVING)
     first = compiled(lambda x: (x * 3.141).sin(), x)
     second = compiled(lambda x: (x * 3.141).sin(), x)
     assert first.addresses == second.addresses
-    assert len(kernels._CACHE) == before + 1
+    assert len(kernels.LIVING) == before + 1
     del first
     torch.testing.assert_close(second(x)[0], (x * 3.141).sin())
     run = second.run
@@ -34,7 +34,7 @@ def test_kernels_die_with_their_graphs() -> None:
     torch.testing.assert_close(run(x)[0], (x * 3.141).sin())
     del run
     gc.collect()
-    assert len(kernels._CACHE) == before
+    assert len(kernels.LIVING) == before
 
 
 def test_equal_layers_are_compiled_once() -> None:

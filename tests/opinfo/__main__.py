@@ -27,7 +27,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from onegraph.autograd import FunctionalGraph
+from onegraph.autograd.graphs import FunctionalGraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph

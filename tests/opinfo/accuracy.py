@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from onegraph.autograd import functional_graph
+from onegraph.autograd.graphs import functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base.config import Config
 from onegraph.base.context import Context

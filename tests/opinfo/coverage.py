@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from onegraph.autograd import functional_graph
 from onegraph.autograd.decompose import DECOMPOSITIONS
+from onegraph.autograd.graphs import functional_graph
 from onegraph.base.context import Context
 from onegraph.base.events import Event, Events, OperatorFellBack
 from onegraph.compiler.cpu import CPU

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 import onegraph
-from onegraph.autograd import FunctionalGraph, functional_graph
+from onegraph.autograd.graphs import FunctionalGraph, functional_graph
 from onegraph.autograd.runtime import bind
 from onegraph.base.context import Context
 from onegraph.base.errors import CompileError

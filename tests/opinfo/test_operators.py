@@ -12,7 +12,7 @@ import pytest
 import torch
 from opinfo.harness import Report, channels_last, check_operator, operators, run_graph_eagerly, transposed
 
-from onegraph.autograd import FunctionalGraph
+from onegraph.autograd.graphs import FunctionalGraph
 from onegraph.base.config import Config
 from onegraph.base.context import Context
 from onegraph.compiler import compile_graph

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onegraph import _C
-from onegraph.autograd import GraphPair
-from onegraph.autograd.costs import is_number
 from onegraph.autograd.freed import with_freed
 from onegraph.autograd.function import Backward, Compiled, CompiledGraph, Node, Pattern, Stage, note_hooks
+from onegraph.autograd.results import is_number
 from onegraph.autograd.runtime import Run, bind
 from onegraph.autograd.spec import CallSpec, Computed, Detached, Input, Output, PairSpec, Replayed, Saved, Strided
 from onegraph.torchlib.aten import is_random
 from onegraph.torchlib.custom_function import CustomFunction
 from onegraph.torchlib.primals import below_autograd, recorder
 from onegraph.torchlib.state import saves_for_hooks
+
+if TYPE_CHECKING:
+    from onegraph.autograd.graphs import GraphPair
 
 
 def compiled_pair(

@@ -94,10 +94,6 @@ def work_per_byte(node: Node) -> float:
     return work / max(1, sum(map(bytes_of, parts)))
 
 
-def is_number(node: Node) -> bool:
-    return not isinstance(node.meta.get("val"), Tensor)
-
-
 def is_work(node: Node) -> bool:
     """Does it compute elements?"""
     target: Any = node.target

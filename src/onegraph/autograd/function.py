@@ -17,9 +17,9 @@ run had, seen by nobody, and differentiated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ from onegraph.autograd.spec import (
     Output,
     Saved,
 )
+from onegraph.base.dataclass import dataclass
 from onegraph.base.work import work
 from onegraph.torchlib.around import has_dispatch_modes, has_forward_level
 from onegraph.torchlib.custom_function import CustomFunction
@@ -51,6 +52,9 @@ from onegraph.torchlib.primals import (
     written_since,
 )
 from onegraph.torchlib.state import GlobalState, saves_through_hooks, tracing_suspended, under
+
+if TYPE_CHECKING:
+    pass
 
 Pattern = tuple[bool, ...]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from onegraph.autograd.views import View, scatter
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.aten import (
     functional_form,

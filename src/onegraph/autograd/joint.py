@@ -14,7 +14,7 @@ gradients of those results that autograd follows.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,7 @@ from onegraph.autograd.trace import (
     refuse_writes_beyond,
     run,
 )
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.histories import is_leaf

@@ -6,11 +6,12 @@ A compiled graph is bytes here: what they hold is the compiler's business.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from onegraph.autograd import spec
 from onegraph.autograd.runtime import Run
 from onegraph.base.codec import Codec
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.kept_graphs import OF_TORCH, graph_of
 
 

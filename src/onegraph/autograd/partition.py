@@ -19,7 +19,6 @@ import itertools
 import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,13 +34,13 @@ from onegraph.autograd.costs import (
     is_cheap,
     is_checkpointed,
     is_end_of_checkpoint,
-    is_number,
     is_work,
     work_per_byte,
 )
 from onegraph.autograd.joint import IS_FORWARD
-from onegraph.autograd.results import owner_of
+from onegraph.autograd.results import is_number, owner_of
 from onegraph.autograd.spec import Computed, GradSpec, Half, Input
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import has_effect, is_mutable, is_random, opened

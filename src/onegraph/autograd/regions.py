@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from onegraph.autograd import functional_graph
+from onegraph.autograd.graphs import functional_graph
 from onegraph.autograd.runtime import Run, bind
 from onegraph.base.context import Context
 from onegraph.torchlib.graph import LazyGraphModule

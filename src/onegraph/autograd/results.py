@@ -5,11 +5,16 @@ from __future__ import annotations
 import operator
 
 import torch
+from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.torchlib.aten import may_view
 
 _RESHAPE = torch.ops.aten.reshape.default
+
+
+def is_number(node: Node) -> bool:
+    return not isinstance(node.meta.get("val"), Tensor)
 
 
 def owner_of(node: Node) -> tuple[Node, object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from onegraph.autograd.runtime import Run
 from onegraph.autograd.spec import BaseOf, Computed, Input, Origin
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.primals import written_since
 from onegraph.torchlib.state import GlobalState, under, unseen
 

@@ -7,8 +7,9 @@ and which outputs are an input, a view of an input, or a view of another output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from onegraph.base.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

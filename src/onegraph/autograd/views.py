@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import CompileError
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.recorder import AtenRecorder

@@ -13,8 +13,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeAlias
+
+from onegraph.base.dataclass import dataclass
 
 #: What is encoded; checkers of types cannot say "or a dataclass of the list".
 Value: TypeAlias = Any

@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import pwd
-import pydoc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import channels
 
@@ -77,10 +78,10 @@ def _parse_folder(text: str) -> Path:
 
 
 def _parse_functions(text: str) -> tuple[Callable[..., Any], ...]:
-    found = tuple(pydoc.locate(name) for name in _parse_names(text))
+    found = tuple(import_module("pydoc").locate(name) for name in _parse_names(text))
     if not all(map(callable, found)):
         raise ValueError(text)
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _parse_function(text: str) -> Callable[..., Any] | None:

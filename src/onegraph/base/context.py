@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, Events, Location
 
 

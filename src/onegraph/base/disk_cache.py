@@ -13,7 +13,6 @@ import re
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from itertools import count
@@ -21,6 +20,7 @@ from pathlib import Path
 from secrets import randbelow, token_hex
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.trusted_folder import Untrusted, open_file, open_folder
 
 MAGIC = b"onegraph object 2\n"

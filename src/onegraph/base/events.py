@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, ClassVar
+
+from onegraph.base.dataclass import dataclass
 
 Text = str | Callable[[], str]
 Subscriber = Callable[["Event"], None]

@@ -10,8 +10,9 @@ sizes and on the state of the process are kept in any case: compiled code reads 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from onegraph.base.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

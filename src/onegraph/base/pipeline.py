@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from time import thread_time
 from typing import Generic, TypeVar
 
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import PassRun, StageTimed
 
 P = TypeVar("P")

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.setting_names import NAMES as names_of_torch
 from onegraph.base.torch_settings import EXACT, GROUPS, Nothing, Refused, Same, row_of
@@ -202,7 +203,7 @@ class Patch(ContextDecorator):
 config = Settings()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Layers:
     """The configuration of one region: its options, over what is set in the process, over what the environment said."""
 

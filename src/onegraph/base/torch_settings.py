@@ -7,12 +7,12 @@ The names are those of `torch._dynamo.config`, `torch._inductor.config`, `torch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.setting_names import NAMES
 
 

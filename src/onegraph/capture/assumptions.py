@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.graph.late_guards import Backwards
 from onegraph.capture.guards.guard import Guard, GuardSet, ShapeCondition
 from onegraph.capture.guards.program import GuardProgram, assemble
 from onegraph.capture.guards.source import Source
-from onegraph.capture.symbolic.shapes import Symbols
+
+if TYPE_CHECKING:
+    from onegraph.capture.symbolic.shapes import Symbols
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,18 +18,20 @@ import torch
 from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import ForbiddenCallError, GraphBreakError
+from onegraph.base.garbage_collector import COLLECTOR
 from onegraph.capture.assumptions import Assumptions, Conditions
 from onegraph.capture.breaks import ASYNCHRONOUS, FAILED_OPERATOR, LONG_TRACE, GraphBreak
 from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode.frame import Abort, Stopped, Unsupported
 from onegraph.capture.captured import GRAPH, Capture, CapturedGraph, Failing, FrameStart, Skipped
 from onegraph.capture.directives.handlers import is_strict
-from onegraph.capture.graph.fallback import fallback_of
+from onegraph.capture.graph.effects import fallback_of
 from onegraph.capture.graph.late_guards import backwards_of
 from onegraph.capture.graph.memory import guard_bases, guard_histories, guard_memory, guard_places
 from onegraph.capture.graph.record import Recorder
-from onegraph.capture.guards.program import refuse_too_many
+from onegraph.capture.guards.limits import refuse_too_many
 from onegraph.capture.heap.class_facts import guards_of_classes
 from onegraph.capture.heap.distinct import guard_distinct
 from onegraph.capture.heap.namespaces import guards_of_names
@@ -43,7 +45,6 @@ from onegraph.capture.resume.continuation import Continuation, deepest, plan_res
 from onegraph.capture.symbolic.growth import Grown, refuse_grown
 from onegraph.capture.symbolic.shape_policy import ShapePolicy
 from onegraph.capture.symbolic.shapes import Symbols, sizes_text
-from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.capture.tracer.report import message_of
 from onegraph.capture.tracer.trace import Trace
 from onegraph.torchlib.graph import release_source
@@ -199,7 +200,7 @@ def traced(start: FrameStart, cx: Context, shapes: ShapePolicy, fullgraph: bool 
     """A trace of the frame; the process state that tracing changes is put back behind it."""
     looking = _C.looking(True)
     try:
-        with COLLECTOR.while_tracing():
+        with COLLECTOR.resting():
             trace = Trace(start.function, start.code, start.values, cx, shapes, fullgraph)
             try:
                 yield trace

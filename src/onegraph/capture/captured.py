@@ -7,22 +7,28 @@ the code that runs in the place of the frame.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onegraph.base import events as ev
-from onegraph.capture.assumptions import Assumptions
-from onegraph.capture.graph.fallback import Fallback
+from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.capture.guards.source import Seen
 from onegraph.capture.pyobject.value_text import short
-from onegraph.capture.residual.rebuild import residual_text
-from onegraph.capture.resume.continuation import Continuation, Exit
-from onegraph.torchlib.fake import FakeMode
-from onegraph.torchlib.fake_memory import forget_fakes
-from onegraph.torchlib.graph_text import graph_text
+from onegraph.capture.residual.code import residual_text
+
+if TYPE_CHECKING:
+    from onegraph.capture.assumptions import Assumptions
+    from onegraph.capture.graph.fallback import Fallback
+    from onegraph.capture.resume.continuation import Continuation, Exit
+    from onegraph.torchlib.fake import FakeMode
+    from onegraph.torchlib.fake_memory import forget_fakes
+    from onegraph.torchlib.graph_text import graph_text
+else:
+    forget_fakes = late_module("onegraph.torchlib.fake_memory").forget_fakes
+    graph_text = late_module("onegraph.torchlib.graph_text").graph_text
 
 
 @dataclass(frozen=True, slots=True)

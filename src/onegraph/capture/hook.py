@@ -11,11 +11,11 @@ import itertools
 import logging
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from time import thread_time
 from types import CodeType, FunctionType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +23,7 @@ from onegraph import _C
 from onegraph.base import events as ev
 from onegraph.base.config import Config
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import (
     NO_MEMORY,
     FailOnRecompileError,
@@ -31,28 +32,37 @@ from onegraph.base.errors import (
     RecompileLimitError,
 )
 from onegraph.base.events import Events, Location
+from onegraph.base.keeping import Keeping
+from onegraph.base.late import late_module
 from onegraph.base.locks import Lock
 from onegraph.base.pipeline import timed
 from onegraph.base.settings import Layers
 from onegraph.base.stack import with_room
 from onegraph.base.work import interrupted_work
-from onegraph.capture.bytecode.decode import decode
 from onegraph.capture.captured import Failing, FrameStart, Skipped
+from onegraph.capture.directives.foreign import foreign_stance, said
 from onegraph.capture.directives.skipped_code import BESIDE, OWN, PROTOCOLS, has_builtins, is_skipped
 from onegraph.capture.directives.stance import may_compile
-from onegraph.capture.graph.record import is_recording
+from onegraph.capture.foreign_frames import foreign_replacement
+from onegraph.capture.graph.recording import is_recording
 from onegraph.capture.guards.program import GuardProgram
 from onegraph.capture.guards.recompiling import explain_failure
-from onegraph.capture.kept.store import Keeping, shelf_of
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.replacement import Translated
-from onegraph.capture.resume.resume_function import places, same_places
+from onegraph.capture.resume.resumed import places, same_places
 from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
-from onegraph.capture.tracer.foreign import foreign_replacement, foreign_stance, said
-from onegraph.capture.translate import run_as_written, translate
 from onegraph.torchlib.around import eager_state
-from onegraph.torchlib.fake import is_faking
-from onegraph.torchlib.state import saving_plainly
+from onegraph.torchlib.state import is_faking, saving_plainly
+
+if TYPE_CHECKING:
+    from onegraph.capture.bytecode.decode import decode
+    from onegraph.capture.kept.store import shelf_of
+    from onegraph.capture.replacement import Translated
+    from onegraph.capture.translate import run_as_written, translate
+else:  # what captures is not imported where all calls fit what is known
+    decode = late_module("onegraph.capture.bytecode.decode").decode
+    run_as_written = late_module("onegraph.capture.translate").run_as_written
+    translate = late_module("onegraph.capture.translate").translate
+    shelf_of = late_module("onegraph.capture.kept.store").shelf_of
 
 LOGGER = logging.getLogger("onegraph")
 CAPTURE_FAILED = (
@@ -276,6 +286,9 @@ class Region:
             with timed(cx, "translate"), saving_plainly():
                 forget = partial(self._forget, start.code, versions)
                 shelf = shelf_of(start, self.keeping, cx, self.fullgraph, self.dynamic, forget)
+                found = None if shelf is None else with_room(shelf.found, start, versions.history, cx)
+                if found is not None:
+                    return found
                 return with_room(translate, start, self.compile_graph, cx, self.fullgraph, policy, shelf)
         except GraphBreakError as error:
             error.__traceback__ = None  # where the tracer was is nothing to the user

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onegraph.base import events as ev
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
+from onegraph.base.late import late_module
 from onegraph.capture.captured import GRAPH, Capture, FrameStart
-from onegraph.capture.guards.filtering import filtered
 from onegraph.capture.guards.program import GuardProgram
-from onegraph.capture.residual.rebuild import compile_residual
-from onegraph.capture.resume.splice import splice
+from onegraph.capture.residual.code import compile_residual
+
+if TYPE_CHECKING:
+    from onegraph.capture.guards.filtering import filtered
+    from onegraph.capture.resume.splice import splice
+else:  # most replacements need neither
+    filtered = late_module("onegraph.capture.guards.filtering").filtered
+    splice = late_module("onegraph.capture.resume.splice").splice
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from onegraph import _C
-from onegraph.base import events as ev
 from onegraph.base.context import Context
-from onegraph.base.errors import BackendError, OnegraphError
+from onegraph.base.errors import BackendError
+from onegraph.base.garbage_collector import COLLECTOR
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import Capture, CapturedGraph, Failing, FrameStart, Skipped
-from onegraph.capture.kept.store import DAMAGED, Shelf
+from onegraph.capture.kept.store import Shelf
 from onegraph.capture.replacement import Translated, checked, replacement
+from onegraph.capture.reported import reported
 from onegraph.capture.symbolic.shape_policy import ShapePolicy
-from onegraph.capture.tracer.garbage_collector import COLLECTOR
 from onegraph.capture.verified import verified
 from onegraph.torchlib.state import autocast_uncached
 
@@ -32,17 +32,13 @@ def translate(
     shapes: ShapePolicy,
     shelf: Shelf | None = None,
 ) -> Translated | Skipped | Failing:
-    """Capture the frame, compile its graph, and make the replacement of both; or find it on the `shelf` on disk.
+    """Capture the frame, compile its graph, and make the replacement of both, which is kept on the `shelf` on disk.
 
     Raises:
         GraphBreakError: under `fullgraph`, or where the program wants it, at the first graph break.
         BackendError: when the backend fails on the captured graph.
     """
-    if shelf is not None:
-        found = from_disk(shelf, start, cx, shapes)
-        if found is not None:
-            return found
-        cx = cx.keeping()
+    cx = cx if shelf is None else cx.keeping()
     while True:
         captured = capture(start, cx, fullgraph, shapes)
         if not isinstance(captured, Capture):
@@ -61,24 +57,10 @@ def translate(
             return made
 
 
-def from_disk(shelf: Shelf, start: FrameStart, cx: Context, shapes: ShapePolicy) -> Translated | None:
-    """The replacement by a capture on disk that holds for the call."""
-    for loaded, around in shelf.loaded(start, shapes.history, cx):
-        try:
-            made = replacement(loaded.capture, around, start, cx)
-            if made.guards.native.check(start.function, start.values):
-                shapes.history.relearn(loaded.learnt)
-                cx.emit(ev.CaptureLoaded(cx.frame))
-                return made
-        except DAMAGED as why:
-            cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
-    return None
-
-
 def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context) -> Callable[..., Any]:
     looking = _C.looking(False)
     try:
-        with COLLECTOR.while_tracing(), autocast_uncached():
+        with COLLECTOR.resting(), autocast_uncached():
             make = reported(compile_graph) if cx.config.raise_compiler_errors else compile_graph
             compiled: Callable[..., Any] = make(graph.module, list(graph.examples), cx)
     finally:
@@ -87,21 +69,6 @@ def call_backend(compile_graph: CompileGraph, graph: CapturedGraph, cx: Context)
     if not callable(compiled):
         raise BackendError(f"the backend returned {type(compiled).__name__}, which cannot be called")
     return verified(graph.module, compiled, cx) if cx.config.verify_correctness else compiled
-
-
-def reported(compile_graph: CompileGraph) -> CompileGraph:
-    """The same, but whatever it raises is a BackendError: its failure, and not one of onegraph that can be mended."""
-
-    def compile_or_report(module: torch.fx.GraphModule, examples: list[Any], cx: Context) -> Any:
-        try:
-            return compile_graph(module, examples, cx)
-        except OnegraphError:
-            raise
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise BackendError(f"the backend failed on the graph of {cx.frame}: {reason}") from error
-
-    return compile_or_report
 
 
 def run_as_written(start: FrameStart) -> None:

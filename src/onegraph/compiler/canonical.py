@@ -6,8 +6,8 @@ Kernels that differ in the parts of buffers that they work on are equal, too: ea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import operands, place_indices
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import (

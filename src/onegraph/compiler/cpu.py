@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from onegraph.base.pipeline import Pass
-from onegraph.compiler.codegen.kernels import compile_kernels, load_kernels
-from onegraph.compiler.codegen.native import identity
+from onegraph.compiler.codegen.kernels import compile_kernels
+from onegraph.compiler.cpu_code import KEPT, MACHINE
 from onegraph.compiler.library.choose import choose_calls
 from onegraph.compiler.runtime.launcher import launcher
 from onegraph.compiler.schedule.absorb_views import absorb_views
@@ -20,21 +20,8 @@ from onegraph.compiler.schedule.inline import inline
 from onegraph.compiler.schedule.split_reductions import split_reductions
 from onegraph.compiler.schedule.unroll_and_jam import unroll_and_jam
 from onegraph.compiler.schedule.vectorize import vectorize
-from onegraph.compiler.target import Kept, Machine, Target
+from onegraph.compiler.target import Machine, Target
 from onegraph.ir.loop import Program
-
-#: Processors of servers and desktops differ less than what is known here of their loads: one description is for all.
-MACHINE = Machine(
-    lanes=32,
-    totals=64,
-    threads=16,
-    thread_nanoseconds=1500,  # it costs half a microsecond
-    speed=64,
-    stack=1 << 17,
-    near=1 << 16,
-    line=64,
-    long_rows=range(1 << 15, 1 << 19),
-)
 
 
 def schedule(machine: Machine) -> tuple[Pass[Program], ...]:
@@ -66,5 +53,5 @@ CPU = Target(
     schedule(MACHINE),
     partial(compile_kernels, machine=MACHINE),
     launcher,
-    Kept(identity, partial(load_kernels, machine=MACHINE), ("llvm", "asm")),
+    KEPT,
 )

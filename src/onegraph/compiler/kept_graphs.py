@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
+from onegraph.compiler.cpu_code import KEPT
 from onegraph.compiler.kept_plans import LARGEST_TABLE, PLAN_CLASSES, Table
 from onegraph.compiler.launched import launched
 from onegraph.compiler.library.convolution import Window
 from onegraph.compiler.library.recipe import Recipe
-from onegraph.compiler.target import Target
+from onegraph.compiler.runtime.launcher import launcher
 from onegraph.ir.plan import ExecPlan
 from onegraph.ir.types import DType, dtype_named
 
@@ -92,16 +93,14 @@ def is_kept(tensor: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
-def relaunched(kept: KeptGraph, cx: Context, target: Target) -> Any:
+def relaunched(kept: KeptGraph, cx: Context) -> Any:
     """What runs the graph; None if the code of a kernel is gone."""
-    if target.kept is None:
-        return None
-    code = target.kept.load(kept.plan.kernels, kept.objects, cx)
+    code = KEPT.load(kept.plan.kernels, kept.objects, cx)
     if code is None:
         return None
     constants = {name: table.tensor() for name, table in kept.constants}
     recipes = {name: recipe.made() for name, recipe in kept.recipes}
-    return launched(kept.plan, code.addresses, code.keep, constants, recipes, cx, target)
+    return launched(kept.plan, code.addresses, code.keep, constants, recipes, cx, launcher)
 
 
 def _of_torch(kind: type, name: str) -> object:

@@ -7,22 +7,24 @@ of constants only what lowerings have made. Tensors of the program are never kep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from onegraph.base.codec import Codec, Named
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
 from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
 from onegraph.compiler.library.recipe import Recipe
-from onegraph.compiler.lower.graph import Lowered
 from onegraph.compiler.lower.left import Left
 from onegraph.compiler.target import Code, Target
 from onegraph.ir import loop, plan
 from onegraph.ir.types import DType, dtype_named
+
+if TYPE_CHECKING:
+    from onegraph.compiler.lower.graph import Lowered
 
 LARGEST_TABLE = 1 << 16  # bytes of what a lowering has made
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
@@ -10,7 +11,6 @@ from onegraph import _C
 from onegraph.base.context import Context
 from onegraph.compiler.library.recipe import Recipe, check_of, keeping
 from onegraph.compiler.runtime.executor import Executor
-from onegraph.compiler.target import Target
 from onegraph.ir.plan import ExecPlan
 
 
@@ -21,9 +21,9 @@ def launched(
     constants: Mapping[str, torch.Tensor],
     recipes: Mapping[str, Recipe],
     cx: Context,
-    target: Target,
+    launch: Callable[..., Any],
 ) -> _C.Plan | Executor:
     check = check_of(cx.config)
     kept = {name: keeping(recipe, check) for name, recipe in recipes.items()}
-    run: _C.Plan | Executor = target.launch(steps, addresses, constants, cx.config.threads, keep, kept)
+    run: _C.Plan | Executor = launch(steps, addresses, constants, cx.config.threads, keep, kept)
     return run

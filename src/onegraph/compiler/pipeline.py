@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from time import thread_time
 from typing import Any
@@ -13,6 +12,7 @@ from torch.fx import GraphModule
 
 from onegraph import _C
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
 from onegraph.compiler.kept_graphs import KeptGraph, kept_graph
@@ -113,7 +113,7 @@ def compiled(
     if place is not None:
         with timed(cx, "compile: keep plan"):
             place.store(steps, code, lowered, len(fused.kernels), module)
-    run = launched(steps, code.addresses, code.keep, lowered.constants, lowered.recipes, cx, target)
+    run = launched(steps, code.addresses, code.keep, lowered.constants, lowered.recipes, cx, target.launch)
     texts = {
         "aten": lambda: str(module.graph),
         "loops": lambda: format_program(lowered.program),
@@ -158,7 +158,7 @@ def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target)
     }
     try:
         constants, recipes = entry.constants_in(module), entry.recipes_in(module)
-        run = launched(steps, code.addresses, code.keep, constants, recipes, cx, target)
+        run = launched(steps, code.addresses, code.keep, constants, recipes, cx, target.launch)
     except (ValueError, TypeError, LookupError, AttributeError):  # nobody has written such an entry for this graph
         return None
     announce(entry.left, cx)

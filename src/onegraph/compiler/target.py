@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch.fx import GraphModule
 
 from onegraph.base.config import Config
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.pipeline import Pass
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo

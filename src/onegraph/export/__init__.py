@@ -29,7 +29,7 @@ from onegraph.capture.calls.registry import policy
 from onegraph.capture.capture_frame import capture
 from onegraph.capture.captured import GRAPH, Capture, Failing, FrameStart
 from onegraph.capture.directives.hatches import beside
-from onegraph.capture.residual.rebuild import compile_residual
+from onegraph.capture.residual.code import compile_residual
 from onegraph.capture.symbolic.shape_policy import History, ShapePolicy
 from onegraph.capture.symbolic.size_marks import mark_dynamic, maybe_mark_dynamic
 from onegraph.capture.translate import run_as_written

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.dim import Derived, Dim, DimHint, dim_of
 from onegraph.base.errors import ConstraintViolationError, InvalidArgument
 from onegraph.export.conditions import holds, sizes_in

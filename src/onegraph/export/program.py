@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import ConstraintViolationError, InvalidArgument
 from onegraph.export.conditions import evaluate, holds, sizes_in
 from onegraph.export.storage import read, write

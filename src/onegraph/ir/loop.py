@@ -34,8 +34,8 @@ Literals take the type that their place requires. All names in a kernel are diff
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.types import DType, TensorType
 

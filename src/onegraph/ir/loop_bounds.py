@@ -8,11 +8,11 @@ is taken to be exact. Two kinds of proofs are out of its reach, see `Reach`; the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import product as combinations
 from types import MappingProxyType
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Call, Index, Symbol, bounds, greatest, least
 from onegraph.ir.loop import (
     Accumulate,

@@ -39,8 +39,7 @@ Integer operands are `Register`s or plain ints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.loop import Named
 from onegraph.ir.types import DType
 

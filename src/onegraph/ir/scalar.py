@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.types import BOOL, DType
 
 Rule = Literal["same", "compare", "where"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Index, greatest
 
 Kind = Literal["bool", "int", "uint", "float", "opaque"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import torch
 
 from onegraph.backend_registry import Backend
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import BackendError, InvalidArgument
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, Events, text_of
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from onegraph.base import events as ev
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
 from onegraph.tools.logs import details

@@ -12,12 +12,12 @@ Sizes are halved behind that, where the graph still runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.verified import copies_of
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from onegraph.base import events as ev
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.events import Event
 from onegraph.base.text import Printer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

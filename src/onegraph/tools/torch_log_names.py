@@ -7,8 +7,9 @@ said there from a level on, and under the artifacts that mean the same. A test g
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from onegraph.base.dataclass import dataclass
 
 CAPTURE = "torch._dynamo"
 SIZES = "torch.fx.experimental.symbolic_shapes"

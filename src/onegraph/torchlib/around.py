@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.private import DeviceContext
 

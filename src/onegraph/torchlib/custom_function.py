@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from onegraph.torchlib.fake import FakeTensor
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.primals import seen_by_hooks
+from onegraph.torchlib.private import FakeTensor
 
 
 @dataclass(frozen=True, slots=True)

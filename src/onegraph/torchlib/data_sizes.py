@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Atom, Call, Index, Symbol, is_not_negative
 from onegraph.torchlib.size_expression import COMPARE, LARGEST, Computed, Condition
 from onegraph.torchlib.size_node import SizeNode

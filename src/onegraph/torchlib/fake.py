@@ -60,12 +60,12 @@ from onegraph.torchlib.quick_meta import fits_in_place, is_elementwise, is_lenie
 from onegraph.torchlib.refused_calls import refuse
 from onegraph.torchlib.shapes import Condition, NumbersWanted, Sizes
 from onegraph.torchlib.side_effects import SideEffects
+from onegraph.torchlib.state import Faking
 from onegraph.torchlib.strides import extent_of, symbolic_strides
 from onegraph.torchlib.wrappers import ragged_size
 
 __all__ = [
     "DATA_DEPENDENT_ERRORS", "LIFTS", "UNSUPPORTED_ERRORS", "DynamicOutputShapeException", "FakeMode", "FakeTensor",
-    "is_faking",
 ]  # fmt: skip
 
 # What an operator raises on fakes when its result depends on data, and when it cannot run on fakes at all.
@@ -80,7 +80,7 @@ _META = torch.device("meta")
 _CPU = torch.device("cpu")
 
 
-class FakeMode(FakeTensorMode):
+class FakeMode(Faking, FakeTensorMode):
     """Runs operators on fake tensors. One per compilation: it remembers the fake of every real tensor it was shown."""
 
     def __init__(self) -> None:
@@ -489,8 +489,3 @@ class FakeMode(FakeTensorMode):
                 result.constant = func(*map_leaves(value, args), **map_leaves(value, dict(kwargs)))
             self._constants.append(result)
         return result
-
-
-def is_faking() -> bool:
-    """Whether operators that are called now run on fakes of ours, as a part of a trace."""
-    return isinstance(private.get_dispatch_mode(FAKE_MODE_KEY), FakeMode)

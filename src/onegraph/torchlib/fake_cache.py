@@ -8,12 +8,12 @@ asked of them is remembered by the same trace, so its results are kept for that 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.aten import is_mutable, leaves, may_view
 from onegraph.torchlib.private import FakeTensor, OpOverload
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.aten import OpOverload, leaves, map_leaves
 from onegraph.torchlib.meta_tensors import laid_over

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.gone import when_gone
 from onegraph.torchlib import private
 from onegraph.torchlib.private import LazyGraphModule

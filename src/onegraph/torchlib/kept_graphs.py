@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from onegraph.base.codec import Codec, Named, Unkept
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.aten import OpOverload
 from onegraph.torchlib.graph import LazyGraphModule

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from onegraph.torchlib import private
-from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.meta_tensors import laid_over
+from onegraph.torchlib.private import FakeTensor
 
 #: Views that are made under `no_grad`, or by custom functions, are not made by an operator alone.
 _DEFAULT = private.CreationMeta.DEFAULT

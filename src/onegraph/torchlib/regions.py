@@ -15,13 +15,13 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.aten import LIBRARY, define
 from onegraph.torchlib.fake import FakeTensor
 from onegraph.torchlib.given import plain

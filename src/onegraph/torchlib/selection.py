@@ -11,12 +11,12 @@ x[ts] = y      x.index_put_((ts,), y), where only the data say how many there ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.private import DisableTorchFunction, is_functorch_wrapped_tensor
 
 #: What may stand in an index beside None; other tensors and lists among these choose several items.

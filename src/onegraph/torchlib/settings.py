@@ -6,11 +6,11 @@ A graph chooses them where the program does, and puts back at its end what was c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 from onegraph.torchlib.private import feature

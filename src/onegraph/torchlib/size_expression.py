@@ -5,11 +5,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import Index, Symbol
 
 

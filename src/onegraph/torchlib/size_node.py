@@ -6,12 +6,12 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.fx.experimental.sym_node  # gives torch.SymInt its arithmetic
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import Index, Symbol
 from onegraph.torchlib.size_expression import COMPARE, Computed, Condition, Expression, Float, Whole, as_integer
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Call, Index, greatest, least
 from onegraph.torchlib.size_expression import Computed, Condition, Float, Unknown, Whole
 

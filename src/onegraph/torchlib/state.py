@@ -7,12 +7,12 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 from onegraph.torchlib.attention import ATTENTION_CHOICES
 
@@ -177,6 +177,15 @@ def unseen() -> Iterator[None]:
 def function_modes() -> list[Any]:
     """The modes that see torch functions in this thread, outermost first."""
     return list(private.function_mode_stack())
+
+
+class Faking:
+    """What the mode of a trace is, in which operators run on fakes."""
+
+
+def is_faking() -> bool:
+    """Whether operators that are called now run on fakes of ours, as a part of a trace."""
+    return isinstance(private.get_dispatch_mode(private.FAKE_MODE_KEY), Faking)
 
 
 def saves_through_hooks() -> bool:

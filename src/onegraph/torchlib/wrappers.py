@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib import private
 
 _PROTOCOL = ("__tensor_flatten__", "__tensor_unflatten__")

@@ -12,7 +12,8 @@ import pytest
 from onegraph.capture.bytecode import decode
 from onegraph.capture.interp import rests
 from onegraph.capture.resume.instruction_rest import taken_by
-from onegraph.capture.resume.resume_function import InnerCall, Shape, resume_code
+from onegraph.capture.resume.resume_function import Shape, resume_code
+from onegraph.capture.resume.resumed import InnerCall
 
 
 def resumed(program: Callable[..., Any], op: str, rest: rests.Rest, given: Any, *below: Any) -> Any:

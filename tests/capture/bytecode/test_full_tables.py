@@ -11,7 +11,8 @@ import torch
 import onegraph
 from onegraph.capture.bytecode import decode
 from onegraph.capture.resume import resume_function
-from onegraph.capture.resume.resume_function import Jump, Shape, resume_code, resumed_by
+from onegraph.capture.resume.resume_function import Shape, resume_code
+from onegraph.capture.resume.resumed import Jump, resumed_by
 
 
 def test_resume_functions_are_known_behind_thousands_of_others() -> None:

@@ -33,7 +33,7 @@ def note(what, functions):
         said[id(function), registry.public_name(function)].append(what)
 
 registry.policy, registry.native, registry.breaks = policy, native, breaks
-import onegraph.compile  # which brings all of them
+import onegraph.capture.translate  # which brings all of them
 
 for (_, name), what in said.items():
     if len(set(what)) < len(what) or "break" in what and len(what) > 1:

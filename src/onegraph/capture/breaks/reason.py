@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode.frame import Abort
 
 

@@ -13,10 +13,11 @@ The instructions are declared in `ops`, a row each: `help(onegraph.capture.bytec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Any, TypeVar
+
+from onegraph.base.dataclass import dataclass
 
 #: Behind the name of a free variable that is the name of a cell too.
 FREE_MARK = "'"

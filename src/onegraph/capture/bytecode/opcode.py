@@ -25,10 +25,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any, Literal
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Instr
 from onegraph.capture.bytecode.rows import ARGUMENTS, Reader, WriteRow

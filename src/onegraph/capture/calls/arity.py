@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import types
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.pyobject.exact_types import isinstance
 

@@ -6,15 +6,14 @@ import decimal
 import functools
 import operator
 import re
-import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import TORCH_CONTEXT, GraphBreak, Reason
 from onegraph.capture.breaks.hints import OUTSIDE_MODULES, public_name, reason_of_function
 from onegraph.capture.calls.arity import refusing
@@ -162,14 +161,6 @@ IMMUTABLE: tuple[type, ...] = (
     operator.itemgetter, operator.methodcaller, torch.torch_version.TorchVersion,
 )  # fmt: skip
 
-#: Enumerations of torch's native code: their members have equals, but nothing that changes.
-NATIVE_ENUMS = tuple(
-    kind for kind in vars(NATIVE).values() if isinstance(kind, type) and isinstance(vars(kind).get("__entries"), dict)
-)
-
-#: Packages whose modules' globals and functions are a library's own: used without guards. (The environment is in `os`.)
-LIBRARIES = frozenset({"torch", "onegraph", "numpy"}) | frozenset(sys.stdlib_module_names) - {"__main__", "test", "os"}
-
 #: Python functions of these modules are interpreted although they belong to torch.
 INTERPRETED = (
     "torch.nn.modules",
@@ -202,11 +193,6 @@ INTERPRETED = (
 def is_outside_class(cls: type) -> bool:
     """Whether other threads or the world outside may change instances of the class at any time."""
     return any(kind.__module__.partition(".")[0] in OUTSIDE_MODULES for kind in cls.__mro__)
-
-
-def is_library(module: str) -> bool:
-    """Whether a module belongs to Python or torch, whose own constants are not guarded."""
-    return module.partition(".")[0] in LIBRARIES
 
 
 #: Native functions that set something for the thread or the process. (What tensors are is none of it, and gradients

@@ -6,9 +6,10 @@ are in `onegraph.capture.directives.hatches`; what the handlers do is in `onegra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.interp import functions
 from onegraph.capture.interp.functions import Mark
 
@@ -29,13 +30,15 @@ SAID = Said()
 
 def mark(function: Any, handler: Mark) -> None:
     """Calls of this function go to the handler. A function that dies takes its mark along."""
-    SAID.marks[_name(function)] = getattr(handler, "__qualname__", "")
+    if str(getattr(function, "__module__", "")).partition(".")[0] not in ("onegraph", "torch"):
+        SAID.marks[_name(function)] = getattr(handler, "__qualname__", "")
     functions.passing_row_for(function).mark = handler
 
 
 def say(function: Any, handler: Mark) -> None:
     """Mark a function because the program wants it: what was compiled before may have looked at it in another way."""
     SAID.times += 1
+    SAID.marks[_name(function)] = getattr(handler, "__qualname__", "")
     mark(function, handler)
 
 

@@ -22,6 +22,7 @@ from onegraph.capture.breaks import (
     NOT_A_TREE,
     NOT_CONSTANT,
     SKIPPED,
+    STATE_CHANGE,
     UNSEEN,
     GraphBreak,
 )
@@ -86,6 +87,30 @@ def run_beside(
 ) -> Any:
     """A function of the compiler itself."""
     raise GraphBreak(ABOUT_COMPILER, name=name_of(function))
+
+
+def disable_while_tracing(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A function is wrapped at once; what is done to a class or a module stays, so that breaks the graph."""
+    if isinstance(args[0] if args else kwargs.get("fn"), type | torch.nn.Module):
+        raise GraphBreak(STATE_CHANGE, name="disable")
+    return tracer.world.keep(function(*args, **kwargs))
+
+
+def say_compiling(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """`is_compiling()`"""
+    function(*args, **kwargs)  # which raises for arguments
+    return True
+
+
+def say_nothing(
+    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """A function that does nothing."""
+    function(*args, **kwargs)
 
 
 def refuse_to_trace(function: Any) -> None:

@@ -12,21 +12,23 @@ import functools
 import warnings
 from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
 from onegraph import _C
 from onegraph.base.arguments import check_callable, check_switch, check_text
+from onegraph.base.late import late_module
 from onegraph.base.settings import Group, Patch, Settings
-from onegraph.capture.breaks import STATE_CHANGE, GraphBreak
-from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.directives import function_marks as marks
-from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.skipped_code import BESIDE
-from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.native_members import FUNC_OF, wrapped_part
+
+if TYPE_CHECKING:
+    from onegraph.capture.directives import handlers as policy
+else:
+    policy = late_module("onegraph.capture.directives.handlers")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -221,17 +223,8 @@ def skip(fn: Any = None) -> Any:
     return disable(fn, recursive=False)
 
 
-def disable_while_tracing(
-    tracer: Tracing, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """A function is wrapped at once; what is done to a class or a module stays, so that breaks the graph."""
-    if isinstance(args[0] if args else kwargs.get("fn"), type | torch.nn.Module):
-        raise GraphBreak(STATE_CHANGE, name="disable")
-    return tracer.world.keep(function(*args, **kwargs))
-
-
-marks.mark(disable, disable_while_tracing)
-marks.mark(skip, disable_while_tracing)
+marks.mark(disable, policy.disable_while_tracing)
+marks.mark(skip, policy.disable_while_tracing)
 
 
 def rebuild_disabled(rebuild: Any, value: Any) -> str:

@@ -6,20 +6,25 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
 from onegraph import _C
 from onegraph.base.arguments import check_callable, check_stance
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import FailOnRecompileError, InvalidArgument, OnegraphError
-from onegraph.capture.calls.tracing import Tracing
+from onegraph.base.late import late_module
 from onegraph.capture.directives import function_marks as marks
-from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives.hatches import ModuleWithCall, module_with_call
-from onegraph.capture.interp.rests import Rest
 from onegraph.capture.pyobject.exact_types import isinstance
+
+if TYPE_CHECKING:
+    from onegraph.capture.calls.tracing import Tracing
+    from onegraph.capture.directives import handlers as policy
+    from onegraph.capture.interp.rests import Rest
+else:
+    policy = late_module("onegraph.capture.directives.handlers")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.guard import Guard, GuardSet
 from onegraph.capture.guards.program import assemble
 from onegraph.capture.guards.source import Arg, FreeCell, Item, Source, base_of, root_of
-from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.torchlib.custom_function import applied_in
+
+if TYPE_CHECKING:
+    from onegraph.capture.heap.world import World
 
 
 class Noted(dict[Any, Any]):

@@ -11,12 +11,11 @@ import operator
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.capture.breaks import CUSTOM_FUNCTION as CUSTOM_FUNCTION_BREAK
 from onegraph.capture.breaks import (
@@ -37,6 +36,7 @@ from onegraph.capture.breaks.operator_reasons import (
     refused_result,
 )
 from onegraph.capture.graph.copied_items import CopiedItems
+from onegraph.capture.graph.recording import Recording
 from onegraph.capture.graph.spelling import ELEMENT_TYPES, GRAPH_CONSTANTS, as_plain, spelled
 from onegraph.capture.guards.source import Source
 from onegraph.capture.heap.subclass_tensors import Handles, asks_classes
@@ -57,7 +57,6 @@ from onegraph.torchlib.private import (
 )
 from onegraph.torchlib.selection import selection
 from onegraph.torchlib.shapes import Computed
-from onegraph.torchlib.state import function_modes
 from onegraph.torchlib.wrappers import is_ragged
 
 
@@ -83,7 +82,7 @@ class GraphInput:
     is_viewed_plainly: bool = False
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(Recording):
     """Records torch calls into `graph`.
 
     `lift` turns a real tensor that a library owns (a module-level constant) into a fake one with its placeholder;
@@ -466,11 +465,6 @@ class Recorder(TorchFunctionMode):
                 return {key: self.as_traced(item) for key, item in value.items()}
             case _:
                 return value
-
-
-def is_recording() -> bool:
-    """Whether torch functions that are called now are recorded."""
-    return any(isinstance(mode, Recorder) for mode in function_modes())
 
 
 def has_storage(value: Any) -> bool:

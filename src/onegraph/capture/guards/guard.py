@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import compress
 from types import FunctionType
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from onegraph import _C
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Globals, Source, written

@@ -7,12 +7,11 @@ anything is read through it, and returns the program with one explanation for ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 
 from onegraph import _C
-from onegraph.capture.breaks import LONG_TRACE, GraphBreak
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.encode import encode
 from onegraph.capture.guards.guard import KINDS, Guard, GuardSet, ShapeCondition
 from onegraph.capture.guards.source import (
@@ -28,13 +27,9 @@ from onegraph.capture.guards.source import (
     Source,
     Through,
     TypeOf,
-    base_of,
 )
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.weakly_known import Known
-
-#: How many values a program of guards can load.
-REGISTERS = 65_000
 
 #: What an instruction of a guard program is for: the state of the process, a guard or a condition.
 Reason = Guard | ShapeCondition | _C.GlobalState
@@ -252,20 +247,6 @@ def assemble(
     native = encode(assembler.code, assembler.consts)
     why = [explanation(reason) for reason in assembler.why] if known else assembler.why
     return GuardProgram(native, tuple(why), partial(listing, assembler.code, why), tuple(known.values()))
-
-
-def refuse_too_many(guards: GuardSet) -> None:
-    """Break the graph where a program could not hold all that its guards read."""
-    if len(guards) < REGISTERS // 16:  # each reads a few objects that no other one reads
-        return
-    read: set[Source] = set()
-    for guard in guards:
-        source: Source | None = guard.source
-        while source is not None and source not in read:
-            read.add(source)
-            source = base_of(source)
-    if len(read) > REGISTERS:
-        raise GraphBreak(LONG_TRACE, what=f"guards on more than {REGISTERS} objects")
 
 
 def explanation(why: Reason) -> Reason:

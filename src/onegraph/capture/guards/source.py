@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Any, assert_never
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.pyobject.native_members import Member, hidden_member
 from onegraph.capture.pyobject.value_text import short
 from onegraph.capture.pyobject.weakly_known import referred, weakly
@@ -47,7 +48,7 @@ class Globals:
     namespace: dict[str, Any] = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Const:
     """An object that the trace knows by identity: a class, a function or a module of a library, a key of a dict.
 

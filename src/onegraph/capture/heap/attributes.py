@@ -18,7 +18,7 @@ from onegraph.capture.breaks import (
 )
 from onegraph.capture.breaks.hints import reason_of_write, refused_object
 from onegraph.capture.bytecode.frame import NULL
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.guards.source import Arg, Attr, Const, DictOf, FreeCell, Item, base_of, member_at
 from onegraph.capture.heap.class_facts import ANNOTATIONS, counts
 from onegraph.capture.heap.subclass_tensors import is_handle

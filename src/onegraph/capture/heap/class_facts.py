@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onegraph.capture.guards.guard import Guard
 from onegraph.capture.guards.source import Const
-from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defines, dict_of, isinstance, mro_of, once_for_each_class
 from onegraph.capture.pyobject.weakly_known import WRAPPERS, Known, names_of, parts_of, weakrefs_of
-from onegraph.torchlib.fake import FakeTensor
+from onegraph.torchlib.private import FakeTensor
+
+if TYPE_CHECKING:
+    from onegraph.capture.heap.world import World
 
 #: What classes get when they are asked for it, or copied.
 IMMUTABLE_TYPE = 1 << 8

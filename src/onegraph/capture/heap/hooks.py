@@ -7,12 +7,13 @@ if gradients can arrive there later: at the tensor, or through something that le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import GRAD_WRITE, TENSOR_HOOK, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.torchlib.histories import is_recorded

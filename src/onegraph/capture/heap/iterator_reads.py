@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.source import Source
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.guard import Guard
 from onegraph.capture.guards.source import Globals, Item, Source
-from onegraph.capture.heap.type_rules import Record
 from onegraph.capture.pyobject.contents import DELETED
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import instance_dict
+
+if TYPE_CHECKING:
+    from onegraph.capture.heap.type_rules import Record
 
 #: What a library consists of.
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)

@@ -14,7 +14,8 @@ import torch
 
 from onegraph.capture.breaks import UNTRACEABLE_OPERATOR, GraphBreak
 from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
-from onegraph.capture.calls.registry import MODULES, is_library, refusal_of
+from onegraph.capture.calls.libraries import is_library
+from onegraph.capture.calls.registry import MODULES, refusal_of
 from onegraph.capture.interp.functions import NOTHING_KNOWN, Depth, row_for, row_of
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, mro_of, plain

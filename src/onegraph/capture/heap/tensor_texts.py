@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import TENSOR_TO_NUMBER, TEXT_DECIDES, GraphBreak
 from onegraph.capture.pyobject.contents import ATOMS, holds
 from onegraph.torchlib.histories import version_of

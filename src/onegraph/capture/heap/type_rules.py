@@ -7,9 +7,10 @@ one; that of `object` is for all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import CANNOT_REBUILD, GraphBreak
 from onegraph.capture.guards.source import Source
 from onegraph.capture.pyobject.contents import keys_of

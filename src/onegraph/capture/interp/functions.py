@@ -7,18 +7,21 @@ the program what it has said.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.gone import when_gone
-from onegraph.capture.interp.rests import Rest
+
+if TYPE_CHECKING:
+    from onegraph.capture.interp.rests import Rest
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 #: (machine, args, kwargs) -> the result of the call
 Substitute = Callable[[Any, Args, Kwargs], Any]
 #: (tracer, rest, function, args, kwargs) -> the result of the call; `rest` as in `Calls.call`
-Mark = Callable[[Any, Rest | None, Any, Args, Kwargs], Any]
+Mark = Callable[[Any, "Rest | None", Any, Args, Kwargs], Any]
 #: raises what a call of the function is while tracing
 Refusal = Callable[[], NoReturn]
 Depth = Literal["identity", "level", "pairs", "deep"]

@@ -11,10 +11,10 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.interp.lookup import type_name
 from onegraph.capture.pyobject.exact_types import defines, isinstance

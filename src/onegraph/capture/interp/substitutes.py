@@ -10,9 +10,9 @@ import builtins
 import inspect
 import operator
 import sys
-from dataclasses import dataclass
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.interp.functions import substitute
 from onegraph.capture.pyobject.exact_types import isinstance

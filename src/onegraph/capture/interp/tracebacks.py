@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import LIVE_LOCALS, NULL_FIRST, Bytecode, Instr, encode
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.instruction import Position, derived

@@ -8,15 +8,16 @@ Owner("of", function)       the code of a function
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from inspect import CO_GENERATOR
 from types import CodeType, FunctionType
 from typing import Any
 
 from onegraph.base.codec import Unkept
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import decode
 from onegraph.capture.resume.generator_steps import in_steps
-from onegraph.capture.resume.resume_function import Shape, resume_code, resumed_by
+from onegraph.capture.resume.resume_function import resume_code
+from onegraph.capture.resume.resumed import Shape, resumed_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ import torch
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
-from onegraph.capture.calls.registry import NATIVE_ENUMS, is_library
-from onegraph.capture.heap.types.constants import TYPE_FORMS
+from onegraph.capture.calls.libraries import NATIVE_ENUMS, is_library
 from onegraph.capture.interp.functions import row_of
 from onegraph.capture.pyobject.contents import DELETED
 from onegraph.capture.pyobject.exact_types import dict_of, mro_of
+from onegraph.capture.pyobject.type_forms import TYPE_FORMS
 from onegraph.capture.pyobject.weakly_known import WRAPPERS, parts_of
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
 from onegraph import _C
 from onegraph.base.codec import Unkept
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.assumptions import Assumptions, Conditions
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.graph.fallback import Fallback
 from onegraph.capture.graph.late_guards import Backwards
@@ -28,7 +29,7 @@ from onegraph.capture.kept.contents import content
 from onegraph.capture.kept.guards import places_of, read_guards, write_guard
 from onegraph.capture.kept.rows import Reader, Stale, Writer, moved
 from onegraph.capture.resume.continuation import Continuation
-from onegraph.capture.symbolic.random_draws import SavedStates
+from onegraph.capture.symbolic.generator_states import SavedStates
 from onegraph.capture.symbolic.shape_policy import History, Learnt
 
 FORMAT = 1

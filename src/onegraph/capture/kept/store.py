@@ -11,7 +11,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from hashlib import blake2b
 from types import CellType
@@ -24,13 +24,16 @@ from onegraph.base import events as ev
 from onegraph.base.codec import Unkept
 from onegraph.base.config import Config
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of, source_digest
-from onegraph.capture.calls.registry import EMPTY_CELL
+from onegraph.base.keeping import Keeping, Reload
 from onegraph.capture.captured import Capture, FrameStart
 from onegraph.capture.directives.function_marks import SAID
 from onegraph.capture.kept.contents import code_digest
 from onegraph.capture.kept.entries import Loaded, capture_of, entry_of, with_made
 from onegraph.capture.kept.rows import Stale
+from onegraph.capture.pyobject.contents import cell_value
+from onegraph.capture.replacement import Translated, replacement
 from onegraph.capture.symbolic.shape_policy import History
 
 SLOTS = 8
@@ -40,19 +43,6 @@ DAMAGED = (ValueError, LookupError, TypeError, AttributeError, AssertionError, I
 ASIDE = frozenset({"logs", "cache_dir", "debug_dir", "debug_files", "trace_dir", "accumulated_recompile_limit"})
 #: Where torch has the functions that programs run.
 _TORCH = ". nn nn/modules nn/utils optim utils autograd amp func fft linalg distributions _refs _refs/nn _decomp _prims"
-
-
-#: Makes what runs of the bytes that a backend has put into `Context.made`; None where its code is gone. The last
-#: argument is called when that turns out to need the graph, which is not kept.
-Reload = Callable[[bytes, Context, Callable[[], object]], Callable[..., Any] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What a backend does to have graphs on disk: `identity` says what their code depends on besides the program."""
-
-    identity: Callable[[Config], str]
-    reload: Reload
 
 
 @dataclass(slots=True)
@@ -66,7 +56,20 @@ class Shelf:
     free: list[int] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
 
-    def loaded(self, start: FrameStart, history: History, cx: Context) -> list[tuple[Loaded, Any]]:
+    def found(self, start: FrameStart, history: History, cx: Context) -> Translated | None:
+        """The replacement by a capture on disk that holds for a call."""
+        for loaded, around in self._loaded(start, history, cx):
+            try:
+                made = replacement(loaded.capture, around, start, cx)
+                if made.guards.native.check(start.function, start.values):
+                    history.relearn(loaded.learnt)
+                    cx.emit(ev.CaptureLoaded(cx.frame))
+                    return made
+            except DAMAGED as why:
+                cx.emit(ev.CaptureMissed(cx.frame, f"{type(why).__name__}: {why}"))
+        return None
+
+    def _loaded(self, start: FrameStart, history: History, cx: Context) -> list[tuple[Loaded, Any]]:
         """The captures that may hold for a call, with what runs their graphs, if they have some."""
         found = []
         self.free.clear()
@@ -154,7 +157,7 @@ def shelf_of(
 def kind_of(value: Any) -> str:
     """The class of what a frame begins with; of a cell, that of its contents."""
     if type(value) is CellType:
-        value = None if value == EMPTY_CELL else value.cell_contents
+        value = cell_value(value)
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 

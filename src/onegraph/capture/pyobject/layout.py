@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import (
     ClassMethodDescriptorType,
     FunctionType,
@@ -16,6 +15,7 @@ from types import (
 from typing import Any
 
 from onegraph import _C
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.pyobject.exact_types import defines, isinstance, once_for_each_class
 
 HEAP_TYPE = 1 << 9

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import functools
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from onegraph._C import is_generic
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.pyobject.exact_types import defined, dict_of, mro_of
 
 T = TypeVar("T")

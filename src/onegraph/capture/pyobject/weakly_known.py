@@ -10,10 +10,10 @@ import enum
 import functools
 import sys
 import weakref
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.pyobject.layout import HEAP_TYPE, instance_dict
 

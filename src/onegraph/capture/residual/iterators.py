@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import collections
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import OUTSIDE_ITERATOR, GraphBreak
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Item, Source, Through

@@ -15,17 +15,14 @@ graph and the other objects known by identity. It is readable, and steppable in 
 from __future__ import annotations
 
 import builtins
-import linecache
 import math
 from collections.abc import Callable, Sequence
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any, assert_never
 
 import torch
 
 from onegraph import _C
-from onegraph.base.gone import when_gone
 from onegraph.capture.breaks import CANNOT_REBUILD, CHANGED_TEXT, ESCAPING_IDENTITY, SELF_CONTAINING, GraphBreak
 from onegraph.capture.bytecode.frame import NULL
 from onegraph.capture.graph.record import Recorder
@@ -56,6 +53,7 @@ from onegraph.capture.pyobject.exact_types import isinstance, mro_of
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.pyobject.value_text import written_atom
 from onegraph.capture.pyobject.weakly_known import Known, passes_away, referred, weakly
+from onegraph.capture.residual.code import argument_names
 from onegraph.capture.residual.iterators import write_draws
 from onegraph.torchlib.parameters import as_leaf, as_parameter
 from onegraph.torchlib.private import DisableTorchFunction
@@ -371,76 +369,3 @@ def literal(value: Any) -> str | None:
     kind = type(value)  # a weak proxy of a dead object cannot be asked for its class
     exact = kind in (type(None), bool, int, str, bytes) or kind is float and math.isfinite(value)
     return written_atom(value) if exact else None
-
-
-# ---- the function ----------------------------------------------------------------------------------------------------
-
-
-def argument_names(code: CodeType) -> list[str]:
-    """The names of the arguments in slot order; names that are no identifiers (`.0`) are replaced."""
-    count = code.co_argcount + code.co_kwonlyargcount
-    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    return [name if name.isidentifier() else f"a{index}_" for index, name in enumerate(code.co_varnames[:count])]
-
-
-def signature_text(code: CodeType) -> str:
-    """The parameter list that gives a function the same frame layout as `code`."""
-    names = argument_names(code)
-    positional = names[: code.co_argcount]
-    keyword = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    rest = names[code.co_argcount + code.co_kwonlyargcount :]
-    parts = list(positional)
-    if code.co_posonlyargcount:
-        parts.insert(code.co_posonlyargcount, "/")
-    if code.co_flags & CO_VARARGS:
-        parts.append("*" + rest.pop(0))
-    elif keyword:
-        parts.append("*")
-    parts += keyword
-    if code.co_flags & CO_VARKEYWORDS:
-        parts.append("**" + rest.pop(0))
-    return ", ".join(parts)
-
-
-def residual_text(code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]) -> str:
-    """The body as a function with the signature and free variables of `code`, within one that has these."""
-    free = list(code.co_freevars)
-    lines = [f"def {function_name(code)}({signature_text(code)}):"]
-    if nonlocals:
-        lines.append(f"    nonlocal {', '.join(nonlocals)}")
-    if free:
-        lines.append(f"    if 0: {', '.join(free)}")
-    lines += [f"    k{index}_ = '<constant {index}>'" for index in range(len(consts))]
-    lines += [f"    {line}" for line in body]
-    if free:
-        lines = [f"def outer_({', '.join(free)}):", *(f"    {line}" for line in lines)]
-    return "\n".join(lines) + "\n"
-
-
-def function_name(code: CodeType) -> str:
-    return code.co_name if code.co_name.isidentifier() else "frame"
-
-
-def compile_residual(
-    code: CodeType, body: Sequence[str], nonlocals: Sequence[str], consts: Sequence[Any]
-) -> tuple[CodeType, str]:
-    """Compile the body to a code object with the signature and free variables of `code`; also its text."""
-    text = residual_text(code, body, nonlocals, consts)
-    filename = f"<onegraph residual of {code.co_name} #{next(_SERIAL)}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    made = compile(text, filename, "exec")
-    name = function_name(code)
-    for wanted in ("outer_", name) if code.co_freevars else (name,):
-        made = next(item for item in made.co_consts if isinstance(item, CodeType) and item.co_name == wanted)
-    objects = {f"<constant {index}>": value for index, value in enumerate(consts)}
-    made = made.replace(
-        co_consts=tuple(objects.get(item, item) if isinstance(item, str) else item for item in made.co_consts),
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-    )
-    assert made.co_freevars == code.co_freevars, (made.co_freevars, code.co_freevars)
-    when_gone(made, linecache.cache.pop, filename, None)
-    return made, text
-
-
-_SERIAL = iter(range(1, 1 << 62))

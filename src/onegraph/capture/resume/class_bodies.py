@@ -7,10 +7,10 @@ DELETE_NAME a               del namespace['a'], or where that fails NameError
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from inspect import CO_NEWLOCALS, CO_OPTIMIZED
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, free_names
 from onegraph.capture.bytecode.assembler import Assembler, Caught, caught_at
 from onegraph.capture.bytecode.flow import stack_depths

@@ -19,11 +19,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CellType, CodeType, FrameType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import FREE_MARK, NULL_FIRST, Bytecode, Instr
 from onegraph.capture.bytecode.flow import falls_through, handled_slots, kinds_behind, live_names, stack_depths
 from onegraph.capture.bytecode.frame import NULL, Frame
@@ -38,13 +39,8 @@ from onegraph.capture.resume.class_bodies import as_function
 from onegraph.capture.resume.generator_steps import in_steps
 from onegraph.capture.resume.instruction_rest import catches, taken_by
 from onegraph.capture.resume.resume_function import (
-    InnerCall,
-    Jump,
     ResumeFunction,
-    Shape,
     Slots,
-    Suspended,
-    Way,
     at_inner_call,
     in_prologue,
     original_place,
@@ -52,6 +48,7 @@ from onegraph.capture.resume.resume_function import (
     resume_function,
     write_resume_function,
 )
+from onegraph.capture.resume.resumed import InnerCall, Jump, Shape, Suspended, Way
 from onegraph.capture.resume.unread import Unread, as_it_is
 
 #: Functions that look at the variables of their caller, which a resume function has not all: with how many arguments

@@ -15,18 +15,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import CodeType
 
 from onegraph import _C
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import Bytecode, Instr, free_names
 from onegraph.capture.bytecode.assembler import Assembler
 from onegraph.capture.bytecode.flow import bound_names, falls_through, live_names, slot_kinds
 from onegraph.capture.bytecode.instruction import derived
 from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.pyobject.native_members import TRACEBACK_OF
-from onegraph.capture.resume.resume_function import Jump, Shape, call_with, callable_pair, rebuild_stack, resume_code
+from onegraph.capture.resume.resume_function import call_with, callable_pair, rebuild_stack, resume_code
+from onegraph.capture.resume.resumed import Jump, Shape
 
 #: More instructions than this, in all steps together, are not worth it.
 LIMIT = 20_000

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CellType, CodeType, FunctionType
 from typing import Any, assert_never
 
 from onegraph import _C
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import (
     FREE_MARK,
     NULL_FIRST,
@@ -33,6 +34,7 @@ from onegraph.capture.heap.type_rules import Rebuilding
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.class_bodies import as_function
 from onegraph.capture.resume.instruction_rest import Call, argument_names, given, write_rest
+from onegraph.capture.resume.resumed import RESUMED, InnerCall, Jump, Resumed, Shape, Suspended, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,74 +43,6 @@ class Slots:
 
     kinds: tuple[str, ...]  # "value", "null", "handled", "lasti"
     numbers: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """A resume function goes on at this instruction of the frame."""
-
-    target: int
-
-
-@dataclass(frozen=True, slots=True)
-class InnerCall:
-    """A resume function first calls that of the frame it had called, in the place of `at`.
-
-    It hands on `leading` arguments, the results of the breaking instruction, and `count` others. Then `finish` does
-    what is left of the instruction. If it is `raising`, the call has raised the one result.
-    """
-
-    leading: int
-    count: int
-    at: int
-    finish: Any = None
-    raising: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """A resume generator waits at the yield at `at`, or `started` not at all, before the instruction there."""
-
-    at: int
-    started: bool
-
-
-Way = Jump | InnerCall | Suspended
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the code of a resume function depends on, beside the bytecode that it resumes.
-
-    Its parameters: the `receiver` (a method's first variable, where `super()` looks for it), `first` results for the
-    inner call, the stack's values (the top one first if `top_first`), the handled exceptions, the live locals `names`,
-    and for an inner call the values that finish the instruction, the function and the other arguments.
-    """
-
-    kinds: tuple[str, ...]
-    handled: int
-    names: tuple[str, ...]
-    cells: tuple[str, ...]
-    way: Way
-    receiver: str | None
-    first: int = 0
-    top_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """The code of a resume function in normal form, and what it resumes: `bytecode` from index `shift` on."""
-
-    made: Bytecode
-    bytecode: Bytecode
-    shift: int
-    shape: Shape
-    call: int  # where the inner call is, if there is one
-    needed: tuple[str, ...]  # the variables of what finishes the instruction behind it
-
-    @property
-    def way(self) -> Way:
-        return self.shape.way
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +61,6 @@ LIMIT = 256
 _limit = [LIMIT]
 #: What resumes what is known for as long as somebody can run it: compiled code, and frames that are traced.
 _made: dict[tuple[Bytecode, Shape], Resumed] = {}
-_resumed: dict[int, Resumed] = {}  # by the identity of a code object that the value keeps alive
 _functions: dict[tuple[int, int], FunctionType] = {}  # of code without free variables, by code and globals
 
 
@@ -145,40 +78,15 @@ def forget_dead() -> None:
         counts = sys.getrefcount(code), sys.getrefcount(made), sys.getrefcount(resumed)
         if counts == (_CODE, _MADE, _RESUMED):
             _made.pop(key, None)
-            _resumed.pop(id(code), None)
+            RESUMED.pop(id(code), None)
             forget(made)
     forget_dead_code()
 
 
-def resumed_by(code: CodeType) -> Resumed | None:
-    """What a code object resumes, if it is that of a resume function."""
-    return _resumed.get(id(code))
-
-
 def resuming(bytecode: Bytecode) -> Resumed | None:
     """What this bytecode resumes, if it is that of a resume function."""
-    resumed = _resumed.get(id(bytecode.code))
+    resumed = RESUMED.get(id(bytecode.code))
     return resumed if resumed is not None and resumed.made is bytecode else None
-
-
-def places(code: CodeType, values: Sequence[Any]) -> tuple[CodeType, ...]:
-    """What has versions of its own: a code object, together with the resume functions that it is to call."""
-    resumed = _resumed.get(id(code))
-    if resumed is None or not isinstance(resumed.way, InnerCall):
-        return (code,)
-    inner = [value.__code__ for value in values if type(value) is FunctionType]
-    return (code, *(each for each in inner if id(each) in _resumed))
-
-
-def same_places(some: Sequence[CodeType], others: Sequence[CodeType]) -> bool:
-    """Whether what has versions here has those that were made there: the code of each is the same, or equal.
-
-    Resume functions that are equal may be those of different breaks.
-    """
-    return len(some) == len(others) and all(
-        a is b or a == b and a.co_filename == b.co_filename and id(a) not in _resumed and id(b) not in _resumed
-        for a, b in zip(some, others, strict=True)
-    )
 
 
 def original_place(frame: Frame) -> tuple[Bytecode, int]:
@@ -231,7 +139,7 @@ def resume_code(bytecode: Bytecode, shape: Shape) -> CodeType:
             forget_dead()
             _limit[0] = max(LIMIT, 2 * len(_made))
         found = _made[key] = build(*key)
-        _resumed[id(found.made.code)] = found
+        RESUMED[id(found.made.code)] = found
     return found.made.code
 
 

@@ -7,17 +7,17 @@ next iteration. So instructions of a resume function that move values move a sta
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode import Bytecode, Instr
 from onegraph.capture.bytecode.frame import Frame
 from onegraph.capture.bytecode.opcode import Handler
 from onegraph.capture.bytecode.ops import OPCODES
 from onegraph.capture.bytecode.ops.names import unbound
 from onegraph.capture.guards.source import Source
-from onegraph.capture.resume.resume_function import resumed_by
+from onegraph.capture.resume.resumed import resumed_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -174,7 +174,8 @@ class Numbers:
         return any(is_drawn(self.places[given]) for given in given_in(value))
 
 
-_NOTHING = torch.zeros(1)
+with torch.inference_mode(False):  # this module may be imported in any state
+    _NOTHING = torch.zeros(1, dtype=torch.float32, device="cpu")
 
 
 def carried(number: int) -> torch.Tensor:

@@ -14,12 +14,13 @@ needs their digits (a branch, a text) ends the graph before they are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import DRAWN_NUMBER, TENSOR_ITEM, GraphBreak
 from onegraph.capture.breaks.operator_reasons import refused_after
 from onegraph.capture.guards.source import Source

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Const, Source, root_of
 from onegraph.capture.pyobject.exact_types import isinstance

@@ -6,12 +6,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.capture.guards.guard import ShapeCondition
 from onegraph.capture.guards.predicates import Predicate, unpaired

@@ -6,14 +6,19 @@ The marks are attributes of the tensor, by torch's names: those of `torch._dynam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import ConstraintViolationError, InvalidArgument
+from onegraph.base.late import late_module
 from onegraph.capture.directives import function_marks
-from onegraph.capture.directives import handlers as policy
+
+if TYPE_CHECKING:
+    from onegraph.capture.directives import handlers as policy
+else:
+    policy = late_module("onegraph.capture.directives.handlers")
 
 DYNAMIC = "_dynamo_dynamic_indices"
 UNBACKED = "_dynamo_unbacked_indices"

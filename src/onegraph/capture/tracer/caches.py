@@ -14,16 +14,18 @@ import gc
 import logging
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import Any
 
 import torch
 
 from onegraph import _C
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import CACHED_FUNCTION, GraphBreak
 from onegraph.capture.breaks.hints import refused_object
-from onegraph.capture.calls.registry import is_library, policy
+from onegraph.capture.calls.libraries import is_library
+from onegraph.capture.calls.registry import policy
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.guards.predicates import Predicate
 from onegraph.capture.guards.source import Arg, Const, Source, Through

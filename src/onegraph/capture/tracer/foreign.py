@@ -6,68 +6,40 @@ Nothing of torch's compiler is imported. Its functions are recognised by module 
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
-
-import torch
 
 from onegraph import _C
 from onegraph.capture.directives import handlers as policy
 from onegraph.capture.directives import hatches, stance, treatment, triton
-from onegraph.capture.directives.function_marks import SAID
+from onegraph.capture.directives.foreign import (
+    CONFIG_MANAGER,
+    DECORATORS,
+    ERROR_MANAGER,
+    EVAL_FRAME,
+    LOCAL,
+    enter_config_patch,
+    enter_error_on_graph_break,
+    known_by_identity,
+    leave_config_patch,
+    leave_error_on_graph_break,
+)
 from onegraph.capture.interp.functions import NOTHING_KNOWN, Mark, Row
 from onegraph.capture.interp.rests import Rest
 from onegraph.capture.policy.torch import flexible_attention
-from onegraph.capture.residual.rebuild import compile_residual
-from onegraph.capture.resume.resume_function import resumed_by
 from onegraph.capture.tracer.comptime import MARKS_OF, call_while_tracing
 
-DECORATORS = "torch._dynamo.decorators"
-EVAL_FRAME = "torch._dynamo.eval_frame"
 EXTERNAL = "torch._dynamo.external_utils"
 COMPTIME = "torch._dynamo.comptime"
 MODULES_MADE = "torch._dynamo.mutation_guard"
-_LOCAL = "<locals>"
-_ERROR_MANAGER = "ErrorOnGraphBreakDecoratorContextManager"
-_CONFIG_MANAGER = "DynamoConfigPatchProxy"
 
 
 def spelled(ours: Any) -> Mark:
     """A function of torch that is the same as one of ours."""
     return lambda tracer, rest, function, args, kwargs: tracer.call(ours, args, kwargs, rest)
-
-
-def keeps_settings(manager: Any) -> bool:
-    """Before torch 2.12 a manager keeps what was set before in one place, later in a list."""
-    return isinstance(getattr(manager, "prev_error_on_graph_break", None), list)
-
-
-def enter_error_on_graph_break(manager: Any) -> None:
-    before = _C.exchange_setting("error_on_graph_break", manager.error_on_graph_break)
-    if keeps_settings(manager):
-        manager.prev_error_on_graph_break.append(before)
-    else:
-        manager.prev_error_on_graph_break = before
-
-
-def leave_error_on_graph_break(manager: Any, *exception: object) -> None:
-    before = manager.prev_error_on_graph_break
-    _C.exchange_setting("error_on_graph_break", before.pop() if keeps_settings(manager) else before)
-
-
-def enter_config_patch(manager: Any) -> None:
-    """`torch._dynamo.patch_dynamo_config`: of what it changes, nested graph breaks mean something to us."""
-    if manager.config_patch.changes.get("nested_graph_breaks") is False:
-        _C.exchange_setting("nested_graph_breaks", False)
-
-
-def leave_config_patch(manager: Any, *exception: object) -> None:
-    if manager.config_patch.changes.get("nested_graph_breaks") is False:
-        _C.exchange_setting("nested_graph_breaks", None)
 
 
 def call_polyfill(tracer: Any, rest: Rest | None, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -124,16 +96,16 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, "step_unsupported"): policy.break_graph,
     (DECORATORS, "skip_frame"): policy.skip_caller,
     (DECORATORS, "error_on_graph_break"): spelled(hatches.error_on_graph_break),
-    (DECORATORS, f"{_ERROR_MANAGER}.__enter__"): spelled(enter_error_on_graph_break),
-    (DECORATORS, f"{_ERROR_MANAGER}.__exit__"): spelled(leave_error_on_graph_break),
+    (DECORATORS, f"{ERROR_MANAGER}.__enter__"): spelled(enter_error_on_graph_break),
+    (DECORATORS, f"{ERROR_MANAGER}.__exit__"): spelled(leave_error_on_graph_break),
     (DECORATORS, "disable_nested_graph_breaks"): spelled(hatches.disable_nested_graph_breaks),
-    (DECORATORS, f"{_CONFIG_MANAGER}.__enter__"): spelled(enter_config_patch),
-    (DECORATORS, f"{_CONFIG_MANAGER}.__exit__"): spelled(leave_config_patch),
+    (DECORATORS, f"{CONFIG_MANAGER}.__enter__"): spelled(enter_config_patch),
+    (DECORATORS, f"{CONFIG_MANAGER}.__exit__"): spelled(leave_config_patch),
     (DECORATORS, "disable"): spelled(hatches.disable),
     ("torch.compiler", "disable"): spelled(hatches.disable),
-    (DECORATORS, f"nonstrict_trace.{_LOCAL}.wrapped"): policy.trace_nonstrictly,
-    (DECORATORS, f"leaf_function.{_LOCAL}.inner"): policy.run_eagerly,
-    (DECORATORS, f"substitute_in_graph.{_LOCAL}.wrapper.{_LOCAL}.wrapped"): call_polyfill,
+    (DECORATORS, f"nonstrict_trace.{LOCAL}.wrapped"): policy.trace_nonstrictly,
+    (DECORATORS, f"leaf_function.{LOCAL}.inner"): policy.run_eagerly,
+    (DECORATORS, f"substitute_in_graph.{LOCAL}.wrapper.{LOCAL}.wrapped"): call_polyfill,
     **dict.fromkeys(triton.LAUNCHERS, triton.launch),
     ("torch._library.triton", "wrap_triton"): unwrapped_kernel,
     ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): call_first,
@@ -146,18 +118,18 @@ SPELLINGS: dict[tuple[str, str], Mark] = {
     (DECORATORS, "skip"): spelled(hatches.skip),
     (DECORATORS, "nonstrict_trace"): spelled(treatment.nonstrict_trace),
     (DECORATORS, "forbid_in_graph"): spelled(treatment.forbid_in_graph),
-    (DECORATORS, f"_disallow_in_graph_helper.{_LOCAL}.inner"): spelled(treatment.disallow_in_graph),
+    (DECORATORS, f"_disallow_in_graph_helper.{LOCAL}.inner"): spelled(treatment.disallow_in_graph),
     (DECORATORS, "disallow_in_graph"): spelled(treatment.disallow_in_graph),
     **{
         (module, ours.__name__): spelled(ours)
         for module in (DECORATORS, "torch.compiler")
         for ours in (treatment.allow_in_graph, treatment.assume_constant_result, treatment.substitute_in_graph)
     },
-    (EVAL_FRAME, f"DisableContext.__call__.{_LOCAL}._fn"): call_disabled,
-    (EVAL_FRAME, f"_TorchDynamoContext.__call__.{_LOCAL}.compile_wrapper"): call_compiled,
+    (EVAL_FRAME, f"DisableContext.__call__.{LOCAL}._fn"): call_disabled,
+    (EVAL_FRAME, f"_TorchDynamoContext.__call__.{LOCAL}.compile_wrapper"): call_compiled,
     (EVAL_FRAME, "OptimizedModule"): call_module,
-    (EXTERNAL, f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
-    ("torch._compile", f"_disable_dynamo.{_LOCAL}.inner"): policy.run_eagerly,
+    (EXTERNAL, f"get_nonrecursive_disable_wrapper.{LOCAL}.nonrecursive_disable_wrapper"): policy.run_eagerly,
+    ("torch._compile", f"_disable_dynamo.{LOCAL}.inner"): policy.run_eagerly,
     (COMPTIME, "_Comptime"): call_while_tracing,
     **{(COMPTIME, f"_Comptime.{name}"): mark for name, mark in MARKS_OF.items()},
     **{(MODULES_MADE, f"{tracker}.tag"): pass_over for tracker in ("GenerationTracker", "_GenerationTracker")},
@@ -191,21 +163,7 @@ def foreign_row(function: FunctionType) -> Row:
 
 def foreign_rows() -> dict[int, Row]:
     """The functions that torch's compiler knows by identity."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    decorators = sys.modules.get(DECORATORS)
-    if rules is None or decorators is None:
-        return {}
-    known: dict[int, Row] = {}
-    for name, row in TABLES.items():
-        known |= dict.fromkeys(getattr(rules, name).function_ids or (), row)
-    for name in ("graph_break", "skip_frame", "step_unsupported"):
-        known.pop(id(getattr(decorators, name)), None)
-    return known
-
-
-def said() -> tuple[int, int]:
-    """A digest of what was said of single functions, in both spellings: what was compiled before it changed is old."""
-    return SAID.times, hash(frozenset(foreign_rows()))
+    return {identity: TABLES[table] for identity, table in known_by_identity().items()}
 
 
 TABLES: dict[str, Row] = {
@@ -231,45 +189,6 @@ def foreign_class_mark(cls: type) -> Mark | None:
     return SPELLINGS.get((cls.__module__, cls.__qualname__))
 
 
-# ---- frames of torch's wrappers, where they run ----------------------------------------------------------------------
-
-_FOLDER = torch.__path__[0]
-_DISABLED = "{}(fn, {}, None)(*args, **kwargs)"
-#: What frames of torch do where our regions run them, by the qualified name of their code: torch's `disable` turns off
-#: torch's own frame hook only, and its managers say what they say to torch only.
-_REPLACED: dict[str, tuple[str, Any]] = {
-    f"DisableContext.__call__.{_LOCAL}._fn": (_DISABLED.format("k0_", True), hatches.disable_function),
-    f"get_nonrecursive_disable_wrapper.{_LOCAL}.nonrecursive_disable_wrapper": (
-        _DISABLED.format("k0_", False),
-        hatches.disable_function,
-    ),
-    f"{_ERROR_MANAGER}.__enter__": ("k0_(self)", enter_error_on_graph_break),
-    f"{_ERROR_MANAGER}.__exit__": ("k0_(self)", leave_error_on_graph_break),
-    f"{_CONFIG_MANAGER}.__enter__": ("(k0_(self), self.config_patch.__enter__())[0]", enter_config_patch),
-    f"{_CONFIG_MANAGER}.__exit__": (
-        "(k0_(self), self.config_patch.__exit__(exc_type, exc_val, exc_tb))[0]",
-        leave_config_patch,
-    ),
-}
-
-
-#: The body of a module that is imported while a region runs is no part of the program, nor is what it calls.
-_IMPORT = ("<frozen importlib._bootstrap>", "_find_and_load")
-_IMPORTED = ("k0_(name, import_)", importlib._bootstrap._find_and_load)  # type: ignore[attr-defined]
-
-
-def foreign_replacement(code: CodeType) -> CodeType | None:
-    """What runs in the place of a frame of torch's compiler or of an import, if anything."""
-    found = _REPLACED.get(code.co_qualname) if code.co_filename.startswith(_FOLDER) else None
-    if (code.co_filename, code.co_qualname) == _IMPORT:
-        found = _IMPORTED
-    if found is None or resumed_by(code) is not None:  # which has other arguments
-        return None
-    expression, function = found
-    replaced = compile_residual(code, [f"return {expression}"], (), (_C.disabled(function),))[0]
-    return replaced.replace(co_filename=code.co_filename)  # by which tracebacks leave frames of the import out
-
-
 # ---- settings of the process -----------------------------------------------------------------------------------------
 
 
@@ -280,12 +199,6 @@ def error_on_graph_break() -> bool | None:
         return ours
     module = sys.modules.get("torch._dynamo.utils")
     return bool(getattr(module, "_error_on_graph_break", False)) or None
-
-
-def foreign_stance() -> str:
-    """What `torch.compiler.set_stance` has said."""
-    module = sys.modules.get(EVAL_FRAME)
-    return str(module._stance.stance) if module is not None else "default"
 
 
 def captures_scalars() -> bool:

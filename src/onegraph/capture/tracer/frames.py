@@ -21,7 +21,7 @@ from onegraph.capture.policy.python.iteration import StandIn
 from onegraph.capture.pyobject.contents import ATOMS, UNFILLED
 from onegraph.capture.pyobject.exact_types import isinstance
 from onegraph.capture.resume.continuation import deepest
-from onegraph.capture.resume.resume_function import resumed_by
+from onegraph.capture.resume.resumed import resumed_by
 from onegraph.capture.resume.unread import LazyLocals, lazy_program
 from onegraph.capture.tracer.budget import INTERVAL, Budget
 from onegraph.capture.tracer.long_loops import TURNS, LongLoops, goes_over_container

@@ -7,9 +7,9 @@ some number on, it takes longer than the program will ever run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.bytecode.frame import Frame
 
 #: The iterators over containers: their items may be layers, of which each would have a graph of its own, or weights.

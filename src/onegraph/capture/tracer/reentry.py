@@ -12,7 +12,7 @@ from typing import Any
 
 from onegraph.capture.directives.skipped_code import OWN
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.residual.rebuild import argument_names, compile_residual
+from onegraph.capture.residual.code import argument_names, compile_residual
 
 _CALL, _FUNCTION = object(), object()
 _TEMPLATES: dict[CodeType, CodeType] = {}

@@ -14,7 +14,7 @@ from onegraph.base.text import plural
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.bytecode.frame import NULL, Frame
 from onegraph.capture.bytecode.ops import OPCODES
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.interp.rests import CALLED
 from onegraph.capture.pyobject.contents import ATOMS
 from onegraph.capture.pyobject.exact_types import isinstance

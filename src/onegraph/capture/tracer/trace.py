@@ -22,7 +22,7 @@ from onegraph.capture.breaks import FUNCTION_TRANSFORM, RAISED, TENSOR_LAYOUT, T
 from onegraph.capture.breaks.reason import Unready
 from onegraph.capture.bytecode import decode, free_names
 from onegraph.capture.bytecode.frame import Frame
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.directives.handlers import is_strict
 from onegraph.capture.directives.optimizers import runs_optimizer
 from onegraph.capture.graph.record import GraphInput, Recorder
@@ -71,7 +71,7 @@ from onegraph.capture.pyobject.native_members import TRACEBACK_OF
 from onegraph.capture.residual import generators
 from onegraph.capture.residual.iterators import OUTSIDE_ITERATORS, admit_iterator
 from onegraph.capture.residual.rebuild import Rebuild
-from onegraph.capture.resume.resume_function import resumed_by
+from onegraph.capture.resume.resumed import resumed_by
 from onegraph.capture.resume.unread import Unread
 from onegraph.capture.symbolic.arithmetic import Arithmetic
 from onegraph.capture.symbolic.changing import carried, carrier, is_counter, is_variable, owner_of

@@ -12,22 +12,23 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 
 from onegraph import _C
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import FINALIZER, OPAQUE_OBJECT, SCRIPTED, TENSOR_MEMORY, TEXT_DECIDES, GraphBreak
 from onegraph.capture.breaks.hints import refuse_outside_class, refused_native
 from onegraph.capture.bytecode import decode
 from onegraph.capture.bytecode.frame import NULL, Frame
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.calls.registry import (
     MODULES,
     access_of_method,
     fill_late_rows,
-    is_library,
     refusal_of,
     runs_natively,
     runs_programs,

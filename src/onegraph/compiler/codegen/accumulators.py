@@ -8,8 +8,8 @@ summation algorithms" (2020), which calls them blocked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.codegen.casts import cast
 from onegraph.compiler.codegen.emitter import Emitter, Val, suffix
 from onegraph.compiler.codegen.llvm_ops import LLVM_OPS

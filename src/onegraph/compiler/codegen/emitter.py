@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.types import BF16, BOOL, F16, F32, F64, I64, DType
 
 # A bfloat16 is its bits: for LLVM's own type, older machines call functions that no library of the process has.

@@ -5,33 +5,17 @@ What no graph uses any more is freed; a graph that comes back finds its code on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from weakref import WeakValueDictionary
 
 from onegraph.base.context import Context
 from onegraph.base.disk_cache import cache_of
 from onegraph.compiler.canonical import CanonicalKernel, canonical
+from onegraph.compiler.codegen.loading import LIVING, Function
 from onegraph.compiler.codegen.module import KernelSource, module_text
-from onegraph.compiler.codegen.native import assembly, compile_text, instructions, load_object
-from onegraph.compiler.target import Code, Loaded, Machine
+from onegraph.compiler.codegen.native import assembly, compile_text, instructions
+from onegraph.compiler.target import Code, Machine
 from onegraph.ir.loop import Program
 from onegraph.ir.plan import KernelInfo
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class _Function:
-    """A compiled kernel; it lives as long as a graph holds it."""
-
-    address: int
-    errors: tuple[tuple[str, str], ...]
-    accesses: tuple[tuple[int, str], ...]
-    engine: object
-    kept: str  #: the name of the object on disk that it is in; empty if there is none
-
-
-_CACHE: WeakValueDictionary[tuple[Machine, str, str], _Function] = WeakValueDictionary()
 
 
 def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
@@ -48,7 +32,7 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         begins[kernel.name] = form.begins
         forms[name] = form
     cpu = cx.config.target_cpu
-    known = {name: function for name in forms if (function := _CACHE.get((machine, cpu, name))) is not None}
+    known = {name: function for name in forms if (function := LIVING.get((machine, cpu, name))) is not None}
     missing = [name for name in forms if name not in known]
     cached = True
     if missing:
@@ -57,10 +41,10 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         compiled = compile_text(made.text, missing, cpu, cache_of(cx.config, "objects"))
         cached = compiled.cached
         for name in missing:
-            function = _Function(
+            function = Function(
                 compiled.addresses[name], made.errors[name], made.accesses[name], compiled.engine, compiled.kept
             )
-            known[name] = _CACHE[machine, cpu, name] = function
+            known[name] = LIVING[machine, cpu, name] = function
     found = tuple(known[name] for name in forms)
     numbers = {name: number for number, name in enumerate(forms)}
 
@@ -79,25 +63,6 @@ def compile_kernels(program: Program, cx: Context, machine: Machine) -> Code:
         begins,
         tuple(function.kept for function in found),
     )
-
-
-def load_kernels(infos: Sequence[KernelInfo], objects: Sequence[str], cx: Context, machine: Machine) -> Loaded | None:
-    """The kernels of a plan, whose code is in objects on disk of these names; None if some of it is not there."""
-    cpu, disk = cx.config.target_cpu, cache_of(cx.config, "objects")
-    known = {info.name: function for info in infos if (function := _CACHE.get((machine, cpu, info.name))) is not None}
-    missing: dict[str, list[KernelInfo]] = {}
-    for info, kept in zip(infos, objects, strict=True):
-        if info.name not in known:
-            missing.setdefault(kept, []).append(info)
-    for kept, wanted in missing.items():
-        loaded = None if disk is None else load_object(kept, [info.name for info in wanted], cpu, disk)
-        if loaded is None:
-            return None
-        for info in wanted:
-            function = _Function(loaded.addresses[info.name], info.errors, info.accesses, loaded.engine, kept)
-            known[info.name] = _CACHE[machine, cpu, info.name] = function
-    found = tuple(known[info.name] for info in infos)
-    return Loaded(tuple(function.address for function in found), found)
 
 
 def _source(name: str, form: CanonicalKernel) -> KernelSource:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.codegen.emitter import Emitter, Val
 from onegraph.compiler.codegen.indices import emit_index
 from onegraph.compiler.codegen.kernel import KernelWriter

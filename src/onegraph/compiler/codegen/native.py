@@ -8,12 +8,12 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
 from llvmlite.binding.ffi import lib
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
 from onegraph.base.locks import Lock

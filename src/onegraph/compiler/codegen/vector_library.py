@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.types import F32, F64, DType
 
 # How exact each is, as SLEEF names it: u10 is 1.0 units in the last place. Its asinh and acosh overflow for large

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.codegen.emitter import Emitter, Val
 from onegraph.ir.types import BOOL, F32, F64, I32, I64, DType
 

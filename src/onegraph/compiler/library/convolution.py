@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.layout import channels_last, with_channels_last
 from onegraph.compiler.library.measure import Runs, copies, times

@@ -17,7 +17,6 @@ A new way to compute one is a new entry of `_candidates`, and its form as nodes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.facts import fills_memory, is_ordinary, is_static, multiplied_in, present_shape
 from onegraph.compiler.library.measure import FEW, Runs, copies, fastest, times
 from onegraph.compiler.library.nodes import as_type, call

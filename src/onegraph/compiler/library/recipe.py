@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from onegraph import _C
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.torchlib.state import untraced
 
 #: What was made, by recipe and contents: graphs with the same parameters share it.

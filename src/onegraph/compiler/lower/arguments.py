@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.lower.views import View
 from onegraph.ir.index import ZERO, Index, product
 from onegraph.ir.loop import Argument, Named

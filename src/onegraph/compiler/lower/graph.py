@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower import families  # noqa: F401 - they register their lowerings
 from onegraph.compiler.lower.arguments import Fraction, dtype_of, index_of, specialized, tensor_type

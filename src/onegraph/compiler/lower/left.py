@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import OperatorFellBack
 from onegraph.torchlib.aten import is_random
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.index import ONE, ZERO, Index, Symbol, product
 from onegraph.ir.types import DType
 

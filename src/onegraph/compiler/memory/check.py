@@ -8,8 +8,9 @@ else is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import operands, size_symbols
 from onegraph.compiler.memory.plan import NO_BEGINS
 from onegraph.compiler.memory.reuse import makes_memory, may_overwrite, moves_nothing

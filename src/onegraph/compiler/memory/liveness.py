@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.ir.loop import Program, View, reads, writes
 
 

@@ -8,8 +8,8 @@ in one workspace, at offsets where lifetimes do not meet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.memory.liveness import Lifetimes
 from onegraph.ir.index import Symbol
 from onegraph.ir.loop import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidAccess
 from onegraph.compiler.memory.reuse import FRESH_RESULTS
 from onegraph.ir.plan import ExecPlan, ExternCall, KernelInfo, Launch, PlanArgument, Return, Slot, ViewOf

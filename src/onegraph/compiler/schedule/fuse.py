@@ -17,10 +17,11 @@ Greedy: the pair of groups that saves most bytes of memory traffic is merged fir
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.kernels import size_symbols
 from onegraph.compiler.schedule.assemble import assemble
 from onegraph.compiler.schedule.group import Group, group_of, merged

@@ -8,8 +8,9 @@ inner axes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.schedule.inline import Definition, definition_of
 from onegraph.ir.index import Index, Symbol
 from onegraph.ir.loop import Accumulate, Coordinates, Kernel, Loop, Store, loads, reads

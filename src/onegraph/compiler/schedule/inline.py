@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.body import Body
 from onegraph.compiler.kernels import stored_by
 from onegraph.compiler.schedule.cost import block_cost

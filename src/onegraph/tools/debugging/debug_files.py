@@ -6,9 +6,9 @@ A file is added in exactly one place: a row of FILES.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from onegraph.base import events as ev
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, text_of
 from onegraph.tools.debugging.graph_program import graph_program
 from onegraph.tools.logs import describe

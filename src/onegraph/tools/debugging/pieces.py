@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, FrameStarted, Location, Recompiled
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from onegraph.base import events as ev
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, Location
 from onegraph.tools.debugging.pieces import Piece
 from onegraph.tools.debugging.trace_file import Json

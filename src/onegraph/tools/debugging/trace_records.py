@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch.fx import GraphModule
 
 from onegraph.base import events as ev
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Event, text_of
 from onegraph.tools.debugging.trace_file import Json
 from onegraph.tools.logs import describe, details

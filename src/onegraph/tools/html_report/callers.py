@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceback import walk_stack
 
 from onegraph.base.events import Location
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 
 
 def caller_of(place: Location) -> Location | None:

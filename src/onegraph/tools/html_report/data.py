@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 
 

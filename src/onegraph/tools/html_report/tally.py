@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import GraphBroken, Location, Text, text_of
 from onegraph.tools.html_report.data import Break, Frame, Graph, SourceLine, Version
 

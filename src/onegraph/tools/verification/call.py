@@ -6,11 +6,11 @@ import hashlib
 import inspect
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch.nn.parameter import is_lazy
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.tools.verification.holders import TensorFacts
 from onegraph.tools.verification.picture import Painter, Picture, Plain, tensor_leaves

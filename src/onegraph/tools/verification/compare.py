@@ -7,11 +7,11 @@ call is run in double precision, and the compiled result is at fault only if its
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.tools.verification.call import RANDOM, Outcome
 from onegraph.tools.verification.picture import Kind, Known, Leaf, Plain, Values
 from onegraph.tools.verification.precise import PRECISE

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import GraphCaptured, Location
 from onegraph.capture.verified import copies_of
 from onegraph.compile import EVENTS, compile

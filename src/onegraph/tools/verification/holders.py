@@ -10,12 +10,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import CellType, MemberDescriptorType
 from typing import Any, Protocol
 
 import numpy
 import torch
+
+from onegraph.base.dataclass import dataclass
 
 Contents = list[tuple[str, object]]
 Restore = Callable[[], None]

@@ -10,17 +10,17 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from onegraph.backend_registry import find_backend
-from onegraph.backends import BACKENDS, GraphCompiler, aot_eager, native, native_for
+from onegraph.backend_registry import OURS, find_backend
+from onegraph.backends import GraphCompiler, aot_eager, native, native_for
 from onegraph.base.config import Config
 from onegraph.base.context import Context
+from onegraph.base.dataclass import dataclass
 from onegraph.compiler.cpu import CPU
 from onegraph.compiler.target import Target
 from onegraph.tools.verification.call import Call
@@ -148,11 +148,11 @@ def stages(backend: object) -> list[Stage]:
     """The stages behind capture on the way to a backend, the first one first."""
     if backend in ("eager", "lowered"):
         return []
-    known = BACKENDS.get(backend) if isinstance(backend, str) else None
-    if known not in (aot_eager, native):
+    known = OURS.get(backend) if isinstance(backend, str) else None
+    if known not in ("aot_eager", "native"):
         return [Stage("backend", find_backend(backend))]  # type: ignore[arg-type]
     differentiated = Stage("differentiation", aot_eager)
-    if known is aot_eager:
+    if known == "aot_eager":
         return [differentiated]
     needed = tuple(each for each in CPU.passes if each.name == NEEDED)
     plain = dataclasses.replace(CPU, passes=needed)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType, MethodType, ModuleType
 
 import numpy
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.tools.verification.holders import label
 from onegraph.tools.verification.reach import ATOMS, Found, is_closed
 from onegraph.torchlib.wrappers import flattened, is_wrapper

@@ -10,11 +10,11 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.tools.verification import holders
 from onegraph.tools.verification.holders import Contents, Holder
 from onegraph.torchlib.wrappers import flattened, is_wrapper

@@ -6,7 +6,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +14,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from onegraph.backend_registry import packages
-from onegraph.backends import BACKENDS
+from onegraph.backend_registry import OURS, packages
+from onegraph.base.dataclass import dataclass
 
 PROGRAM = '''"""A graph on which onegraph differs from eager mode. Exits with 1 while it does, and with 0 otherwise."""
 
@@ -77,7 +76,7 @@ class Replay:
         source = re.sub(r";  [\w =]+ = None$", "", code.src.strip(), flags=re.MULTILINE)  # which lets go of values
         imports = imports_of(source, code.globals)
         backend = self.keywords["backend"]
-        if imports is None or not isinstance(backend, str) or backend not in {*BACKENDS, *packages()}:
+        if imports is None or not isinstance(backend, str) or backend not in {*OURS, *packages()}:
             return None
         file = self.file or Path(tempfile.mkdtemp(prefix="onegraph-verify-"), "replay.py")
         file.parent.mkdir(parents=True, exist_ok=True)

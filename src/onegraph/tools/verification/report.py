@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from onegraph.base.dataclass import dataclass
 from onegraph.base.events import Location
 from onegraph.base.text import Printer, plural
 from onegraph.tools.verification.compare import Difference

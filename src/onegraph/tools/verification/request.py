@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onegraph.backend_registry import Backend, find_backend
 from onegraph.base.arguments import check_dynamic, check_options, check_suspending, check_switch, check_target
 from onegraph.base.config import Config
+from onegraph.base.dataclass import dataclass
 from onegraph.base.errors import InvalidArgument
 from onegraph.base.settings import Layers
 from onegraph.compile import written

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.tools.verification.holders import Restore
 from onegraph.tools.verification.reach import Found
 from onegraph.torchlib.private import increment_version

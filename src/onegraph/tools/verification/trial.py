@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.directives.stance import set_stance
 from onegraph.tools.verification.call import Call, Function, Outcome
 from onegraph.tools.verification.compare import Difference, Judge, differences

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import types
-import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,8 @@ import torch
 
 from onegraph import _C
 from onegraph.capture.breaks import CANNOT_REBUILD, ESCAPING_CLASS, GraphBreak
-from onegraph.capture.calls.registry import IMMUTABLE, NATIVE_ENUMS
+from onegraph.capture.calls.libraries import NATIVE_ENUMS
+from onegraph.capture.calls.registry import IMMUTABLE
 from onegraph.capture.directives.hatches import rebuild_disabled
 from onegraph.capture.guards.source import Source, Through
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, admit_opaque, rule_for
@@ -21,6 +21,7 @@ from onegraph.capture.heap.types.objects import rebuild_object
 from onegraph.capture.heap.world import World
 from onegraph.capture.pyobject.exact_types import defined, defines, isinstance, once_for_each_class
 from onegraph.capture.pyobject.layout import HEAP_TYPE
+from onegraph.capture.pyobject.type_forms import TYPE_FORMS
 from onegraph.torchlib.aten import OpOverload, OpOverloadPacket
 from onegraph.torchlib.private import CONTROL_FLOW
 
@@ -31,16 +32,6 @@ PLAIN: dict[Any, Callable[[Any], Any]] = {
     complex: complex.__complex__,
     str: str.__str__,
     bytes: bytes.__bytes__,
-}
-
-
-#: What annotations are made of. The classes of type variables are written in C since Python 3.12.
-TYPE_FORMS = {type(form) for form in vars(typing).values() if isinstance(form, typing._Final)} | {
-    typing.TypeVar,
-    typing.ParamSpec,
-    typing.ParamSpecArgs,
-    typing.ParamSpecKwargs,
-    typing.TypeVarTuple,
 }
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import Item, Source, Through, member_at

@@ -6,7 +6,7 @@ import functools
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
-from onegraph.capture.calls.registry import is_library
+from onegraph.capture.calls.libraries import is_library
 from onegraph.capture.guards.source import Attr, Source, member_at
 from onegraph.capture.heap.type_rules import Rebuilding, TypeRule, rule_for
 from onegraph.capture.heap.types.constants import admit_identity

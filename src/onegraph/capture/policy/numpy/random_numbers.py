@@ -15,7 +15,8 @@ from onegraph.capture.guards.source import Drawn, Through
 from onegraph.capture.policy.numpy.scalars import KINDS
 from onegraph.capture.policy.python.random_numbers import constant, found_at, least_of, refused
 from onegraph.capture.pyobject.exact_types import isinstance
-from onegraph.capture.symbolic.random_draws import LARGEST_INTEGER, Draw, Kind, is_known
+from onegraph.capture.symbolic.generator_states import Kind
+from onegraph.capture.symbolic.random_draws import LARGEST_INTEGER, Draw, is_known
 from onegraph.torchlib.arrays.array import Array
 from onegraph.torchlib.arrays.elements import as_tensor
 from onegraph.torchlib.state import untraced

@@ -27,7 +27,8 @@ import torch
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.breaks.hints import refused_method
-from onegraph.capture.calls.registry import breaks, is_library, native, policy
+from onegraph.capture.calls.libraries import is_library
+from onegraph.capture.calls.registry import breaks, native, policy
 from onegraph.capture.calls.tracing import Tracing
 from onegraph.capture.guards.source import NOWHERE, Through
 from onegraph.capture.heap.native_calls import refuse_called, taken

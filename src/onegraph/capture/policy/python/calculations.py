@@ -10,11 +10,11 @@ import math
 import operator
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import NUMPY_ARRAY, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing

@@ -14,7 +14,8 @@ from onegraph.capture.guards.source import Const, Source
 from onegraph.capture.heap.type_rules import TypeRule, admit_opaque, rule_for
 from onegraph.capture.interp.functions import row_for
 from onegraph.capture.pyobject.contents import ATOMS
-from onegraph.capture.symbolic.random_draws import LARGEST_INTEGER, Draw, Kind, is_known
+from onegraph.capture.symbolic.generator_states import Kind
+from onegraph.capture.symbolic.random_draws import LARGEST_INTEGER, Draw, is_known
 
 
 def copy_of(generator: random.Random) -> random.Random:

@@ -7,7 +7,6 @@ in its context. Other native contexts of torch decide who sees the operators tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from torch.amp import autocast_mode
 from torch.overrides import TorchFunctionMode
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import breaks, policy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import CONTROL_FLOW_OPERATOR, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, FunctionMeta
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture import breaks as b
 from onegraph.capture.breaks import GraphBreak
 from onegraph.capture.calls.registry import policy

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
+from onegraph.base.dataclass import dataclass
 from onegraph.capture.breaks import BACKWARD_CALL, GRADIENT_CALL, REQUIRES_GRAD, TENSOR_HOOK, GraphBreak
 from onegraph.capture.calls.registry import policy
 from onegraph.capture.calls.tracing import Tracing
