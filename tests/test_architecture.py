@@ -36,7 +36,7 @@ RANK = {
 # The rooms of capture, in the order in which a frame comes to stand on them: each imports only those before it.
 ROOMS = (
     "pyobject", "bytecode", "interp", "breaks", "calls", "guards", "directives", "heap", "symbolic", "graph", "resume",
-    "policy", "residual", "tracer", "kept",
+    "policy", "residual", "tracer",
 )  # fmt: skip
 MAX_FOLDER_FILES = 16
 MAX_FILE_LINES = 500

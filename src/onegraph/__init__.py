@@ -82,6 +82,8 @@ if TYPE_CHECKING:
     from onegraph.spellings import patch_dynamo_config as patch_dynamo_config
     from onegraph.spellings import reset_code_caches as reset_code_caches
     from onegraph.spellings import set_default_backend as set_default_backend
+    from onegraph.tools.cache.artifacts import load_cache_artifacts as load_cache_artifacts
+    from onegraph.tools.cache.artifacts import save_cache_artifacts as save_cache_artifacts
     from onegraph.tools.counters import counters as counters
     from onegraph.tools.explain import explain as explain
     from onegraph.tools.html_report.reporting import reporting as reporting
@@ -150,6 +152,8 @@ _HOME = {
     "explain": "onegraph.tools.explain",
     "minify": "onegraph.tools.minify",
     "verify": "onegraph.tools.verify",
+    "load_cache_artifacts": "onegraph.tools.cache.artifacts",
+    "save_cache_artifacts": "onegraph.tools.cache.artifacts",
     "compile_times": "onegraph.tools.times",
     "counters": "onegraph.tools.counters",
     "CompileProfiler": "onegraph.tools.profiler",

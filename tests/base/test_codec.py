@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pytest
 
@@ -87,3 +89,55 @@ def test_damaged_bytes_are_a_value_or_refused() -> None:
             CODEC.decode(bytes(data))
         except ValueError:
             continue
+
+
+Size = int | Colour
+Sizes = Size | tuple["Sizes", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    sizes: tuple[Size, ...]
+    kind: Literal["row", "column"]
+    scale: float
+    pair: tuple[int, str] | None
+    names: frozenset[str]
+    nested: Sizes
+    anything: Any
+    function: Callable[[int], int] | None = None
+
+
+SHAPE = Shape((1, COLOURS["red"]), "row", 2.0, (3, "a"), frozenset({"b"}), (1, (2, (COLOURS["blue"],))), (b"", None))
+TYPED = Codec(Shape, named={Colour: Named(lambda colour: colour.name, COLOURS.__getitem__)})
+
+
+def test_fields_are_what_their_annotations_say() -> None:
+    assert TYPED.decode(TYPED.encode(SHAPE)) == SHAPE
+    for right in (
+        replace(SHAPE, scale=2),
+        replace(SHAPE, pair=None),
+        replace(SHAPE, nested=7),
+        replace(SHAPE, sizes=()),
+    ):
+        assert TYPED.decode(TYPED.encode(right)) == right
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sizes": (1, "2")}, {"sizes": 1}, {"sizes": (1.0,)}, {"sizes": None}, {"kind": "diagonal"}, {"kind": 1},
+        {"scale": "2"}, {"scale": None}, {"pair": (3,)}, {"pair": ("a", 3)}, {"pair": ()}, {"names": ("b",)},
+        {"names": frozenset({1})}, {"nested": (1, (2, ("x",)))}, {"nested": None}, {"sizes": ((1,),)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_fields_of_other_types_are_refused(changes: dict[str, Any]) -> None:
+    data = TYPED.encode(replace(SHAPE, **changes))
+    with pytest.raises(ValueError, match=f"Shape has no such {next(iter(changes))}"):
+        TYPED.decode(data)
+
+
+@pytest.mark.parametrize("data", [b'{"Shape": "abcdefgh"}', b'{"Shape": {}}', b'{"float": "0x1p99999"}'])
+def test_fields_that_are_no_list_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="fields, and others are given|OverflowError"):
+        TYPED.decode(data)

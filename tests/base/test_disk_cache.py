@@ -7,11 +7,15 @@ import gc
 import itertools
 import logging
 import os
+import random
+import resource
+import signal
 import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -269,3 +273,151 @@ def test_where_the_cache_is(tmp_path: Path) -> None:
     assert cache_of(Config(cache_dir=tmp_path), "objects") == DiskCache(tmp_path / "objects")
     assert cache_of(Config(cache_dir=None), "objects") is None
     assert cache_of(Context(Config(cache=False)).config, "objects") is None
+
+
+# ---- made once -------------------------------------------------------------------------------------------------------
+
+
+def make(folder: Path, made: list[str], name: str, pause: float = 0.0, content: bytes | None = b"made") -> bytes | None:
+    with DiskCache(folder).find_or_make(KEY) as found:
+        if found is None:
+            made.append(name)
+            time.sleep(pause)
+            if content is not None:
+                DiskCache(folder).store(KEY, content)
+        return found
+
+
+def test_who_looks_for_what_is_being_made_waits_and_finds_it(folder: Path) -> None:
+    made: list[str] = []
+    found: list[bytes | None] = []
+    threads = [Thread(target=lambda k=k: found.append(make(folder, made, f"{k}", 0.2))) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and found.count(b"made") == 7
+    with DiskCache(folder).find_or_make(KEY) as again:
+        assert again == b"made"
+
+
+def test_other_entries_are_not_waited_for(folder: Path) -> None:
+    with DiskCache(folder).find_or_make(OTHER):
+        assert make(folder, [], "in the midst of another one") is None
+
+
+def test_where_nothing_was_stored_it_is_made_side_by_side(folder: Path) -> None:
+    """Each waits once: what cannot be kept is not made by one after the other."""
+    made: list[str] = []
+    start = time.monotonic()
+    threads = [Thread(target=make, args=(folder, made, f"{k}", 0.2, None)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8 and time.monotonic() - start < 1.0
+
+
+def test_it_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "WAIT", 0.1)
+    with DiskCache(folder).find_or_make(KEY):
+        made: list[str] = []
+        thread = Thread(target=make, args=(folder, made, "meanwhile"))
+        thread.start()
+        thread.join(5)
+        assert made == ["meanwhile"]
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from threading import Thread
+from onegraph.base.disk_cache import DiskCache
+with DiskCache(Path(sys.argv[1])).find_or_make(sys.argv[2]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_is_killed_holds_nothing(folder: Path) -> None:
+    held = subprocess.Popen([sys.executable, "-c", HOLDER, folder, KEY], stdout=subprocess.PIPE, text=True)
+    assert held.stdout is not None and held.stdout.readline() == "held\n"
+    made: list[str] = []
+    thread = Thread(target=make, args=(folder, made, "behind it"))
+    thread.start()
+    thread.join(0.1)
+    assert not made
+    held.kill()
+    thread.join(5)
+    assert made == ["behind it"]
+    held.wait()
+    held.stdout.close()
+
+
+def test_a_forked_child_does_not_keep_what_its_parent_held(folder: Path) -> None:
+    with DiskCache(folder).find_or_make(KEY):
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        start = time.monotonic()
+        made: list[str] = []
+        make(folder, made, "behind it")
+        assert made and time.monotonic() - start < 5
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_where_nothing_can_be_locked_nobody_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(disk_cache.fcntl, "fcntl", refused)
+    made: list[str] = []
+    with DiskCache(folder).find_or_make(KEY):
+        make(folder, made, "side by side")
+    assert made == ["side by side"] and make(folder, [], "") == b"made"
+
+
+def test_a_full_disk_says_that_nothing_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DiskCache(folder).store(KEY, b"content")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        assert not DiskCache(folder).store(OTHER, bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert names(folder) == {KEY} and DiskCache(folder).load(KEY) == b"content"
+
+
+STORES = """
+import itertools, os, sys
+from pathlib import Path
+from threading import Thread
+from onegraph.base.disk_cache import DiskCache, key_of
+cache = DiskCache(Path(sys.argv[1]))
+for number in itertools.count():
+    cache.store(key_of(str(number % 20)), bytes([number % 20]) * 200_000)
+    if number == 3:
+        print("stores", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_what_a_killed_process_leaves_is_whole_or_absent(folder: Path, kills: int) -> None:
+    chance = random.Random(0)
+    for _ in range(kills):
+        process = subprocess.Popen([sys.executable, "-c", STORES, folder], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "stores\n"
+        time.sleep(chance.random() * 0.03)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        for number in range(20):
+            if (folder / key_of(f"{number}")).exists():
+                assert DiskCache(folder).load(key_of(f"{number}")) == bytes([number]) * 200_000
+    assert any(disk_cache.KEY.fullmatch(name) for name in names(folder))

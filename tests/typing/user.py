@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_type
 
 import numpy as np
@@ -82,6 +82,12 @@ def compiled(x: Tensor, model: Model) -> None:
     assert_type(asserted(x), Tensor)
     assert_type(function(x, 3), Tensor)
     assert_type(onegraph.kept_bytes(), int)
+    saved = onegraph.save_cache_artifacts()
+    if saved is not None:
+        data, info = saved
+        assert_type(data, bytes)
+        assert_type(info.artifacts, Mapping[str, tuple[str, ...]])
+        onegraph.load_cache_artifacts(data)
     onegraph.reset()
     onegraph.reset_code_caches()
 

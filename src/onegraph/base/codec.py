@@ -5,7 +5,8 @@ The bytes are JSON. What JSON has no word for is an object of one entry, whose n
     (1, 2.5)                       [1, {"float": "0x1.4000000000000p+1"}]
     Launch(kernel=3, ...)          {"Launch": [3, ...]}         the fields in their order
 
-A reader makes nothing but what its codec lists.
+A reader makes nothing but what its codec lists, and of dataclasses nothing whose fields are not what their annotations
+say.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeAlias
 
+from onegraph.base.annotations import Check, check_of_field
 from onegraph.base.dataclass import dataclass
 
 #: What is encoded; checkers of types cannot say "or a dataclass of the list".
@@ -51,7 +54,7 @@ class Codec:
             "float": float.fromhex,
             "complex": _complex,
             "bytes": lambda text: base64.b64decode(text, validate=True),
-            "set": lambda items: frozenset(self._value(item) for item in items),
+            "set": self._set,
         }
 
     def encode(self, value: Value) -> bytes:
@@ -70,7 +73,7 @@ class Codec:
         """
         try:
             return self._value(json.loads(data))
-        except (KeyError, TypeError, RecursionError) as error:
+        except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ValueError(f"these bytes are no value: {type(error).__name__}: {error}") from None
 
     def _json(self, value: Value) -> Json:
@@ -103,15 +106,29 @@ class Codec:
             raise ValueError("a number is neither an integer nor written in base 16")
         return found
 
+    def _set(self, items: Json) -> frozenset[Value]:
+        if type(items) is not list:
+            raise ValueError("a set is no list")
+        return frozenset([self._value(item) for item in items])
+
     def _maker(self, cls: type) -> Callable[[Any], object]:
         count = len(self._fields[cls])
 
         def make(content: Any) -> object:
-            if len(content) != count:
-                raise ValueError(f"{cls.__name__} has {count} fields, and {len(content)} are given")
-            return cls(*[self._value(item) for item in content])
+            if type(content) is not list or len(content) != count:
+                raise ValueError(f"{cls.__name__} has {count} fields, and others are given")
+            values = [self._value(item) for item in content]
+            for (name, is_right), value in zip(_checks(cls), values, strict=True):
+                if not is_right(value):
+                    raise ValueError(f"{cls.__name__} has no such {name}")
+            return cls(*values)
 
         return make
+
+
+@cache
+def _checks(cls: type) -> tuple[tuple[str, Check], ...]:
+    return tuple((field.name, check_of_field(cls, field)) for field in fields(cls))
 
 
 def _complex(parts: tuple[str, str]) -> complex:

@@ -7,12 +7,15 @@ system, can have put it there. Whatever goes wrong with the cache, it is made ag
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
+import struct
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from itertools import count
@@ -30,10 +33,17 @@ LARGEST = 64 << 20  # bytes, of one file
 PRUNE_EVERY = 64  # stores, and whenever one is large
 LARGE = 1 << 20  # bytes
 ABANDONED = 3600  # seconds, after which nobody is still writing a file
-_KEY = re.compile(r"[0-9a-f]{32}")
-_NEW = re.compile(r"\.new.*")
+KINDS = ("captures", "objects", "plans", "times")  # what is kept, each in a folder of its own
+KEY = re.compile(r"[0-9a-f]{32}")
+UNFINISHED = re.compile(r"\.new.*")
+LOCK = ".lock"
+WAIT = 30  # seconds for what another process makes: it may have been stopped
+POLL = 0.001, 0.02  # seconds, at first and at most, between two looks whether it is made
+_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _STORES = count(randbelow(PRUNE_EVERY))  # of this process, from anywhere: most processes end before they make so many
+#: What this process has found or stored: folders and names.
+USED: set[tuple[Path, str]] = set()
 
 
 def source_digest(*layers: str) -> str:
@@ -80,23 +90,57 @@ class DiskCache:
             return None
         except OSError:
             return None
-        head, content = data[: len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
-        return content if head == MAGIC + _digest(key, content) else None
+        content = content_of(key, data)
+        if content is not None:
+            USED.add((self.folder, key))
+        return content
 
-    def store(self, key: str, content: bytes) -> None:
-        """Keep an object. A cache that cannot be written is no error."""
+    def store(self, key: str, content: bytes) -> bool:
+        """Keep an object, and say whether that was done. A cache that cannot be written is no error."""
         data = MAGIC + _digest(key, content) + content
         if len(data) > LARGEST:
-            return
+            return False
         try:
             with open_folder(self.folder, make=True) as folder:
                 _write(folder, key, data)
+                USED.add((self.folder, key))
                 if next(_STORES) % PRUNE_EVERY == 0 or len(data) > LARGE:
                     _prune(folder)
         except Untrusted as why:
             _tell(f"{why} (in {self.folder})")
+            return False
         except OSError:
+            return False
+        return True
+
+    @contextmanager
+    def find_or_make(self, key: str) -> Iterator[bytes | None]:
+        """The object of this key; where it is None, the block is to make and store it.
+
+        Threads and processes that look for it meanwhile wait for the end of the block, but not for ever, and only once:
+        where nothing was stored, those that have waited make it side by side.
+        """
+        found = self.load(key)
+        if found is not None:
+            yield found
             return
+        with ExitStack() as opened:
+            lock = None
+            with suppress(OSError, Untrusted):  # where nothing can be locked nobody waits
+                file = opened.enter_context(_lock_file(self.folder.parent))
+                lock = file if _locked(file, key) else None
+            try:
+                yield self.load(key)
+            finally:
+                if lock is not None:  # a process that was forked meanwhile has the same open file
+                    with suppress(OSError):
+                        _lock(lock, fcntl.F_UNLCK, key)
+
+
+def content_of(key: str, data: bytes) -> bytes | None:
+    """What is in the file of this name, or None where it is not whole."""
+    head, content = data[: len(MAGIC) + DIGEST], data[len(MAGIC) + DIGEST :]
+    return content if head == MAGIC + _digest(key, content) else None
 
 
 def cache_of(config: Config, kind: str) -> DiskCache | None:
@@ -118,6 +162,42 @@ def key_of(*parts: str) -> str:
 def _tell(why: str) -> None:
     """Say it once in a process."""
     LOGGER.warning(REFUSED, why)
+
+
+@contextmanager
+def _lock_file(folder: Path) -> Iterator[int]:
+    """The file in which each key has a byte to lock. The kernel takes the locks of a process back when it ends."""
+    with open_folder(folder, make=True) as opened:
+        file = os.open(LOCK, _LOCK, 0o600, dir_fd=opened)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _locked(file: int, key: str) -> bool:
+    """Lock the key, or wait for who has it, and leave it unlocked."""
+    if _lock(file, fcntl.F_WRLCK, key):
+        return True
+    until, pause = time.monotonic() + WAIT, POLL[0]
+    while time.monotonic() < until and not _lock(file, fcntl.F_RDLCK, key):  # which those that wait can share
+        time.sleep(pause)
+        pause = min(2 * pause, POLL[1])
+    _lock(file, fcntl.F_UNLCK, key)
+    return False
+
+
+def _lock(file: int, kind: int, key: str) -> bool:
+    """Whether the byte of this key could be locked, or unlocked, for this open file: other threads have other ones.
+
+    Source of the structure: fcntl_locking(2), "Open file description locks"; struct flock of 64-bit Linux.
+    """
+    what = struct.pack("hhqqi4x", kind, os.SEEK_SET, int(key[:15], 16), 1, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, what)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write(folder: int, key: str, data: bytes) -> None:
@@ -143,9 +223,9 @@ def _prune(folder: int) -> None:
         for entry in entries:
             with suppress(OSError):  # another process has removed it meanwhile
                 status = entry.stat(follow_symlinks=False)
-                if _KEY.fullmatch(entry.name):
+                if KEY.fullmatch(entry.name):
                     kept.append((status.st_mtime, status.st_size, entry.name))
-                elif _NEW.fullmatch(entry.name) and abs(time.time() - status.st_mtime) > ABANDONED:
+                elif UNFINISHED.fullmatch(entry.name) and abs(time.time() - status.st_mtime) > ABANDONED:
                     os.unlink(entry.name, dir_fd=folder)
     total = 0
     for _, size, name in sorted(kept, reverse=True):

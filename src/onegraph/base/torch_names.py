@@ -14,8 +14,6 @@ ELSEWHERE = MappingProxyType(
         "PrecompileError": _PACKAGES,
         "load_compiled_function": _PACKAGES,
         "precompile": _PACKAGES,
-        "save_cache_artifacts": _PACKAGES,
-        "load_cache_artifacts": _PACKAGES,
         "set_enable_guard_collectives": "each process compiles what it needs, without asking the others",
         "OptimizedModule": "a compiled module is of its own class; it has an attribute `onegraph_region`",
         "allow_c_slot": "slots of classes written in C are called as they are",

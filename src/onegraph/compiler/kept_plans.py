@@ -6,7 +6,8 @@ of constants only what lowerings have made. Tensors of the program are never kep
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, cache_of, key_of
 from onegraph.compiler.graph_key import Undescribed, attribute, contents, graph_text
+from onegraph.compiler.kept_check import check_read_plan
 from onegraph.compiler.library.recipe import Recipe
 from onegraph.compiler.lower.left import Left
 from onegraph.compiler.target import Code, Target
@@ -70,14 +72,22 @@ class KeptPlan:
     kernels: int
     left: tuple[Left, ...]
 
-    def constants_in(self, module: GraphModule) -> dict[str, torch.Tensor]:
-        nodes = list(module.graph.nodes)
-        return {name: _tensor(each, module, nodes) for name, each in self.constants}
+    def parts_in(self, module: GraphModule) -> tuple[dict[str, torch.Tensor], dict[str, Recipe]]:
+        """The constants and the recipes, by name.
 
-    def recipes_in(self, module: GraphModule) -> dict[str, Recipe]:
-        nodes = list(module.graph.nodes)
-        found = {name: nodes[number].target for name, number in self.recipes}
-        return {name: recipe for name, recipe in found.items() if isinstance(recipe, Recipe)}
+        Raises:
+            ValueError: if this cannot be an entry for the graph.
+        """
+        nodes = dict(enumerate(module.graph.nodes))
+        try:
+            constants = {name: _tensor(each, module, nodes) for name, each in self.constants}
+            recipes = {name: nodes[number].target for name, number in self.recipes}
+        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+            raise ValueError("no such constants, or no such recipes") from error
+        if len(self.objects) != len(self.plan.kernels) or not all(isinstance(r, Recipe) for r in recipes.values()):
+            raise ValueError("no such kernels, or no such recipes")
+        check_read_plan(self.plan, module, constants, recipes)
+        return constants, recipes
 
 
 PLAN_CLASSES = (
@@ -97,16 +107,11 @@ class PlanPlace:
     disk: DiskCache
     key: str
 
-    def load(self) -> KeptPlan | None:
-        """The plan, if there is one and it can be read."""
-        data = self.disk.load(self.key)
-        if data is None:
-            return None
-        try:
-            found = _CODEC.decode(data)
-        except ValueError:
-            return None
-        return found if isinstance(found, KeptPlan) else None
+    @contextmanager
+    def find_or_make(self) -> Iterator[KeptPlan | None]:
+        """The plan; where there is none that can be read, the block is to store one, and others wait for that."""
+        with self.disk.find_or_make(self.key) as data:
+            yield None if data is None else _read(data)
 
     def store(self, steps: plan.ExecPlan, code: Code, lowered: Lowered, kernels: int, module: GraphModule) -> None:
         """Keep the plan, unless the code of a kernel is not kept, or a constant is too large."""
@@ -144,6 +149,25 @@ def place_of(
     return PlanPlace(disk, key_of("plan", target.kept.identity(config.target_cpu), text))
 
 
+def _read(data: bytes) -> KeptPlan | None:
+    try:
+        return plan_of(data)
+    except ValueError:
+        return None
+
+
+def plan_of(data: bytes) -> KeptPlan:
+    """The plan that an entry holds.
+
+    Raises:
+        ValueError: where it holds none.
+    """
+    found = _CODEC.decode(data)
+    if not isinstance(found, KeptPlan):
+        raise ValueError("this is no plan")
+    return found
+
+
 def _kept(tensor: torch.Tensor, module: GraphModule) -> OfGraph | Table:
     """What to write in the place of a constant."""
     for number, node in enumerate(module.graph.nodes):
@@ -160,7 +184,9 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return layouts[0] == layouts[1]
 
 
-def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Sequence[Node]) -> torch.Tensor:
+def _tensor(kept: OfGraph | Table, module: GraphModule, nodes: Mapping[int, Node]) -> torch.Tensor:
     if isinstance(kept, OfGraph):
         return attribute(module, str(nodes[kept.node].target)).detach()
+    if min(kept.shape, default=0) < 0:
+        raise ValueError("a table has no such shape")
     return kept.tensor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import cache, partial
 from time import thread_time
 from typing import Any
@@ -15,8 +16,9 @@ from onegraph.base.context import Context
 from onegraph.base.dataclass import dataclass
 from onegraph.base.events import BoundsChecked, FusionDone, KernelsCompiled, LoweringDone, MemoryPlanned
 from onegraph.base.pipeline import run_passes, timed
+from onegraph.compiler.kept_check import check_read_plan
 from onegraph.compiler.kept_graphs import KeptGraph, kept_graph
-from onegraph.compiler.kept_plans import PlanPlace, place_of
+from onegraph.compiler.kept_plans import KeptPlan, PlanPlace, place_of
 from onegraph.compiler.launched import launched
 from onegraph.compiler.lower.graph import Lowered, lower_graph
 from onegraph.compiler.lower.left import Left, announce
@@ -81,10 +83,12 @@ def compile_graph(
     """
     with timed(cx, "compile: choose library calls"):
         module = target.library(module, parameters, cx.config)
-    with timed(cx, "compile: find plan"):
-        place = place_of(module, cx, target, given, consumes)
-        found = None if place is None else reloaded(place, module, cx, target)
-    return found if found is not None else compiled(module, cx, target, given, consumes, place)
+    with ExitStack() as made:
+        with timed(cx, "compile: find plan"):
+            place = place_of(module, cx, target, given, consumes)
+            entry = None if place is None else made.enter_context(place.find_or_make())
+            found = None if entry is None else reloaded(entry, module, cx, target)
+        return found if found is not None else compiled(module, cx, target, given, consumes, place)
 
 
 def compiled(
@@ -109,6 +113,8 @@ def compiled(
         steps = plan(fused, code.functions, code.kernels, target.device, given, consumes, origins, code.begins)
     if cx.config.verify:
         check_plan(fused, steps, code.functions, given, facts, code.begins)
+        if target.kept is not None and not cx.config.sanitize:
+            check_read_plan(steps, module, lowered.constants, lowered.recipes)
     cx.emit(MemoryPlanned(cx.frame, *plan_bytes(steps), lambda: format_plan(steps)))
     if place is not None:
         with timed(cx, "compile: keep plan"):
@@ -137,10 +143,13 @@ def scheduled(module: GraphModule, cx: Context, target: Target) -> tuple[Lowered
     return lowered, fused
 
 
-def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target) -> NativeGraph | None:
-    """The graph by its plan on disk, if there is one and the code of its kernels. Texts of stages are made anew."""
-    entry = place.load()
-    if entry is None or target.kept is None:
+def reloaded(entry: KeptPlan, module: GraphModule, cx: Context, target: Target) -> NativeGraph | None:
+    """The graph by its plan on disk, if the code of its kernels is there, too. Texts of stages are made anew."""
+    if target.kept is None:
+        return None
+    try:
+        constants, recipes = entry.parts_in(module)
+    except ValueError:  # nobody has written such an entry for this graph
         return None
     start = thread_time()
     code = target.kept.load(entry.plan.kernels, entry.objects, cx)
@@ -157,9 +166,8 @@ def reloaded(place: PlanPlace, module: GraphModule, cx: Context, target: Target)
         **{stage: partial(lambda stage: built().texts[stage](), stage) for stage in target.kept.stages},
     }
     try:
-        constants, recipes = entry.constants_in(module), entry.recipes_in(module)
         run = launched(steps, code.addresses, code.keep, constants, recipes, cx, target.launch)
-    except (ValueError, TypeError, LookupError, AttributeError):  # nobody has written such an entry for this graph
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         return None
     announce(entry.left, cx)
     cx.emit(LoweringDone(cx.frame, entry.loops, texts["loops"]))

@@ -91,10 +91,14 @@ class ViewOf:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Where an operand of a kernel begins: a slot, and bytes from its first element."""
+    """Where an operand of a kernel begins: a slot, and bytes from its first element.
+
+    `bytes` are those that the kernel may use from there on, where they are known: they check a plan that was read.
+    """
 
     slot: int
     offset: int = 0
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

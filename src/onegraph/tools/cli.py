@@ -21,6 +21,7 @@ from onegraph.base.torch_settings import ROWS
 from onegraph.capture.breaks import CATALOGUE
 from onegraph.compile import EVENTS, compile
 from onegraph.install import install
+from onegraph.tools.cache.command import add_cache_command
 from onegraph.tools.explain import explain
 from onegraph.tools.html_report.reporting import DEFAULT, reporting
 from onegraph.tools.minify import minify
@@ -95,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("-m", dest="module", action="store_true", help="the program is a module")
         command.add_argument("program", help="a file, or with -m a module")
         command.add_argument("arguments", nargs=argparse.REMAINDER, help="what the program is given")
+    add_cache_command(commands)
     config = commands.add_parser("config", help="every option, with its variable and its present value")
     config.add_argument("name", nargs="?", help="what one setting means, ours or torch's")
     config.add_argument("--torch", action="store_true", help="what each setting of torch.compile means here")

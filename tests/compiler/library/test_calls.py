@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
@@ -221,23 +222,41 @@ def test_sizes_that_vary_are_left_to_aten() -> None:
 # ---- the timing ------------------------------------------------------------------------------------------------------
 
 
+WAYS = ("one", "two")
+NOT_KEPT = Config(cache=False)
+
+
 def test_a_timing_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_KNOWN", {})
     config = Config(cache_dir=tmp_path)
-    made = []
+    made: list[int] = []
 
     def candidates() -> dict[str, Any]:
         made.append(1)
         return {"one": [lambda: None], "two": [lambda: torch.ones(1000), lambda: torch.ones(1000)]}
 
-    found = measure.times("test", candidates, config)
-    assert measure.times("test", candidates, config) is found
+    found = measure.times("test", WAYS, candidates, config)
+    assert measure.times("test", WAYS, candidates, config) is found
     measure._KNOWN.clear()
-    assert measure.times("test", candidates, config) == found and len(made) == 1
+    assert measure.times("test", WAYS, candidates, config) == found and len(made) == 1
     (file,) = (tmp_path / "times").iterdir()
     assert json.loads(DiskCache(file.parent).load(file.name) or b"") == found
-    measure.times("another", candidates, config)
-    measure.times("test", candidates, config.replace(cache=False))
+    for other in (
+        {},
+        {"one": 1.0},
+        {"two": 1.0, "one": 2.0},
+        {"one": 1, "two": "2"},
+        {"one": -1.0, "two": math.nan},
+        [],
+    ):
+        DiskCache(file.parent).store(file.name, json.dumps(other).encode())
+        measure._KNOWN.clear()
+        made.clear()
+        assert [*measure.times("test", WAYS, candidates, config)] == [*WAYS] and len(made) == 1
+    made.clear()
+    measure._KNOWN.clear()
+    measure.times("another", WAYS, candidates, config)
+    measure.times("test", WAYS, candidates, config.replace(cache=False))
     assert len(made) == 2
 
 
@@ -255,7 +274,7 @@ def test_a_timing_whose_repeats_disagree_is_not_kept(tmp_path: Path, monkeypatch
     monkeypatch.setattr(measure, "_KNOWN", {})
     ways = {name: [partial(run, name)] for name in calls}
     config = Config(cache_dir=tmp_path)
-    assert measure.fastest(measure.times("noise", lambda: ways, config)) == "aten"
+    assert measure.fastest(measure.times("noise", [*ways], lambda: ways, config)) == "aten"
     assert calls["aten"] == 2 + measure.ROUNDS + measure.MORE_ROUNDS
     assert not (tmp_path / "times").exists()
 
@@ -264,10 +283,10 @@ def test_what_cannot_be_done_is_not_chosen() -> None:
     def fail() -> None:
         raise RuntimeError("not for this shape")
 
-    found = measure.times("partly impossible", lambda: {"aten": [lambda: None], "packed": [fail]}, Config(cache=False))
-    assert measure.fastest(found) == "aten"
-    found = measure.times("impossible", lambda: {"aten": [fail], "packed": [fail]}, Config(cache=False))
-    assert measure.fastest(found) == "aten"
+    ways = {"aten": [lambda: None], "packed": [fail]}
+    assert measure.fastest(measure.times("partly impossible", [*ways], lambda: ways, NOT_KEPT)) == "aten"
+    ways["aten"] = [fail]
+    assert measure.fastest(measure.times("impossible", [*ways], lambda: ways, NOT_KEPT)) == "aten"
 
 
 def test_what_is_far_behind_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +299,7 @@ def test_what_is_far_behind_is_not_run_again(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(measure, "perf_counter", lambda: now[0])
     monkeypatch.setattr(measure, "thread_time", lambda: now[0])
-    found = measure.times("far", lambda: {name: [partial(run, name)] for name in spent}, Config(cache=False))
+    found = measure.times("far", [*spent], lambda: {name: [partial(run, name)] for name in spent}, NOT_KEPT)
     assert measure.fastest(found) == "nearer"
     assert calls == {"near": 4, "nearer": 4, "far": 3}
 
@@ -295,7 +314,7 @@ def test_an_interruption_does_not_leave_out_the_fastest(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(measure, "perf_counter", lambda: now[0])
     monkeypatch.setattr(measure, "thread_time", lambda: now[0])
-    found = measure.times("interrupted", lambda: {name: [partial(run, name)] for name in calls}, Config(cache=False))
+    found = measure.times("interrupted", [*calls], lambda: {name: [partial(run, name)] for name in calls}, NOT_KEPT)
     assert measure.fastest(found) == "onednn"
 
 
@@ -315,7 +334,7 @@ def test_products_of_few_rows_are_timed_with_weights_that_no_cache_holds() -> No
     def run(number: int) -> None:
         runs[number] += 1
 
-    measure.times("cold", lambda: {"one": [partial(run, number) for number in runs]}, Config(cache=False))
+    measure.times("cold", ["one"], lambda: {"one": [partial(run, number) for number in runs]}, NOT_KEPT)
     assert min(runs.values()) >= 2  # once to prepare, once to measure
 
 
@@ -328,7 +347,7 @@ def test_a_weight_is_not_packed_for_few_rows_where_it_is_read_to_see_whether_it_
 
 def test_long_sides_are_timed_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = []
-    monkeypatch.setattr(linear, "times", lambda what, candidates, config: timed.append(what) or {"aten": 1.0})
+    monkeypatch.setattr(linear, "times", lambda what, *_: timed.append(what) or {"aten": 1.0})
     layers = nn.Sequential(nn.Linear(768, 2304), nn.Linear(2304, 3072))
     with torch.no_grad():
         onegraph.compile(layers, options={"library_calls": "measured"})(torch.randn(64, 768))

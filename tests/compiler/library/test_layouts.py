@@ -56,9 +56,7 @@ def test_the_order_of_channels_spreads_without_copies() -> None:
 
 def test_the_copies_of_images_that_the_graph_returns_count(monkeypatch: pytest.MonkeyPatch) -> None:
     convolutions, copy = {"aten": 1.0, "plain": 0.5}, {"copy": 0.4}
-    monkeypatch.setattr(
-        convolution, "times", lambda what, candidates, config: copy if what.startswith("copy") else convolutions
-    )
+    monkeypatch.setattr(convolution, "times", lambda what, *_: copy if what.startswith("copy") else convolutions)
 
     def twice(x: Tensor, weight: Tensor, returned: bool) -> tuple[Tensor, ...]:
         inner = torch.conv2d(x, weight).relu()

@@ -82,7 +82,7 @@ def test_packed_and_folded(dtype: torch.dtype) -> None:
 def test_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def times(what: str, candidates: Callable[[], object], config: object) -> dict[str, float]:
+    def times(what: str, ways: object, candidates: Callable[[], object], config: object) -> dict[str, float]:
         asked.append(what)
         assert set(candidates()) == {"aten", "wide"}  # type: ignore[call-overload]
         return {"aten": 1.0, "wide": 2.0 if len(asked) == 1 else 0.5}

@@ -6,8 +6,8 @@ import ctypes
 import logging
 import mmap
 import os
-import struct
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -17,6 +17,7 @@ from onegraph.base.dataclass import dataclass
 from onegraph.base.disk_cache import DiskCache, key_of
 from onegraph.base.errors import CompileError
 from onegraph.base.locks import Lock
+from onegraph.compiler.codegen.elf import FUNCTION, symbols_of
 from onegraph.compiler.codegen.vector_library import addresses, torch_library
 
 LOGGER = logging.getLogger("onegraph")
@@ -103,29 +104,34 @@ def compile_text(text: str, names: Sequence[str], cpu: str = "", kept: DiskCache
         MemoryError: if there is not enough for it.
     """
     with _LOCK:
+        key = key_of(text, *description(cpu), str(llvm.llvm_version_info))
+    # Who waits for another process holds no lock that others here wait for.
+    with nullcontext() if kept is None else kept.find_or_make(key) as found, _LOCK:
         need_room(text)
         target = machine(cpu)
-        key = key_of(text, *description(cpu), str(llvm.llvm_version_info))
-        found = kept.load(key) if kept is not None else None
-        code = found if found is not None else target.emit_object(optimized(text, target))
+        is_found = found is not None and has_functions(found, names)
+        code = found if found is not None and is_found else target.emit_object(optimized(text, target))
         if missing := missing_functions(code):
             raise CompileError("native code", f"this process has not what it calls: {', '.join(missing)}")
-        if kept is not None and found is None:
+        if kept is not None and not is_found:
             kept.store(key, code)
         engine = linked(code, target)
         addresses = {name: engine.get_function_address(name) for name in names}
-        return Compiled(addresses, engine, found is not None, key if kept is not None else "")
+        return Compiled(addresses, engine, is_found, key if kept is not None else "")
 
 
 def load_object(key: str, names: Sequence[str], cpu: str, kept: DiskCache) -> Compiled | None:
     """Native code that is kept under this name; None if it is not, or has no such functions, or cannot be used here."""
     with _LOCK:
-        code, target = kept.load(key), machine(cpu)  # which lets code call functions of vectors
-        if code is None or missing_functions(code):
+        code = kept.load(key)
+        if code is None or not has_functions(code, names):
+            return None
+        target = machine(cpu)  # before what is missing is looked for: it brings functions of vectors
+        if missing_functions(code):
             return None
         engine = linked(code, target)
         addresses = {name: engine.get_function_address(name) for name in names}
-        return Compiled(addresses, engine, True, key) if all(addresses.values()) else None
+        return Compiled(addresses, engine, True, key)
 
 
 def linked(code: bytes, target: llvm.TargetMachine) -> llvm.ExecutionEngine:
@@ -140,15 +146,17 @@ def identity(cpu: str = "") -> str:
     return " ".join((*description(cpu), str(llvm.llvm_version_info)))
 
 
-def missing_functions(code: bytes) -> list[str]:
-    """What the code calls and nothing in this process provides, by the table of symbols (of ELF; others tell nothing).
+def has_functions(code: bytes, names: Sequence[str]) -> bool:
+    """Whether this is an object file for this processor with these functions."""
+    try:
+        return {*names} <= {symbol.name for symbol in symbols_of(code) if symbol.kind == FUNCTION and symbol.section}
+    except ValueError:
+        return False
 
-    LLVM would call the address zero. Source of the format: System V ABI, chapter 4, "Symbol Table".
-    """
-    sections = {section.name(): section.data() for section in llvm.ObjectFileRef.from_data(code).sections()}
-    names, symbols = sections.get(b".strtab", b""), sections.get(b".symtab", b"")
-    outside = [at for at, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", symbols) if section == 0 and at]
-    wanted = [names[at : names.index(b"\0", at)].decode() for at in outside]
+
+def missing_functions(code: bytes) -> list[str]:
+    """What the code calls and nothing in this process provides: LLVM would call the address zero."""
+    wanted = [symbol.name for symbol in symbols_of(code) if symbol.name and not symbol.section]
     return [name for name in wanted if llvm.address_of_symbol(name) is None and not hasattr(ctypes.pythonapi, name)]
 
 

@@ -189,7 +189,7 @@ def _forms(found: Sequence[Convolution], config: Config) -> list[str]:
             continue
         what = f"convolution, cold {c.image} {tuple(weight.shape)} {c.window} {x.dtype}"
         what += f" constant {c.constant} packed for {c.packed_for} as product {c.is_product} checked by {check}"
-        measured = times(what, lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
+        measured = times(what, _ways(c), lambda c=c: _candidates(c, check), config)  # type: ignore[misc]
         best = min((name for name in measured if name != "aten"), key=lambda name: measured[name])
         forms.append(best)
         gained += measured["aten"] - measured[best]
@@ -211,7 +211,11 @@ def _restoring(value: Tensor, config: Config) -> float:
         image = torch.full(shape, 0.5, dtype=value.dtype).to(memory_format=torch.channels_last)
         return {"copy": [image.contiguous]}
 
-    return times(f"copy of {shape} {value.dtype}", candidates, config)["copy"]
+    return times(f"copy of {shape} {value.dtype}", ["copy"], candidates, config)["copy"]
+
+
+def _ways(c: Convolution) -> list[str]:
+    return ["aten", "plain", *["product"] * c.is_product, *["packed"] * c.constant]
 
 
 def _candidates(c: Convolution, check: Check) -> Mapping[str, Runs]:

@@ -20,7 +20,7 @@ from torch.fx import Graph, Node
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_ordinary, is_static, present_shape
 from onegraph.compiler.library.linear import DTYPES, LONG, SIDE
-from onegraph.compiler.library.measure import FEW, Runs, fastest, times
+from onegraph.compiler.library.measure import FEW, IN_FLOAT32, Runs, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
 
 aten = torch.ops.aten
@@ -70,7 +70,8 @@ def _is_faster_wide(node: Node, config: Config) -> bool:
         return True
     rows, inner = present_shape(x)  # type: ignore[misc]
     timed = (min(rows, TIMED_ROWS), min(inner, SIDE), min(weight.shape[0], SIDE))
-    return fastest(times(f"int8 {timed} {x.dtype}", lambda: _candidates(timed, x.dtype), config)) == "wide"
+    candidates = partial(_candidates, timed, x.dtype)
+    return fastest(times(f"int8 {timed} {x.dtype}", IN_FLOAT32, candidates, config)) == "wide"
 
 
 def _candidates(sizes: tuple[int, int, int], dtype: torch.dtype) -> Mapping[str, Runs]:

@@ -121,7 +121,8 @@ def _choice(product: Product, config: Config) -> str:
     check = check_of(config)
     what += f" constant {product.constant} checked by {check}"
     setting = (product.tall, product.bias is not None, product.constant, check)
-    return fastest(times(what, lambda: _candidates(timed, product.dtype, *setting), config))
+    ways = ["aten", "onednn", *["packed"] * _may_pack(product.constant, check, timed[0])]
+    return fastest(times(what, ways, lambda: _candidates(timed, product.dtype, *setting), config))
 
 
 def _is_laid_in_rows(product: Product) -> bool:
@@ -134,13 +135,15 @@ def _is_kept(product: Product, config: Config) -> bool:
     return product.constant and check_of(config) != "digest"
 
 
+def _may_pack(constant: bool, check: Check, rows: int) -> bool:
+    """For few rows the time is that of reading the weight, and for a digest the packed one would read it twice."""
+    return constant and (check != "digest" or rows > FEW)
+
+
 def _candidates(
     sizes: tuple[int, int, int], dtype: torch.dtype, tall: bool, biased: bool, constant: bool, check: Check
 ) -> Mapping[str, Runs]:
-    """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call.
-
-    For few rows the time is that of reading the weight, and for a digest the packed one would read it twice.
-    """
+    """The ways to compute a product of these sizes. The packed one checks its weight, as it does in a call."""
     rows, inner, columns = sizes
     x = torch.full((rows, inner), 0.5, dtype=dtype)
     weights = copies(torch.full((inner, columns) if tall else (columns, inner), 0.5, dtype=dtype), rows)
@@ -156,7 +159,7 @@ def _candidates(
         "aten": [partial(torch.mm, x, w) if bias is None else partial(torch.addmm, bias, x, w) for w in seen],
         "onednn": [partial(lambda w: multiplied(w.t().to(within)), w) for w in seen],
     }
-    if constant and (check != "digest" or rows > FEW):
+    if _may_pack(constant, check, rows):
         keeps = [(keeping(_packing(weight, tall, rows), check), weight) for weight in weights]
         found["packed"] = [partial(lambda keep, weight: multiplied(keep(weight)), *pair) for pair in keeps]
     return found

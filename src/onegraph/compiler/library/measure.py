@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import cycle, islice
 from time import perf_counter, thread_time
 
@@ -27,33 +28,60 @@ FEW = 8  # rows, up to which a product takes as long as reading its weight
 COLD = 48 << 20  # bytes of the weights that such products go through: more than the caches of the machine
 COPIES = 48  # of one weight at most
 
+IN_FLOAT32 = ("aten", "wide")  #: ways to do what may be faster in float32
+
 Run = Callable[[], object]
 Runs = Sequence[Run]  # the same on equal data, to be taken in turn
 
 _KNOWN: dict[str, Mapping[str, float]] = {}
 
 
-def times(what: str, candidates: Callable[[], Mapping[str, Runs]], config: Config) -> Mapping[str, float]:
-    """Seconds of each candidate, measured once for each machine, number of threads and version of torch.
+def times(
+    what: str, ways: Sequence[str], candidates: Callable[[], Mapping[str, Runs]], config: Config
+) -> Mapping[str, float]:
+    """Seconds of each way to do it, measured once for each machine, number of threads and version of torch.
 
     Times of which the repeats disagree serve this process alone: the next one measures again.
 
     Args:
         what: says all that the times depend on besides those.
-        candidates: makes the candidates with arguments to run on; called only if they must be measured.
+        ways: their names, in the order of `candidates`.
+        candidates: makes them with arguments to run on; called only if they must be measured.
     """
     key = key_of("times", what, *description(), str(torch.get_num_threads()), torch.__version__)
     if key not in _KNOWN:
         disk = cache_of(config, "times")
-        found = disk.load(key) if disk is not None else None
-        if found is not None:
-            _KNOWN[key] = json.loads(found)
-        else:
-            with untraced(), torch.no_grad(), torch.autocast("cpu", enabled=False):
-                _KNOWN[key], settled = _measured(candidates())
-            if disk is not None and settled:
-                disk.store(key, json.dumps(_KNOWN[key]).encode())
+        with nullcontext() if disk is None else disk.find_or_make(key) as data:
+            found = None if data is None else _read(data)
+            if found is None or [*found] != [*ways]:
+                with untraced(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+                    found, settled = _measured(candidates())
+                if disk is not None and settled:
+                    disk.store(key, json.dumps(found).encode())
+            _KNOWN[key] = found
     return _KNOWN[key]
+
+
+def _read(data: bytes) -> Mapping[str, float] | None:
+    try:
+        return times_of(data)
+    except ValueError:
+        return None
+
+
+def times_of(data: bytes) -> Mapping[str, float]:
+    """The seconds of each way, as an entry on disk holds them.
+
+    Raises:
+        ValueError: where it holds none.
+    """
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        found = None
+    if not isinstance(found, dict) or not all(type(time) is float and time >= 0 for time in found.values()):
+        raise ValueError("these are no times")
+    return found
 
 
 def copies(weight: Tensor, rows: int) -> list[Tensor]:

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node, map_arg
 
 from onegraph.base.config import Config
 from onegraph.compiler.library.facts import is_ordinary, multiplied_in, present_shape
-from onegraph.compiler.library.measure import Runs, fastest, times
+from onegraph.compiler.library.measure import IN_FLOAT32, Runs, fastest, times
 from onegraph.compiler.library.nodes import as_type, call
 from onegraph.torchlib.overlaps import hint_of
 
@@ -60,7 +60,8 @@ def _pays(node: Node, dtype: torch.dtype, config: Config) -> bool:
     if config.library_calls != "measured":
         return True
     given = map_arg((node.args, dict(node.kwargs)), lambda source: _described(source.meta["val"]))
-    return fastest(times(f"{node.target} {given}, in float32", lambda: _candidates(node, dtype), config)) == "wide"
+    what, candidates = f"{node.target} {given}, in float32", partial(_candidates, node, dtype)
+    return fastest(times(what, IN_FLOAT32, candidates, config)) == "wide"
 
 
 def _described(value: Tensor) -> Any:

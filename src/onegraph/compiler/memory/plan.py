@@ -77,6 +77,7 @@ class Planner:
         self.overwritten = overwritten(program, self.lives, self.space, given)
         self.births = self._births()
         self.idle: dict[TensorType, list[int]] = {}  # slots whose memory is free for another buffer of this layout
+        self.bytes: dict[TensorType, int | None] = {}
         self.symbols: dict[str, Int] = {}
         self.known: dict[Index, Int] = {}
 
@@ -88,9 +89,14 @@ class Planner:
 
     def pointer(self, buffer: str, begin: int) -> Pointer:
         """Where the buffer is from this byte on."""
+        type = self.table[buffer].type
+        if type not in self.bytes:
+            self.bytes[type] = (type.span * type.dtype.size).constant
+        size = self.bytes[type]
+        left = None if size is None else max(size - begin, 0)
         if buffer in self.space.offsets:
-            return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer] + begin)
-        return Pointer(self.slot(buffer), begin)
+            return Pointer(self.slot(WORKSPACE), self.space.offsets[buffer] + begin, left)
+        return Pointer(self.slot(buffer), begin, left)
 
     def layout(self, buffer: str) -> tuple[tuple[Int, ...], tuple[Int, ...]]:
         type = self.table[buffer].type
